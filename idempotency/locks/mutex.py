@@ -36,10 +36,13 @@ class Mutex(Held, Owned):
         Raises:
             LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
         """
-        return self._take(wait_seconds=wait_seconds, lease_seconds=lease_seconds)
+        return self._take(wait_seconds, lease_seconds)
+
+    def _entering(self) -> Steps[bool]:
+        return self._take(DEFAULT, DEFAULT, within=True)
 
     def _take(
-        self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT, within: bool = False
+        self, wait_seconds: float | None, lease_seconds: float | None, *, within: bool = False
     ) -> Steps[bool]:
         hold = yield from self._places.take(
             self.hub(),
@@ -50,9 +53,6 @@ class Mutex(Held, Owned):
             within=within,
         )
         return hold is not None
-
-    def _entering(self) -> Steps[bool]:
-        return self._take(within=True)
 
     @operation
     def release(self) -> Steps[None]:

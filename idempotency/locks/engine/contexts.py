@@ -1,16 +1,19 @@
-"""Entering: `enter`, `with` and `async with` for everything that has `acquire` and `release`."""
+"""Entering: `enter`, `with`, `async with` and listeners for everything that has `acquire` and `release`."""
 
 import logging
+from collections.abc import Callable
 from typing import Any, Self, TypedDict
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.listeners import Listener, Listeners
 from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.errors import LockError, LockTimeout, NotHeld
+from idempotency.observability import metrics
 
 log = logging.getLogger(__name__)
 
 DEFAULT: Any = object()  # the constructor's value
+
+Listener = Callable[[str, int], None]
 
 
 class Common(TypedDict, total=False):
@@ -22,6 +25,30 @@ class Common(TypedDict, total=False):
     on_lost: Listener | None
     on_expired: Listener | None
     on_released: Listener | None
+
+
+class Listeners:
+    """Callbacks for how a hold of this process ends, run where that is noticed: there is no thread.
+
+    Args:
+        calls: by the end that they want: ``lost``, ``expired`` or ``released``. It is False where there are none.
+    """
+
+    def __init__(self, name: str, **calls: Listener | None) -> None:
+        self._name = name
+        self.calls = {end: call for end, call in calls.items() if call is not None}
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    def __call__(self, end: str, hold: Any) -> None:
+        """Call the listener of such an end. Its failure is logged and counted, and nothing else."""
+        try:
+            if end in self.calls:
+                self.calls[end](self._name, hold.token)
+        except Exception:
+            metrics.background_failures.labels("locks-listener").inc()
+            log.exception("A listener of %r failed", self._name)
 
 
 class Entered:

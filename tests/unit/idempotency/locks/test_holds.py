@@ -275,6 +275,19 @@ def test_a_life_that_never_was_or_never_ends_is_refused(seconds: float) -> None:
         locks.CountDownLatch("thing").open(1, life_seconds=seconds)
 
 
+def test_a_listener_that_never_joined_leaves_and_ends_nothing() -> None:
+    mailbox, heard = Mailbox(), list[str | None]()
+    assert not mailbox.remove("topic", heard.append)
+    assert mailbox.add("topic", heard.append)
+    assert not mailbox.remove("topic", print)
+    assert mailbox.channels == [mailbox.channel, "topic"]
+    assert not mailbox.add("topic", heard.append)
+    assert heard == [None]  # the second one hears at once that it may have missed some
+    assert not mailbox.remove("topic", heard.append)
+    assert mailbox.remove("topic", heard.append)
+    assert not mailbox.needed
+
+
 def test_a_lock_shows_its_kind_and_its_key() -> None:
     for kind, key in {"Lock": "lock", "ReadWriteLock": "readwrite", "CountDownLatch": "latch"}.items():
         for face in (locks, aio):
