@@ -6,7 +6,7 @@ never later than the server's.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from idempotency.locks.engine.holder import Holder
@@ -233,9 +233,3 @@ class Slots:
                 self._holds.forget_ended()
                 self._taken = {at: left for at in self._taken if (left := self.of(*at))}
                 self._sweep_at = 2 * len(self._taken) + SWEEP_AT
-
-
-def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:
-    """Split into groups of at most `size`."""
-    every = list(holds)
-    return [every[at : at + size] for at in range(0, len(every), size)]

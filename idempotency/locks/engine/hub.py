@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Slots, chunks
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Slots
 from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import ROOT, prefix
@@ -91,7 +91,8 @@ class Hub(ABC):
         Args:
             report: called with a message and its arguments for a batch that could not be renewed.
         """
-        for batch in chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH):
+        due, size = self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH
+        for batch in (due[at : at + size] for at in range(0, len(due), size)):
             try:
                 yield from self.prolong(batch)
             except Exception as error:  # of any kind: the other holds and the next tick go on
