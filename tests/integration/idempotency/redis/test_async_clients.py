@@ -98,10 +98,13 @@ def test_a_loop_that_ended_leaves_nothing(redis_server: redis.Redis, closes: boo
     assert [each() for each in left] == [None] * 9
 
 
-@pytest.mark.parametrize("given", [{"REDIS_ALIAS": None}, {"REDIS_CLIENT": f"{__name__}.a_client"}])
-def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [({"REDIS_ALIAS": None}, "REDIS"), ({"REDIS_CLIENT": f"{__name__}.a_client"}, "REDIS_ASYNC_CLIENT")],
+)
+def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any], setting: str) -> None:
     async def ask() -> None:
-        with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
+        with pytest.raises(ImproperlyConfigured, match=rf"IDEMPOTENCY\['{setting}'\]"):
             await aio.Lock("thing").acquire(wait_seconds=0)
 
     with override_settings(IDEMPOTENCY=given):
