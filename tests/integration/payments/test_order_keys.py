@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -114,7 +114,7 @@ class Unfinished(payments.Payable):
         return 500
 
 
-KEY = uuid4()
+KEY = UUID("01930f9e-0000-7000-8000-000000000007")
 KEYS: list[tuple[type[Orders], Any, Any, str]] = [
     (Numbered, 7, "007", "7"),
     (Named, "no. 7/2026", "no. 7/2026", "no. 7/2026"),
@@ -215,7 +215,9 @@ def test_a_price_in_yuan_is_not_charged_in_fen(settings: Any, provider: Scripted
 
 
 @pytest.mark.parametrize(
-    "verb", [payments.refund, payments.status, partial(payments.start, method="wechat")], ids=str
+    "verb",
+    [payments.refund, payments.status, partial(payments.start, method="wechat")],
+    ids=["refund", "status", "start"],
 )
 def test_a_row_of_another_model_is_no_order(bought: list[Group], verb: Any) -> None:
     """A user may have the key of an order."""
