@@ -21,6 +21,7 @@ from idempotency.redis import fastpath
 from payments.sandbox import state
 from shop.devserver.guardian import Guardian
 from tests.emptying import empty_tables
+from tests.processes import stand_still
 
 # pytest-django's test cases inherit it
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
@@ -40,7 +41,7 @@ def redis_server() -> Iterator[redis.Redis]:
 def hanging(server: redis.Redis) -> Iterator[None]:
     """The server's process stands still: connections stay, nothing is answered."""
     process = server.info("server")["process_id"]
-    os.kill(process, signal.SIGSTOP)
+    stand_still(process)
     try:
         yield
     finally:

@@ -1,9 +1,13 @@
-"""Processes of the tests' own, over the tests' database."""
+"""Processes that the tests start or stop."""
 
 import os
+import signal
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.db import connection
+
+from tests.running import until
 
 
 def on_the_tests_database(name: str | None = None) -> dict[str, str]:
@@ -11,3 +15,17 @@ def on_the_tests_database(name: str | None = None) -> dict[str, str]:
     path = f"/{name or connection.settings_dict['NAME']}"
     url = urlsplit(os.environ["DATABASE_URL"])._replace(path=path).geturl()
     return {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
+
+
+def stand_still(process: int) -> None:
+    """Stop a process, and return when none of its threads runs: on a busy machine one may still answer."""
+    os.kill(process, signal.SIGSTOP)
+    states = Path(f"/proc/{process}/task").glob
+    until(lambda: all(_state_of(task) in "tTZX" for task in states("*")), 30)
+
+
+def _state_of(task: Path) -> str:
+    try:
+        return (task / "stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "X"  # it has ended

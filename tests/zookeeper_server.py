@@ -15,6 +15,7 @@ from pathlib import Path
 from shop.devserver import embedded
 from shop.devserver.guardian import Guardian
 from tests.ports import free_ports
+from tests.processes import stand_still
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -116,7 +117,7 @@ class ZooKeeperServer:
     def freeze(self) -> None:
         """It stands still: connections stay, nothing is answered."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        stand_still(self._process.pid)
 
     def thaw(self) -> None:
         """It goes on."""

@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency import locks
+from tests.processes import stand_still
 
 
 def main(url: str, database: str) -> None:
@@ -73,7 +74,7 @@ class Worker:
 
     def stop(self) -> None:
         """It stands still."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        stand_still(self._process.pid)
 
     def go_on(self) -> None:
         os.kill(self._process.pid, signal.SIGCONT)
