@@ -20,9 +20,9 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 
     Args:
         order: of `Payable.model`.
-        method: channel and method, such as ``wechat.native``; a channel alone takes its first one.
+        method: channel and method, as ``channel.method``; a channel alone takes its first one.
         request: the shopper's, who may repeat it; its `REMOTE_ADDR` goes to a provider that needs it.
-        openid: the wallet's id of the shopper, for ``wechat.jsapi``.
+        openid: the wallet's id of the shopper, for a method that pays inside the wallet.
 
     Returns:
         The attempt: its `next_action_url` is where the shopper goes on. It is `uncertain` where the provider's

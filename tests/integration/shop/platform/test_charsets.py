@@ -17,7 +17,14 @@ Ask = Callable[..., httpx.Response]
 NOT_OF_TEXT = ["hex", "rot13", "zip", "base64", "bz2", "uu", "quopri", "idna", "punycode", "undefined"]
 NOT_OF_TEXT += ["utf-7", "unicode_escape", "raw_unicode_escape", "mbcs", "no-such-charset", "a\tb"]
 ADDRESSES = ["/", "/products/mug", "/nowhere", "/accounts/login/", "/admin/login/", "/healthz", "/static/x.css"]
-ADDRESSES += ["/api/v1/products", "/api/v1/nowhere", "/api/schema/", "/webhooks/wechat", "/webhooks/alipay"]
+ADDRESSES += [
+    "/api/v1/products",
+    "/api/v1/nowhere",
+    "/api/schema/",
+    "/webhooks/wechat",
+    "/webhooks/alipay",
+    "/webhooks/stripe",
+]
 
 
 def by_wsgi(method: str, path: str, **sent: Any) -> httpx.Response:
