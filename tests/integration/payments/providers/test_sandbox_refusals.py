@@ -139,7 +139,7 @@ def test_the_shopper_s_pages(sandbox: Sandbox, built: dict[str, Any]) -> None:
     assert "cannot be paid any more" in late.text
     assert sandbox.http.get("/wechat/scan", params={"pr": "nobody's"}).status_code == 404
     assert sandbox.http.get("/pay/nobody").status_code == 404
-    sandbox.faults(reorder=True)
+    sandbox.faults(refund_429=True)
     home = sandbox.http.get("/").text
-    assert "reorder=True" in home
+    assert "refund_429=True" in home
     assert "closed" in home
