@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import django
 import environ
 from csp import constants as csp
 from django.core.exceptions import ImproperlyConfigured
@@ -255,14 +256,24 @@ USE_TZ = True
 
 # receipts; without a mail server they are files under DATA_DIR with DEBUG, else none is sent
 _mail = _mail_server("EMAIL_URL")
-EMAIL_BACKEND = (
-    f"django.core.mail.backends.{'smtp' if _mail.scheme else 'filebased' if DEBUG else 'dummy'}.EmailBackend"
-)
-EMAIL_FILE_PATH = DATA_DIR / "mail"
-EMAIL_HOST, EMAIL_PORT = _mail.hostname or "", _mail.port or _MAIL_PORTS.get(_mail.scheme, 25)
-EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
-EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.scheme == "smtp+tls", _mail.scheme == "smtps"
-EMAIL_TIMEOUT = 10
+_mailer = f"django.core.mail.backends.{'smtp' if _mail.scheme else 'filebased' if DEBUG else 'dummy'}.EmailBackend"
+_mail_options: dict[str, Any] = {"file_path": DATA_DIR / "mail"} if DEBUG else {}
+if _mail.scheme:
+    _mail_options = {
+        "host": _mail.hostname or "",
+        "port": _mail.port or _MAIL_PORTS[_mail.scheme],
+        "username": unquote(_mail.username or ""),
+        "password": unquote(_mail.password or ""),
+        "use_tls": _mail.scheme == "smtp+tls",
+        "use_ssl": _mail.scheme == "smtps",
+        "timeout": 10,
+    }
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": _mailer, "OPTIONS": _mail_options}}
+else:  # a setting for each
+    EMAIL_BACKEND = _mailer
+    _older = {"username": "EMAIL_HOST_USER", "password": "EMAIL_HOST_PASSWORD"}
+    globals().update({_older.get(name, f"EMAIL_{name.upper()}"): value for name, value in _mail_options.items()})
 EMAIL_DOMAIN = str(_public.hostname)
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=f"PayOnce <noreply@{EMAIL_DOMAIN}>")
 
@@ -289,7 +300,8 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=False)
 SECURE_HSTS_PRELOAD = env.bool("HSTS_PRELOAD", default=False)
 if SECURE_HSTS_PRELOAD and not SECURE_HSTS_INCLUDE_SUBDOMAINS:
     raise ImproperlyConfigured("HSTS_PRELOAD needs HSTS_SUBDOMAINS too: browsers preload no domain without them.")
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # they ask for the two
+# the two that were chosen; a shop without a mail server sends no receipt
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "mail.E001"]
 SESSION_COOKIE_SECURE = _https
 CSRF_COOKIE_SECURE = _https
 LANGUAGE_COOKIE_SECURE = _https

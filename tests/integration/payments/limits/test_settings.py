@@ -4,6 +4,7 @@ import re
 import runpy
 from typing import Any
 
+import django
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
@@ -97,7 +98,17 @@ def test_a_mail_server_that_is_none_is_named_without_its_password(
 
 def test_a_mail_server_is_read_from_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings_of(monkeypatch, EMAIL_URL="smtp+tls://u:p%40s@mail.example")
-    assert found["EMAIL_BACKEND"].endswith("smtp.EmailBackend")
-    names = ("HOST", "PORT", "HOST_USER", "HOST_PASSWORD", "USE_TLS", "USE_SSL")
-    assert [found[f"EMAIL_{name}"] for name in names] == ["mail.example", 587, "u", "p@s", True, False]
-    assert settings_of(monkeypatch, EMAIL_URL="", DEBUG="1")["EMAIL_BACKEND"].endswith("filebased.EmailBackend")
+    values = ["mail.example", 587, "u", "p@s", True, False]
+    if django.VERSION >= (6, 1):
+        options = found["MAILERS"]["default"]["OPTIONS"]
+        assert [options[name] for name in ("host", "port", "username", "password", "use_tls", "use_ssl")] == values
+    else:
+        names = ("HOST", "PORT", "HOST_USER", "HOST_PASSWORD", "USE_TLS", "USE_SSL")
+        assert [found[f"EMAIL_{name}"] for name in names] == values
+    assert backend_of(found) == "smtp"
+    assert backend_of(settings_of(monkeypatch, EMAIL_URL="", DEBUG="1")) == "filebased"
+
+
+def backend_of(found: dict[str, Any]) -> str:
+    path = found["MAILERS"]["default"]["BACKEND"] if django.VERSION >= (6, 1) else found["EMAIL_BACKEND"]
+    return str(path.split(".")[-2])
