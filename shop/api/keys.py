@@ -17,7 +17,7 @@ KEY = OpenApiParameter(
     OpenApiTypes.STR,
     OpenApiParameter.PATH,
     description="As it was sent in `Idempotency-Key`, percent-encoded.",
-    examples=[OpenApiExample("a random UUID", value="8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11")],
+    examples=[OpenApiExample("a random UUID", value=schema.EXAMPLE_KEY)],
 )
 
 
