@@ -1,6 +1,7 @@
 """Background work on the durable queue: timers, events of payments, policy refunds."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from procrastinate import JobContext, RetryStrategy
@@ -64,8 +65,13 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
         context: of the worker, whose connection is used.
         timestamp: Unix seconds of the run that the queue scheduled.
     """
+    return await retry_stalled(context, look_again, handle_events)
+
+
+async def retry_stalled(context: JobContext, *tasks: Any) -> int:
+    """Retry the jobs of these tasks whose worker was killed; return how many."""
     queue, jobs = context.app.job_manager, list[Job]()
-    for task in (look_again, handle_events):
+    for task in tasks:
         jobs += await queue.get_stalled_jobs(task_name=task.name)
     for job in jobs:
         await queue.retry_job(job)

@@ -16,6 +16,7 @@ from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
 
 from idempotency.maintenance import complete_stalled, reap, resolve_known
+from payments.tasks import retry_stalled
 from shop import sales as flashsale
 from shop.orders import checkout, lifecycle
 from shop.web import receipts
@@ -90,11 +91,7 @@ async def take_up_receipts(context: JobContext, timestamp: int) -> int:
         context: of the worker, whose connection is used.
         timestamp: Unix seconds of the run that the queue scheduled.
     """
-    queue = context.app.job_manager
-    jobs = [*await queue.get_stalled_jobs(task_name=send_receipt.name)]
-    for job in jobs:
-        await queue.retry_job(job)
-    return len(jobs)
+    return await retry_stalled(context, send_receipt)
 
 
 @app.periodic(cron="* * * * *")
