@@ -103,6 +103,11 @@ class Order(models.Model):
     def __str__(self) -> str:
         return self.id.hex
 
+    @property
+    def short_number(self) -> str:
+        """Number as a shopper reads it out: ``79D332``."""
+        return str(self.id.hex[-6:].upper())
+
     @cached_property
     def lines(self) -> list["OrderItem"]:
         """Items, which never change; their writer sets them, so that they are not read back."""

@@ -187,4 +187,4 @@ def describe(order: Order) -> str:
     name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
     if units > 1:
         name = f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"
-    return f"{name} · {order.id.hex[-6:].upper()}"
+    return f"{name} · {order.short_number}"

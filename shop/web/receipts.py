@@ -36,7 +36,7 @@ def _send(order_id: UUID) -> None:
     with override(order.language or settings.LANGUAGE_CODE):
         found = view_of(order_id=order_id, user_id=order.user_id)
         EmailMessage(
-            subject=_("Receipt for order %(number)s") % {"number": order_id.hex[-6:].upper()},
+            subject=_("Receipt for order %(number)s") % {"number": order.short_number},
             body=render_to_string("shop/receipt.txt", {"view": found, "address": address}),
             to=[order.user.email],
             headers={"Message-ID": f"<receipt.{order_id.hex}@{settings.EMAIL_DOMAIN}>"},
