@@ -11,7 +11,7 @@
     }
     return send(request);
   };
-  // fill it in once: it loads the description anew, which calls this again
+  // fill it in once: it loads the description again, which calls this again
   let filled = !token;
   configs.onComplete = () => {
     if (filled) return;

@@ -56,7 +56,7 @@ def test_nothing_can_be_added_changed_or_deleted(admin_client: Client, entry: Le
     assert LedgerEntry.objects.get().key == "a-key"
 
 
-def told(admin_client: Client, **changes: object) -> str:
+def entry_page(admin_client: Client, **changes: object) -> str:
     """The detail page after `changes` to the one entry."""
     LedgerEntry.objects.update(**changes)
     page = f"/admin/idempotency/ledgerentry/{LedgerEntry.objects.get().pk}/change/"
@@ -66,13 +66,13 @@ def told(admin_client: Client, **changes: object) -> str:
 @pytest.mark.django_db(transaction=True)
 class TestStoredAnswer:
     def test_json_is_indented_and_headers_are_lines(self, admin_client: Client, entry: LedgerEntry) -> None:
-        page = told(admin_client, response_headers={"Location": "/things/1", "ETag": '"<1>"'})
+        page = entry_page(admin_client, response_headers={"Location": "/things/1", "ETag": '"<1>"'})
         assert "{\n  &quot;word&quot;: &quot;收据&quot;\n}" in page
         assert "Location: /things/1<br>" in page or "<br>Location: /things/1" in page
         assert "ETag: &quot;&lt;1&gt;&quot;" in page
 
     def test_a_huge_one_is_cut_off_and_that_is_said(self, admin_client: Client, entry: LedgerEntry) -> None:
-        page = told(admin_client, response_body=json.dumps(["x" * 30_000]).encode())
+        page = entry_page(admin_client, response_body=json.dumps(["x" * 30_000]).encode())
         assert "The first 20,000 of 30,008 characters." in page
         assert "x" * 19_000 in page
         assert "x" * 20_000 not in page
@@ -90,10 +90,10 @@ class TestStoredAnswer:
     def test_what_is_no_json(
         self, admin_client: Client, entry: LedgerEntry, body: bytes | None, words: str
     ) -> None:
-        assert words in told(admin_client, response_body=body)
+        assert words in entry_page(admin_client, response_body=body)
 
     def test_a_purged_one_says_when(self, admin_client: Client, entry: LedgerEntry) -> None:
-        page = told(admin_client, response_body=None, purged_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+        page = entry_page(admin_client, response_body=None, purged_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
         assert "not stored (removed 2026-01-02 03:04:05 UTC)" in page
 
     def test_an_encrypted_one_is_opened_or_the_missing_key_is_named(
@@ -103,10 +103,10 @@ class TestStoredAnswer:
         with override_settings(IDEMPOTENCY=keys):
             plain = StoredResponse(status=201, headers={}, body=b'{"id": "inside"}')
             sealed = encryption.seal(plain, digest=digest_of(scope=entry.scope, key=entry.key))
-            page = told(admin_client, response_body=sealed.body, body_key_id=sealed.body_key_id)
+            page = entry_page(admin_client, response_body=sealed.body, body_key_id=sealed.body_key_id)
             assert "inside" in page
             assert "Encrypted in the database, under the key 2026-11." in page
-        assert "cannot be shown" in told(admin_client)
+        assert "cannot be shown" in entry_page(admin_client)
 
     def test_an_unfinished_entry_has_none_yet(self, entry: LedgerEntry) -> None:
         entry.state = "uncertain"
@@ -115,7 +115,7 @@ class TestStoredAnswer:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_key_of_any_length_is_shortened_in_the_list_alone(admin_client: Client, entry: LedgerEntry) -> None:
-    assert "k" * 255 in told(admin_client, key="k" * 255)
+    assert "k" * 255 in entry_page(admin_client, key="k" * 255)
     listed = admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
     assert "k" * 31 + "…" in listed
     assert "k" * 32 not in listed
@@ -123,8 +123,8 @@ def test_a_key_of_any_length_is_shortened_in_the_list_alone(admin_client: Client
 
 @pytest.mark.django_db(transaction=True)
 def test_an_atomic_entry_has_no_lease_to_show(admin_client: Client, entry: LedgerEntry) -> None:
-    assert "field-lease" not in told(admin_client)
-    assert "field-lease" in told(admin_client, mode="phased")
+    assert "field-lease" not in entry_page(admin_client)
+    assert "field-lease" in entry_page(admin_client, mode="phased")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -146,7 +146,7 @@ def test_the_request_log_says_who_did_what(
     until(lambda: len(arrivals.newest(limit=9) or ()) == 3)
     request_log.store()
     with override_settings(IDEMPOTENCY=config):
-        page = told(admin_client, key="k1")
+        page = entry_page(admin_client, key="k1")
     assert f"POST /things by ann (user {user.pk})" in page
     at = [page.index(text) for text in ("422: the key belongs", "got the first answer again", "201: done")]
     assert at == sorted(at), "the newest first"
@@ -167,6 +167,6 @@ def test_the_request_log_says_who_did_what(
     ],
 )
 def test_a_caller_is_named(admin_client: Client, entry: LedgerEntry, scope: str, words: str) -> None:
-    page = told(admin_client, scope=scope)
+    page = entry_page(admin_client, scope=scope)
     assert words in page
     assert "No call is in the log." in page
