@@ -105,6 +105,7 @@ def test_a_page_without_a_network_does_not_promise_to_update_itself(shopper: Pag
     waiting, offline = shopper.locator(".waiting"), shopper.locator("[data-offline]")
     expect(waiting).to_be_visible()
     expect(offline).to_be_hidden()
+    shopper.wait_for_load_state()  # the page is shown before its script has come, and no script comes afterwards
     shopper.context.set_offline(True)
     expect(offline).to_be_visible()
     expect(waiting).to_be_hidden()
