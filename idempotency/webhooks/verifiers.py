@@ -73,10 +73,13 @@ class Verifier:
         if abs(event.received_at.timestamp() - int(timestamp)) >= self._tolerance_seconds:
             raise NotGenuine("the signed time is too far from ours")
 
+    def digests(self, signed: bytes) -> list[bytes]:
+        """Return the HMAC-SHA-256 under each secret. Raises Unverifiable."""
+        return [hmac.digest(self.key_of(secret), signed, "sha256") for secret in self.secrets()]
+
     def must_be_signed(self, signed: bytes, given: Iterable[str], encode: Callable[[bytes], str]) -> None:
         """Require one of `given` to be the encoded HMAC-SHA-256 under one of our secrets. Raises NotGenuine."""
-        keys = [self.key_of(secret) for secret in self.secrets()]
-        ours = [encode(hmac.digest(key, signed, "sha256")).encode() for key in keys]
+        ours = [encode(digest).encode() for digest in self.digests(signed)]
         theirs = [one.encode(errors="replace") for one in given]
         if not any([hmac.compare_digest(one, other) for one in ours for other in theirs]):  # noqa: C419  all of them
             raise NotGenuine("the signature does not verify")
@@ -112,6 +115,17 @@ class StandardWebhooks(Verifier):
         signed = f"{number}.{timestamp}.".encode() + event.body
         given = [one.removeprefix("v1,") for one in signatures.split(" ") if one.startswith("v1,")]
         self.must_be_signed(signed, given, _base64)
+
+    def sign(self, number: str, body: bytes, *, at: float) -> dict[str, str]:
+        """Return the headers of a message that we send `at` that Unix time, signed with every secret.
+
+        Raises:
+            Unverifiable: there is none.
+        """
+        timestamp = str(int(at))
+        digests = self.digests(f"{number}.{timestamp}.".encode() + body)
+        signatures = " ".join(f"v1,{_base64(digest)}" for digest in digests)
+        return dict(zip(self.headers, (number, timestamp, signatures), strict=True))
 
 
 class Stripe(Verifier):

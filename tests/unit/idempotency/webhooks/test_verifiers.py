@@ -177,6 +177,14 @@ def test_the_headers_of_svix() -> None:
     StandardWebhooks(SVIX_SECRET, prefix="svix").check(event("standard", **named))
 
 
+def test_we_sign_with_every_secret_as_svix_does() -> None:
+    headers = StandardWebhooks([SVIX_SECRET, "b3RoZXI="]).sign(SVIX["webhook-id"], SVIX_BODY, at=1614265330.9)
+    documented, other = headers["webhook-signature"].split(" ")
+    assert (documented, other[:3], len(other)) == (SVIX["webhook-signature"].split(" ")[-1], "v1,", 47)
+    for secret in (SVIX_SECRET, "b3RoZXI="):
+        StandardWebhooks(secret).check(event("standard", **headers))
+
+
 def test_the_challenge_of_slack_is_answered() -> None:
     body = json.dumps({"type": "url_verification", "challenge": "3eZbrw1a"}).encode()
     assert verifier("slack").greeting(event("slack", body=body)) == "3eZbrw1a"
