@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
 from payments.conf import Payable, config
+from payments.deliveries import endpoints
 from payments.providers import registry
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
@@ -29,12 +30,14 @@ ENDS_SOON = timedelta(days=30)
 
 @register(Tags.compatibility)
 def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check `PAYMENTS`: its keys, the adapter to the orders, the handler of events, the webhooks' address."""
+    """Check `PAYMENTS`: its keys, the adapter to the orders, the handler of events, webhooks in and out."""
     try:
         found = config()
     except ImproperlyConfigured as mistake:
         return [Error(str(mistake), id="payments.E001")]
     messages = [*_order(found.order), *_events(found.events)]
+    for name, endpoint in found.webhooks.items():
+        messages += [Error(problem, id="payments.E007") for problem in endpoints.problems(name, endpoint)]
     try:
         reverse("payments-webhook", args=["channel"])
     except NoReverseMatch:

@@ -1,7 +1,7 @@
 """Settings of `PAYMENTS = {...}`, typed and checked once, and the adapter to the orders that they name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
@@ -129,6 +129,29 @@ class Limits:
     wait_seconds: float = 1.0
 
 
+EVENT_TYPES = (
+    *("payment.paid", "payment.partially_refunded", "payment.refunded", "payment.closed"),
+    "anomaly.filed",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Values of an endpoint in ``WEBHOOKS``.
+
+    Attributes:
+        url: takes POST requests; https, but for this machine or with ``DEBUG``.
+        secrets: ``whsec_…``, parted by blanks or commas; all of them sign.
+        secrets_file: file with them instead, read at each run.
+        events: the types that it gets, of `EVENT_TYPES`.
+    """
+
+    url: str
+    secrets: str = field(default="", repr=False)
+    secrets_file: str = ""
+    events: Sequence[str] = EVENT_TYPES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Values of the `PAYMENTS` setting; each field is its key in capitals.
@@ -140,6 +163,7 @@ class Config:
             (`payments.settlement.events`); None: nothing is to follow.
         providers: channel → field → value; ``BACKEND`` is the path of another package's channel.
         limits: of calls to a provider.
+        webhooks: name, which is never changed → endpoint of the project's that is sent what is decided.
     """
 
     base_url: str
@@ -147,6 +171,7 @@ class Config:
     events: str | None = None
     providers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    webhooks: Mapping[str, Endpoint] = field(default_factory=dict)
 
     def address(self, where: str) -> str:
         """Return the absolute address of a path of ours; any other address as it is."""
@@ -162,6 +187,8 @@ def parse(raw: Any) -> Config:
     values = _read(Config, "PAYMENTS", raw)
     if "limits" in values:
         values["limits"] = Limits(**_read(Limits, "PAYMENTS['LIMITS']", values["limits"]))
+    if "webhooks" in values:
+        values["webhooks"] = _endpoints(values["webhooks"])
     parts = urlsplit(str(values["base_url"]))
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ImproperlyConfigured(
@@ -238,10 +265,17 @@ def _as_key(order_id: object) -> Any:
     return (model._meta.pk if model else UUIDField()).to_python(order_id)
 
 
+def _endpoints(raw: Any) -> dict[str, Endpoint]:
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"PAYMENTS['WEBHOOKS'] must be a dict, not {type(raw).__name__}.")
+    where = {name: f"PAYMENTS['WEBHOOKS'][{name!r}]" for name in raw}
+    return {name: Endpoint(**_read(Endpoint, where[name], one)) for name, one in raw.items()}
+
+
 def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
     """Return values by field name."""
     if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} must be a dict, not {raw!r}.")
+        raise ImproperlyConfigured(f"{where} must be a dict, not {type(raw).__name__}.")
     known = {entry.name.upper(): entry for entry in fields(kind)}
     for name in raw:
         if name not in known:

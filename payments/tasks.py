@@ -1,14 +1,17 @@
 """Background work on the durable queue: timers, events of payments, policy refunds."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
+from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Job
 
 from payments.attempts import certificates, closing
+from payments.deliveries import sending
 from payments.errors import ProviderError
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps as refunds
@@ -82,12 +85,26 @@ async def retry_stalled(context: JobContext, *tasks: Any) -> int:
 # ahead of all other work: what it finds waits for a worker already
 @app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
 def queue_events(timestamp: int) -> int:
-    """Queue a job for each payment with waiting events, every second; see `events.queue_waiting`.
+    """Queue a job for each payment with waiting events, and each endpoint with due deliveries, every second.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
     """
+    for name in sending.due_endpoints():
+        with suppress(AlreadyEnqueued):
+            send_deliveries.configure(queueing_lock=f"payments.send_deliveries {name}").defer(endpoint=name)
     return events.queue_waiting()
+
+
+# behind all other work: an endpoint may be slow
+@app.task(name="payments.send_deliveries", priority=-10)
+def send_deliveries(endpoint: str) -> dict[str, int]:
+    """Send what is due to an endpoint; see `sending.send_due`.
+
+    Args:
+        endpoint: its name.
+    """
+    return sending.send_due(endpoint)
 
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))

@@ -401,6 +401,7 @@ PAYMENTS = {
     "BASE_URL": PUBLIC_URL,
     "ORDER": "shop.orders.lifecycle",
     "EVENTS": "shop.orders.fulfilment.on_event",
+    "WEBHOOKS": env.json("WEBHOOKS", default={}),
     "PROVIDERS": {channel: fields for channel in registry.names() if (fields := _channel(channel))},
     "LIMITS": {
         "CALLS": _count("PROVIDER_CALLS_MAX", default=32),

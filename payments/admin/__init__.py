@@ -5,6 +5,6 @@ reason and leaves an audit line (`payments.operations.actions`). Payers are neve
 `admin.site.index_template = "admin/payments/desk.html"` the start page opens with the operator's desk.
 """
 
-from payments.admin import anomalies, audit, bills, books, facts, notifications, payment, rows
+from payments.admin import anomalies, audit, bills, books, deliveries, facts, notifications, payment, rows
 
-__all__ = ["anomalies", "audit", "bills", "books", "facts", "notifications", "payment", "rows"]
+__all__ = ["anomalies", "audit", "bills", "books", "deliveries", "facts", "notifications", "payment", "rows"]

@@ -15,8 +15,8 @@ from payments.providers.registry import ConfigError
 STATUS = gettext_lazy("status")
 
 TONES = {
-    "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("resolved"), _("agrees")),
-    "wait": (_("created"), _("pending"), _("requested"), _("processing"), _("held"), _("waiting")),
+    "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("delivered"), _("resolved"), _("agrees")),
+    "wait": (_("created"), _("pending"), _("requested"), _("processing"), _("held"), _("waiting"), _("sending")),
     "doubt": (_("uncertain"), _("open"), _("anomaly"), _("quarantined")),
     "back": (_("refunded"), _("partially refunded")),
     "bad": (_("failed"), _("error")),

@@ -1,14 +1,15 @@
 """What is known about money. Fields and constraints only; amounts are integers in the currency's minor unit.
 
 Writers: `payments.attempts` (payments; attempts until a provider has spoken), `payments.settlement.apply` (facts,
-journal, anomalies, events, and every state that follows from facts), `payments.settlement.inbox` (notifications),
-`payments.settlement.events` (what became of events), `payments.refunds` (refunds), `payments.reconciliation.bills`
-(comparisons and differences), `payments.operations.actions` (audit entries).
+journal, anomalies, events, deliveries, and every state that follows from facts), `payments.settlement.inbox`
+(notifications), `payments.settlement.events` (what became of events), `payments.deliveries` (of deliveries),
+`payments.refunds` (refunds), `payments.reconciliation.bills` (comparisons and differences),
+`payments.operations.actions` (audit entries).
 """
 
 from payments.models.audit import AuditEntry
 from payments.models.bill import BillComparison, Difference
-from payments.models.event import PaymentEvent
+from payments.models.event import Delivery, PaymentEvent
 from payments.models.facts import Anomaly, Notification, Observation
 from payments.models.journal import JournalEntry, JournalLine
 from payments.models.payment import Attempt, Payment, Refund
@@ -18,6 +19,7 @@ __all__ = [
     "Attempt",
     "AuditEntry",
     "BillComparison",
+    "Delivery",
     "Difference",
     "JournalEntry",
     "JournalLine",

@@ -1,9 +1,12 @@
-"""Ordered events of a payment, for handlers that act on them afterwards."""
+"""Ordered events of a payment, for handlers that act on them afterwards, and deliveries to other programs."""
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
+from idempotency.ids import new_id
+from payments.models.guards import fixed
 from payments.models.payment import Payment
 
 
@@ -31,3 +34,59 @@ class PaymentEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.payment_id.hex} {self.number} {self.status.replace('_', ' ')}"
+
+
+class Delivery(models.Model):
+    """A decision on its way to one endpoint, staged in the deciding transaction. Its number is the ``webhook-id``.
+
+    `sequence` counts the deliveries of a payment to an endpoint from 1, without gaps. `due_at` is when it may be
+    sent next; while it is sent, when the process that claimed it counts as dead.
+    """
+
+    class Status(models.TextChoices):
+        """How far it is."""
+
+        WAITING = "waiting", _("waiting")
+        SENDING = "sending", _("is being sent")
+        DELIVERED = "delivered", _("delivered")
+        FAILED = "failed", _("given up")
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    endpoint = models.CharField(max_length=64)
+    type = models.CharField(max_length=32)
+    payment = models.ForeignKey(
+        Payment, on_delete=models.PROTECT, related_name="deliveries", null=True, db_index=False
+    )
+    sequence = models.PositiveIntegerField()
+    data = models.JSONField()
+    status = models.CharField(max_length=9, choices=Status, default=Status.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    log = models.JSONField(default=list, help_text="of each attempt: when, and the answer")
+    created_at = models.DateTimeField(db_default=Now())
+    due_at = models.DateTimeField(db_default=Now())
+    ends_at = models.DateTimeField(help_text="no attempt begins later")
+    delivered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name_plural = "deliveries"
+        permissions = [("replay_delivery", "Can send a delivery again")]
+        constraints = (
+            models.UniqueConstraint(fields=["payment", "endpoint", "sequence"], name="delivery_in_order"),
+            models.UniqueConstraint(
+                fields=["payment", "endpoint"], name="delivery_one_at_a_time", condition=Q(status="sending")
+            ),
+            fixed(
+                "delivery_says_one_thing",
+                *("id", "endpoint", "type", "payment_id", "sequence", "data", "created_at"),
+                message="a delivery says the same at each attempt",
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["endpoint", "due_at"], name="delivery_due", condition=Q(status__in=["waiting", "sending"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.type} to {self.endpoint}"

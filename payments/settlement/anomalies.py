@@ -7,13 +7,13 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from idempotency.postgres.statements import Statement, send
-from payments.settlement import backoff, queries
+from payments.settlement import backoff, queries, staging
 from payments.settlement.decision import Filing
 from payments.states import REFUNDED_BY_POLICY, AnomalyKind
 
 
-def filed(filing: Filing) -> Statement:
-    """File an anomaly, with the refund that policy makes of it; the same one again is the same row.
+def filed(filing: Filing) -> list[Statement]:
+    """File an anomaly, with its deliveries and the refund that policy makes of it; the same again is the same row.
 
     One of the same reference that says something else by now is new work: it is open again. Only what policy
     refunds is filed once for good: its refund goes by what it said first.
@@ -26,10 +26,11 @@ def filed(filing: Filing) -> Statement:
         Jsonb(dict(filing.detail)),
     ]
     if (refund := filing.refund) is None:
-        return Statement(queries.FILE, [*values, filing.kind in REFUNDED_BY_POLICY])
+        values += [filing.kind in REFUNDED_BY_POLICY, Jsonb(staging.anomaly_data(filing))]
+        return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
     values += [refund.id, refund.attempt_id, filing.payment_id, refund.amount_minor, refund.reason]
     values.append(backoff.delay_seconds(0))  # the job comes first
-    return Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True)
+    return [Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True), *staging.of_anomaly(filing)]
 
 
 def file_anomaly(
@@ -40,7 +41,7 @@ def file_anomaly(
     Transaction: needs the caller's.
     """
     filing = Filing(kind=kind, channel=channel, reference=reference, payment_id=payment_id, detail=detail)
-    send(filed(filing))
+    send(*filed(filing))
 
 
 def resolve(anomaly_id: int, *, resolution: str) -> None:

@@ -13,7 +13,7 @@ from idempotency.postgres.unit import UnitOfWork
 from payments.conf import order_of, orders
 from payments.display import money
 from payments.providers.base import Fact
-from payments.settlement import anomalies, events, journal, queries
+from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of
 from payments.settlement.decision import Decision, OrderEvent, Outcome
 from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
@@ -103,7 +103,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
     for fact in decision.now_counted:
         yield journal.counted(fact)
     for filing in decision.filings:
-        yield anomalies.filed(filing)
+        yield from anomalies.filed(filing)
     for attempt in decision.ended:
         before = attempts_before(AttemptStatus(attempt.status))
         yield Statement(queries.END_ATTEMPT, [attempt.status, attempt.id, before], rows=1)
@@ -113,6 +113,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
         yield from _refund_ended(refund, _attempt_of(decision, refund))
     for payment in decision.events:
         yield events.stage(payment)
+        yield from staging.of_status(payment)
     if decision.now_counted:
         yield from _released(decision)
 

@@ -1,0 +1,100 @@
+"""Deliveries in the admin: what left for which endpoint, with the answer of each attempt."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from idempotency.admin.filters import Opened, newest
+from idempotency.admin.labels import utc
+from idempotency.admin.pages import Tool, column, time_column
+from idempotency.admin.searching import WholeTermSearch
+from payments.admin.badges import badge_column
+from payments.admin.forms import ReasonForm
+from payments.admin.pages import MoneyAdmin, Question, number_in, payment_column, shortened
+from payments.conf import EVENT_TYPES
+from payments.models import Delivery
+from payments.operations import deliveries
+
+Status = Delivery.Status
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
+    """One row for each decision and endpoint."""
+
+    list_display = ("number", "state", "type", "endpoint", "payment_link", "happened", "attempts")
+    list_filter = (
+        Opened,
+        newest("status", Status.choices),
+        newest("type", [(name, name) for name in EVENT_TYPES]),
+    )
+    is_decided_about = True
+    search_fields = ("id",)
+    search_help_text = "The webhook-id, or the number of the payment."
+    ordering = ("-pk",)
+    fields = (
+        *("webhook_id", "type", "endpoint", "state", "payment_link", "sequence", "said", "happened"),
+        *("next_attempt", "given_up", "delivered", "answers"),
+    )
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.replay_view)
+        return [path("<uuid:pk>/replay/", view, name="payments_delivery_replay"), *super().get_urls()]
+
+    def tools(self, request: HttpRequest, row: Delivery) -> list[Tool]:
+        if row.status == Status.SENDING or not self.may(request, "replay_delivery"):
+            return []
+        return [Tool(address=reverse("admin:payments_delivery_replay", args=[row.pk]), words="Send again")]
+
+    def search(self, rows: QuerySet[Delivery], term: str) -> QuerySet[Delivery]:
+        ours = number_in(term)
+        return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
+
+    number = column(lambda row: shortened(row.pk), "delivery")
+    webhook_id = column(lambda row: row.pk.hex, "webhook-id")
+    state = badge_column()
+    payment_link = payment_column
+    happened = time_column("created_at", "decided")
+    delivered = time_column("delivered_at")
+    given_up = time_column("ends_at", "given up after")
+
+    @admin.display(description="next attempt (UTC)")
+    def next_attempt(self, row: Delivery) -> str:
+        return utc(row.due_at) if row.status == Status.WAITING else "-"
+
+    @admin.display(description="data")
+    def said(self, row: Delivery) -> SafeString:
+        return format_html('<pre class="ledger-body" tabindex="0">{}</pre>', json.dumps(row.data, indent=2))
+
+    @admin.display(description="attempts")
+    def answers(self, row: Delivery) -> SafeString | str:
+        """List the attempts; one without an answer has no end yet, or its process died."""
+        entries = ((utc(datetime.fromisoformat(one["at"])), one.get("answer", "no end yet")) for one in row.log)
+        lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', entries)
+        shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
+        return shown if lines else "none yet"
+
+    def replay_view(self, request: HttpRequest, pk: Any) -> HttpResponse:
+        """Send the delivery again."""
+        self.require(request, "replay_delivery")
+        row = get_object_or_404(Delivery, pk=pk)
+        question = Question(
+            title="Send again",
+            sentences=[
+                f"{row.type} ({row.get_status_display()}) goes to {row.endpoint} again, as it was decided then.",
+                "It has the same webhook-id: a receiver that has applied it applies it no second time.",
+                "No money moves.",
+            ],
+            button="Send it again",
+            form=ReasonForm(request.POST or None),
+            act=lambda given, by: deliveries.send_again(row, by=by),
+        )
+        return self.ask_first(request, row, question)

@@ -1,0 +1,66 @@
+"""Endpoints of ``PAYMENTS["WEBHOOKS"]``: their secrets, and what is wrong with them."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from idempotency.webhooks import StandardWebhooks, Unverifiable
+from payments.conf import EVENT_TYPES, Endpoint
+from payments.providers.settings_fields import ConfigError, content, is_loopback
+
+NAME_MAX = 64
+KEY_BYTES = range(24, 65)  # Standard Webhooks 1.0.0, "Signature scheme" (read 2026-11)
+
+
+def signer(name: str, endpoint: Endpoint) -> StandardWebhooks:
+    """Return what signs for an endpoint, with its secrets of now.
+
+    Raises:
+        ConfigError: their file cannot be read.
+    """
+    file = endpoint.secrets_file
+    text = content(f"{where(name)}['SECRETS_FILE']", file).decode(errors="replace") if file else endpoint.secrets
+    return StandardWebhooks([secret for secret in re.split(r"[\s,]+", text) if secret])
+
+
+def problems(name: str, endpoint: Endpoint) -> Iterator[str]:
+    """Yield a sentence for each mistake; none shows a secret."""
+    here = where(name)
+    if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
+        yield f"{here}: a name has 1 to {NAME_MAX} printable characters."
+    yield from _of_address(f"{here}['URL']", endpoint.url)
+    if isinstance(endpoint.events, str) or not {*endpoint.events} <= {*EVENT_TYPES}:
+        yield f"{here}['EVENTS'] must be a list of some of {', '.join(EVENT_TYPES)}."
+    if bool(endpoint.secrets) is bool(endpoint.secrets_file):
+        yield f"{here} needs either 'SECRETS' or 'SECRETS_FILE'."
+        return
+    try:
+        verifier = signer(name, endpoint)
+        sizes = [len(verifier.key_of(secret)) for secret in verifier.secrets() if secret.startswith("whsec_")]
+        if len(sizes) < len(verifier.secrets()) or not {*sizes} <= {*KEY_BYTES}:
+            yield f"{here}: a secret is whsec_ and the base64 of 24 to 64 random bytes."
+    except ConfigError as error:
+        yield str(error)
+    except Unverifiable as error:
+        yield f"{here}: {error}."
+
+
+def where(name: str) -> str:
+    """Return how messages name an endpoint."""
+    return f"PAYMENTS['WEBHOOKS'][{name!r}]"
+
+
+def _of_address(field: str, url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        yield f"{field} must be an absolute http(s) address."
+    elif "@" in parts.netloc:  # it would appear in logs
+        yield f"{field} must not hold a user or password."
+    elif parts.scheme == "http" and not settings.DEBUG and not is_loopback(url):
+        yield f"{field} must begin with https://; {url} is plain http."

@@ -1,0 +1,59 @@
+"""The SQL of staged deliveries: the only writers of what becomes of them."""
+
+# the next one of an endpoint, for a lease: due, and no other of its payment is being sent or comes before it. Few
+# at once, so that a slow endpoint does not take every worker
+CLAIM = """
+UPDATE payments_delivery
+SET status = 'sending', attempts = attempts + 1, due_at = statement_timestamp() + make_interval(secs => %s),
+    log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp()))
+WHERE id = (
+    SELECT id FROM payments_delivery AS next
+    WHERE endpoint = %s AND status IN ('waiting', 'sending') AND due_at <= statement_timestamp()
+      AND NOT EXISTS (
+        SELECT FROM payments_delivery AS other
+        WHERE other.payment_id = next.payment_id AND other.endpoint = next.endpoint AND other.id <> next.id
+          AND (other.status = 'sending' OR other.status = 'waiting' AND other.sequence < next.sequence))
+      AND %s > (
+        SELECT count(*) FROM payments_delivery
+        WHERE endpoint = %s AND status = 'sending' AND due_at > statement_timestamp())
+    ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+RETURNING id, type, sequence, data, created_at, attempts
+"""
+
+# only by the last claim: a process that was held up says nothing about the attempt of another
+DELIVERED = """
+UPDATE payments_delivery
+SET status = 'delivered', delivered_at = statement_timestamp(),
+    log = jsonb_set(log, '{-1,answer}', to_jsonb(%s::text))
+WHERE id = %s AND attempts = %s AND status = 'sending'
+"""
+
+NOT_DELIVERED = """
+UPDATE payments_delivery
+SET status = CASE WHEN next.due_at > ends_at THEN 'failed' ELSE 'waiting' END, due_at = next.due_at,
+    log = jsonb_set(log, '{-1,answer}', to_jsonb(%s::text))
+FROM (SELECT statement_timestamp() + make_interval(secs => %s)) AS next (due_at)
+WHERE id = %s AND attempts = %s AND status = 'sending'
+"""
+
+# whatever became of it, but not while it is being sent
+AGAIN = """
+UPDATE payments_delivery
+SET status = 'waiting', delivered_at = NULL, due_at = statement_timestamp(),
+    ends_at = statement_timestamp() + interval '3 days'
+WHERE id = %s AND status <> 'sending'
+"""
+
+# which of these endpoints have something due
+DUE = """
+SELECT name FROM unnest(%s::text[]) AS name WHERE EXISTS (
+    SELECT FROM payments_delivery
+    WHERE endpoint = name AND status IN ('waiting', 'sending') AND due_at <= statement_timestamp()
+)
+"""
+
+OLDEST = """
+SELECT endpoint, extract(epoch FROM statement_timestamp() - min(created_at))::float8
+FROM payments_delivery WHERE status IN ('waiting', 'sending') GROUP BY endpoint
+"""

@@ -1,0 +1,120 @@
+"""Sending: at least once, in order per payment, each attempt under the same ``webhook-id``.
+
+A claim of a row is committed before its request leaves, and counts for `LEASE_SECONDS`: the row of a process that
+was killed is due again after that. Unique `delivery_one_at_a_time` refuses a second one of a payment.
+"""
+
+import json
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import httpx
+from django.db import IntegrityError, connection
+
+from idempotency.webhooks import Unverifiable
+from payments.attempts.calling import must_be_outside_transactions
+from payments.conf import Endpoint, config
+from payments.deliveries import queries
+from payments.deliveries.endpoints import signer
+from payments.errors import ProviderError
+from payments.providers import transport
+from payments.providers.settings_fields import ConfigError
+from payments.settlement import backoff
+
+TIMEOUT_SECONDS = 10.0
+LEASE_SECONDS = 30  # longer than any attempt
+SENT_AT_ONCE = 2  # to one endpoint
+ANSWER_BYTES_MAX = 65_536
+PASS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    id: UUID
+    type: str
+    sequence: int
+    data: str
+    created_at: datetime
+    attempt: int
+
+    @property
+    def body(self) -> bytes:
+        data = {**json.loads(self.data), "sequence": self.sequence}
+        return json.dumps({"type": self.type, "timestamp": self.created_at.isoformat(), "data": data}).encode()
+
+
+def due_endpoints() -> list[str]:
+    """Name the configured endpoints for which something is due."""
+    names = list(config().webhooks)
+    return [name for (name,) in _rows(queries.DUE, [names])] if names else []
+
+
+def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
+    """Send what is due to an endpoint, until nothing is, it gives no answer, or `seconds` have passed.
+
+    Returns:
+        How many were ``delivered``, and how many ``not delivered``.
+
+    Transaction: NONE may be open. Any number may run at once.
+    """
+    must_be_outside_transactions()
+    endpoint, results = config().webhooks[name], Counter[str]()
+    session, ends_at = transport.client(timeout_seconds=TIMEOUT_SECONDS), time.monotonic() + seconds
+    while time.monotonic() < ends_at and (row := _claim(name)):
+        status, answer = _attempt(session, name, endpoint, row)
+        if 200 <= status < 300:
+            _execute(queries.DELIVERED, [answer, row.id, row.attempt])
+            results["delivered"] += 1
+            continue
+        _execute(queries.NOT_DELIVERED, [answer, backoff.delay_seconds(row.attempt - 1), row.id, row.attempt])
+        results["not delivered"] += 1
+        if not status:
+            break
+    return results
+
+
+def send_again(delivery_id: UUID) -> bool:
+    """Make a delivery due now, and for three days more; return False while it is being sent."""
+    return _execute(queries.AGAIN, [delivery_id]) == 1
+
+
+def oldest_seconds() -> dict[str, float]:
+    """Return the age of the oldest undelivered decision of each endpoint that has one."""
+    return dict(_rows(queries.OLDEST, []))
+
+
+def _claim(name: str) -> _Claimed | None:
+    try:
+        found = _rows(queries.CLAIM, [LEASE_SECONDS, name, SENT_AT_ONCE, name])
+    except IntegrityError:  # another process has just taken another one of the same payment
+        return None
+    return _Claimed(*found[0]) if found else None
+
+
+def _attempt(session: httpx.Client, name: str, endpoint: Endpoint, row: _Claimed) -> tuple[int, str]:
+    """Send a delivery; return the status, 0 without an answer, and words for the log."""
+    try:
+        signed = signer(name, endpoint).sign(row.id.hex, row.body, at=time.time())
+        headers = {"Content-Type": "application/json", **signed}
+        request = session.build_request("POST", endpoint.url, content=row.body, headers=headers)
+        answer = transport.send(session, request, bytes_max=ANSWER_BYTES_MAX)
+    except (ProviderError, ConfigError, Unverifiable, httpx.InvalidURL) as error:
+        return 0, str(error)
+    return answer.status, f"answered {answer.status}"
+
+
+def _rows(sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
+
+
+def _execute(sql: str, values: list[Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)

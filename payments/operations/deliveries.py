@@ -1,0 +1,22 @@
+"""Deliveries that a person sends again."""
+
+from django.db import transaction
+
+from payments.deliveries import sending
+from payments.models import Delivery
+from payments.operations.actions import NotDecidable, Operator, Result, audit
+
+
+def send_again(row: Delivery, *, by: Operator) -> Result:
+    """Make a delivery due now, whatever became of it, and for three days more; a worker sends it.
+
+    Raises:
+        NotDecidable: it is being sent at this moment.
+
+    Transaction: opens its own.
+    """
+    with transaction.atomic():
+        if not sending.send_again(row.pk):
+            raise NotDecidable("It is being sent at this moment. Look again.")
+        audit(row, "Sends it again", by=by, result="due now.")
+    return Result(done=True, sentences=["It is due now, and a worker sends it."])

@@ -1,0 +1,66 @@
+"""Deliveries to the endpoints of ``PAYMENTS["WEBHOOKS"]``, staged in the transaction that decides.
+
+`payments.deliveries` sends them. Without endpoints there is no statement.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from idempotency.ids import new_id
+from idempotency.postgres.statements import Statement
+from payments.conf import config
+from payments.settlement import queries
+from payments.settlement.decision import Filing
+from payments.settlement.state import PaymentRow
+from payments.states import PaymentStatus
+
+ANOMALY = "anomaly.filed"
+_TYPES = {
+    PaymentStatus.SUCCEEDED: "payment.paid",
+    PaymentStatus.PARTIALLY_REFUNDED: "payment.partially_refunded",
+    PaymentStatus.REFUNDED: "payment.refunded",
+    PaymentStatus.CLOSED: "payment.closed",
+}
+
+
+def of_status(payment: PaymentRow) -> list[Statement]:
+    """Stage the payment's new status; to be sent after its row was updated, which is locked by then."""
+    data = {
+        "payment": payment.id.hex,
+        "order": payment.order_key or payment.order_id.hex,
+        "status": payment.status,
+        "currency": payment.currency,
+        "paid_minor": payment.paid_minor,
+        "refunded_minor": payment.refunded_minor,
+    }
+    return _staged(_TYPES[PaymentStatus(payment.status)], payment.id, data)
+
+
+def of_anomaly(filing: Filing) -> list[Statement]:
+    """Stage an anomaly that is filed for certain."""
+    return _staged(ANOMALY, filing.payment_id, anomaly_data(filing))
+
+
+def anomaly_data(filing: Filing) -> dict[str, Any]:
+    """Return what a delivery says about an anomaly."""
+    return {
+        "payment": filing.payment_id.hex if filing.payment_id else None,
+        "kind": filing.kind.value,
+        "channel": filing.channel,
+        "reference": filing.reference,
+        "detail": dict(filing.detail),
+    }
+
+
+def addressed(event_type: str) -> tuple[list[UUID], list[str]]:
+    """Return a new number for each endpoint that gets this type, and the endpoints' names."""
+    names = [name for name, endpoint in config().webhooks.items() if event_type in endpoint.events]
+    return [new_id() for _ in names], names
+
+
+def _staged(event_type: str, payment_id: UUID | None, data: dict[str, Any]) -> list[Statement]:
+    numbers, names = addressed(event_type)
+    values = [event_type, payment_id, payment_id, Jsonb(data), numbers, names]
+    return [Statement(queries.STAGE_DELIVERIES, values)] if names else []

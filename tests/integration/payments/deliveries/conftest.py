@@ -1,0 +1,109 @@
+"""An endpoint of the project's, over real HTTP: it verifies as a receiver does, and answers as the test says."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils.datastructures import CaseInsensitiveMapping
+
+from idempotency.webhooks import Event, StandardWebhooks
+from tests.integration.payments.conftest import changed
+
+
+def secret(letter: str) -> str:
+    """A secret of 32 bytes."""
+    return "whsec_" + base64.b64encode(letter.encode() * 32).decode()
+
+
+class Receiver:
+    """Takes deliveries in.
+
+    Attributes:
+        answers: status of the next requests; 200 where there is none.
+        received: genuine events.
+        secrets: that it verifies with.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+        self.received: list[Event] = []
+        self.secrets = [secret("a")]
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                headers = CaseInsensitiveMapping(dict(self.headers.items()))
+                event = Event(
+                    sender="us",
+                    id=headers["webhook-id"],
+                    headers=headers,
+                    body=body,
+                    received_at=datetime.now(UTC),
+                )
+                StandardWebhooks(receiver.secrets).check(event)
+                receiver.received.append(event)
+                self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def heard(self, payment_id: Any = None) -> list[tuple[str, int]]:
+        """Type and sequence of each event, in order; of one payment or all."""
+        told = [json.loads(event.body) for event in self.received]
+        wanted = payment_id and payment_id.hex
+        return [
+            (one["type"], one["data"]["sequence"])
+            for one in told
+            if not wanted or one["data"]["payment"] == wanted
+        ]
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def endpoint(receiver: Receiver, settings: Any, channels: None) -> Callable[..., None]:
+    """Configure an endpoint at the receiver; done once, with all events, under the name ``books``."""
+
+    def configure(name: str = "books", **values: Any) -> None:
+        given = {"URL": receiver.url, "SECRETS": secret("a"), **values}
+        others = settings.PAYMENTS.get("WEBHOOKS", {})
+        settings.PAYMENTS = {**settings.PAYMENTS, "WEBHOOKS": {**others, name: given}}
+
+    settings.PAYMENTS = changed(PROVIDERS=settings.PAYMENTS["PROVIDERS"], WEBHOOKS={})
+    configure()
+    return configure
+
+
+def pass_by(seconds: float) -> None:
+    """Let so much time pass for all deliveries."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE payments_delivery SET due_at = due_at - make_interval(secs => %s),"
+            " ends_at = ends_at - make_interval(secs => %s)",
+            [seconds, seconds],
+        )

@@ -1,0 +1,311 @@
+"""What is decided leaves for the project's endpoints: staged with it, in order, signed, until it is answered."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test import Client
+from django.utils import timezone
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from payments.checks import check_payments
+from payments.deliveries import sending
+from payments.deliveries.metrics import DeliveryCollector
+from payments.models import Attempt, AuditEntry, Delivery, Payment
+from payments.tasks import queue_events
+from tests.integration.payments.conftest import closed, fold, letter, paid, payment_of, refunded
+from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+Configure = Callable[..., None]
+WHOLE = [("payment.paid", 1), ("payment.partially_refunded", 2), ("payment.refunded", 3)]
+
+
+@pytest.fixture
+def settled(open_attempt: OpenAttempt, endpoint: Configure) -> Callable[[], Payment]:
+    """A payment with three decisions that wait: paid, refunded in part, refunded whole."""
+
+    def make() -> Payment:
+        attempt = open_attempt()
+        number = attempt.out_trade_no[:31]
+        fold(paid(attempt), refunded(attempt, 90, f"{number}p"), refunded(attempt, 1900, f"{number}x"))
+        return payment_of(attempt)
+
+    return make
+
+
+def statuses() -> dict[str, int]:
+    found = list(Delivery.objects.values_list("status", flat=True))
+    return {status: found.count(status) for status in {*found}}
+
+
+def test_a_decision_is_staged_for_each_endpoint_that_wants_it(
+    open_attempt: OpenAttempt, endpoint: Configure
+) -> None:
+    endpoint("closings", EVENTS=["payment.closed"])
+    ended, bought = open_attempt(), open_attempt()
+    fold(closed(ended), paid(bought))
+    found = Delivery.objects.order_by("type", "endpoint").values_list("type", "endpoint", "payment_id", "sequence")
+    assert list(found) == [
+        ("payment.closed", "books", ended.payment_id, 1),
+        ("payment.closed", "closings", ended.payment_id, 1),
+        ("payment.paid", "books", bought.payment_id, 1),
+    ]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_decision_that_is_rolled_back_leaves_nothing(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+
+    def cut_off() -> None:
+        with transaction.atomic():
+            fold(paid(attempt), paid(attempt, amount_minor=1))
+            assert Delivery.objects.exists()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cut_off()
+    assert not Delivery.objects.exists()
+
+
+def test_a_decision_says_what_was_decided(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt))
+    payment, row = payment_of(attempt), Delivery.objects.get()
+    assert sending.send_due("books") == {"delivered": 1}
+    (event,) = receiver.received
+    assert (event.id, event.header("Content-Type")) == (row.pk.hex, "application/json")
+    assert event.json == {
+        "type": "payment.paid",
+        "timestamp": row.created_at.isoformat(),
+        "data": {
+            **{"payment": payment.pk.hex, "order": payment.order_id.hex, "status": "succeeded", "sequence": 1},
+            **{"currency": "CNY", "paid_minor": 1990, "refunded_minor": 0},
+        },
+    }
+    assert sending.send_due("books") == {}
+
+
+def test_an_anomaly_is_sent_once_and_again_when_it_says_something_new(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    attempt = open_attempt()
+    wrong, stray = paid(attempt, amount_minor=7), paid(attempt, out_trade_no="0" * 32)
+    fold(wrong, wrong, stray, stray, paid(attempt, out_trade_no="0" * 32, amount_minor=8))
+    assert sending.send_due("books")["delivered"] == 4
+    assert receiver.heard(attempt.payment_id) == [("anomaly.filed", 1), ("payment.closed", 2)]
+    told = [event.json["data"] for event in receiver.received if event.json["type"] == "anomaly.filed"]
+    assert [(one["kind"], one["payment"], one["detail"]["amount_minor"], one["sequence"]) for one in told] == [
+        ("amount_mismatch", attempt.payment_id.hex, 7, 1),
+        ("unknown_trade", None, 1990, 1),
+        ("unknown_trade", None, 8, 1),
+    ]
+
+
+def test_a_notification_costs_no_round_trip_more(
+    open_attempt: OpenAttempt, endpoint: Configure, settings: Any
+) -> None:
+    configured, counts = settings.PAYMENTS, []
+    for payments in ({**configured, "WEBHOOKS": {}}, configured):
+        settings.PAYMENTS = payments
+        notification, sent = letter(open_attempt()), list[str]()
+
+        def note(execute: Any, sql: str, *rest: Any, sent: list[str] = sent) -> Any:
+            sent.append(sql)
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(note):
+            assert notification.send().status_code == 204
+        counts.append(len(sent))
+    assert counts[0] == counts[1]
+    assert Delivery.objects.count() == 1
+
+
+def test_a_failing_delivery_holds_up_its_payment_alone(settled: Callable[[], Payment], receiver: Receiver) -> None:
+    stuck, free = settled(), settled()
+    receiver.answers = [503]
+    assert sending.send_due("books") == {"not delivered": 1}  # an endpoint without an answer is left alone
+    assert sending.send_due("books") == {"delivered": 3}
+    assert (receiver.heard(stuck.pk), receiver.heard(free.pk)) == (WHOLE[:1], WHOLE)
+    pass_by(10)
+    receiver.answers = [400, 302]
+    assert sending.send_due("books") == {"not delivered": 1}
+    pass_by(20)
+    assert sending.send_due("books") == {"not delivered": 1}
+    pass_by(40)
+    assert sending.send_due("books") == {"delivered": 3}
+    assert receiver.heard(stuck.pk) == WHOLE[:1] * 3 + WHOLE
+    assert len({event.id for event in receiver.received}) == 6
+    log = Delivery.objects.get(payment=stuck, sequence=1).log
+    said = ["127.0.0.1 answered 503", "answered 400", "answered 302", "answered 200"]
+    assert [one["answer"] for one in log] == said
+
+
+def test_senders_at_once_send_each_once_and_in_order(settled: Callable[[], Payment], receiver: Receiver) -> None:
+    payments = [settled() for _ in range(4)]
+    sent: list[int] = []
+
+    def send() -> None:
+        while statuses() != {"delivered": 12}:
+            sent.append(sending.send_due("books")["delivered"])
+
+    at_once(*[send] * 4)
+    assert (sum(sent), len(receiver.received)) == (12, 12)
+    assert [receiver.heard(payment.pk) for payment in payments] == [WHOLE] * 4
+
+
+def test_the_database_lets_one_of_a_payment_be_sent_and_keeps_what_it_says(settled: Callable[[], Payment]) -> None:
+    settled()
+    for change, named in (({"status": "sending"}, "delivery_one_at_a_time"), ({"data": {}}, "says the same")):
+        with pytest.raises(Exception, match=named), transaction.atomic():
+            Delivery.objects.update(**change)
+
+
+def test_a_claim_of_a_process_that_died_is_taken_over(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    fold(paid(open_attempt()))
+    first = sending._claim("books")
+    assert first is not None
+    assert sending.send_due("books") == {}
+    pass_by(sending.LEASE_SECONDS)
+    assert sending.send_due("books") == {"delivered": 1}
+    row = Delivery.objects.get()
+    assert (row.attempts, [one.get("answer") for one in row.log]) == (2, [None, "answered 200"])
+
+
+def test_it_is_tried_with_back_off_for_three_days(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    fold(paid(open_attempt()))
+    receiver.answers, delays = [404] * 200, list[float]()
+    while statuses() == {"waiting": 1}:
+        assert sending.send_due("books") == {"not delivered": 1}
+        row = Delivery.objects.get()
+        last = timezone.datetime.fromisoformat(row.log[-1]["at"])
+        delays.append(round((row.due_at - last).total_seconds()))
+        pass_by((row.due_at - timezone.now()).total_seconds() + 1)
+    assert [delay // 10 for delay in delays[:10]] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 360]
+    hours = sum(delays[:-1]) / 3600
+    assert (statuses(), 71 <= hours <= 72, set(delays[9:])) == ({"failed": 1}, True, {3600})
+    assert sending.due_endpoints() == []
+
+
+def test_two_secrets_sign_until_the_file_names_one(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver, tmp_path: Path
+) -> None:
+    file = tmp_path / "secrets"
+    endpoint(SECRETS="", SECRETS_FILE=str(file))
+    for names, signs in (("a", "a"), ("ab", "a"), ("ba", "b"), ("b", "b")):
+        file.write_text("\n".join(map(secret, names)))
+        receiver.secrets = [secret(signs)]
+        fold(paid(open_attempt()))
+        assert sending.send_due("books") == {"delivered": 1}
+    file.unlink()
+    fold(paid(open_attempt()))
+    assert sending.send_due("books") == {"not delivered": 1}
+    assert "cannot be read" in Delivery.objects.get(status="waiting").log[0]["answer"]
+
+
+@pytest.fixture
+def operator(client: Client, transactional_db: None) -> Client:
+    user = User.objects.create_user("op", password="op", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_delivery", "replay_delivery"]))
+    client.force_login(user)
+    return client
+
+
+def test_an_operator_sends_it_again(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver, operator: Client
+) -> None:
+    fold(paid(open_attempt()))
+    sending.send_due("books")
+    row = Delivery.objects.get()
+    page = f"/admin/payments/delivery/{row.pk}"
+    assert "answered 200" in operator.get(f"{page}/change/").content.decode()
+    assert row.pk.hex in operator.get("/admin/payments/delivery/", {"q": row.payment_id.hex}).content.decode()
+    Delivery.objects.update(ends_at=timezone.now() - timedelta(days=5))
+    assert operator.post(f"{page}/replay/", {"reason": " "}).status_code == 200
+    assert operator.post(f"{page}/replay/", {"reason": "their books were lost"}).status_code == 302
+    receiver.answers = [503]
+    assert [sending.send_due("books") for _ in range(2)] == [{"not delivered": 1}, {}]
+    assert statuses() == {"waiting": 1}
+    Delivery.objects.update(status="sending")
+    refused = operator.post(f"{page}/replay/", {"reason": "at once"}, follow=True).content.decode()
+    assert "It is being sent at this moment" in refused
+    assert [event.id for event in receiver.received] == [row.pk.hex] * 2
+    assert "their books were lost" in AuditEntry.objects.get().message
+    operator.logout()
+    assert operator.post(f"{page}/replay/", {"reason": "x"}).url.startswith("/admin/login")
+
+
+def test_the_worker_and_the_command_send(
+    settled: Callable[[], Payment], endpoint: Configure, receiver: Receiver
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+    settled()
+    (metric,) = DeliveryCollector().collect()
+    assert [(sample.labels, sample.value >= 0) for sample in metric.samples] == [({"endpoint": "books"}, True)]
+    for _ in range(2):
+        queue_events(0)
+    job = ProcrastinateJob.objects.get(task_name="payments.send_deliveries")
+    assert app.tasks[job.task_name](**job.args) == {"delivered": 3}
+    settled()
+    printed = StringIO()
+    call_command("deliver", stdout=printed)
+    assert printed.getvalue() == "books: 3 delivered, 0 not\n"
+    settled()
+    receiver.answers = [500]
+    with pytest.raises(CommandError, match="1 not delivered"):
+        call_command("deliver", "--endpoint", "books", stdout=printed)
+
+
+def test_nothing_is_queued_where_nothing_is_configured(settings: Any) -> None:
+    settings.PAYMENTS = {name: value for name, value in settings.PAYMENTS.items() if name != "WEBHOOKS"}
+    queries = list[str]()
+    with connection.execute_wrapper(lambda execute, sql, *rest: (queries.append(sql), execute(sql, *rest))[1]):
+        assert sending.due_endpoints() == []
+    assert queries == []
+
+
+GOOD = {"URL": "https://books.example/hook", "SECRETS": secret("a")}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (GOOD, None),
+        ({**GOOD, "URL": "http://127.0.0.1:9/x", "SECRETS": f"{secret('a')}, {secret('b')}"}, None),
+        ({**GOOD, "URL": "http://books.example/"}, "['URL'] must begin with https://"),
+        ({**GOOD, "URL": "https://u:p@books.example/"}, "must not hold a user"),
+        ({**GOOD, "URL": "books.example"}, "must be an absolute"),
+        ({"SECRETS": secret("a")}, "['books'] needs 'URL'"),
+        ({"URL": GOOD["URL"]}, "needs either 'SECRETS' or 'SECRETS_FILE'"),
+        ({**GOOD, "SECRETS_FILE": "/x"}, "needs either 'SECRETS' or 'SECRETS_FILE'"),
+        ({"URL": GOOD["URL"], "SECRETS_FILE": "/nowhere"}, "/nowhere cannot be read"),
+        ({**GOOD, "SECRETS": "whsec_c2hvcnQ="}, "24 to 64 random bytes"),
+        ({**GOOD, "SECRETS": secret("a")[6:]}, "24 to 64 random bytes"),
+        ({**GOOD, "SECRETS": "whsec_%%"}, "not whsec_ with base64"),
+        ({**GOOD, "EVENTS": ["payment.lost"]}, "must be a list of some of payment.paid"),
+        ({**GOOD, "EVENT": []}, "'EVENT'] is unknown"),
+        ([secret("a")], "must be a dict"),
+    ],
+)
+def test_a_mistake_is_named_and_no_secret_is(given: Any, said: str | None, settings: Any) -> None:
+    settings.PAYMENTS = {**settings.PAYMENTS, "WEBHOOKS": {"books": given}}
+    found = [str(message.msg) for message in check_payments(None)]
+    assert (len(found), all(said in message for message in found)) == (1 if said else 0, True)
+    assert not any(secret("a")[6:] in message for message in found)
