@@ -23,6 +23,7 @@ NO_MODULES = {
     "idempotency.close_ledgerentry",
     "idempotency.replay_webhookevent",
     "payments.tell_outcome",
+    "payments.replay_delivery",
     "idempotency.mode",
     "idempotency.protocol.exchange",
 }

@@ -43,7 +43,8 @@ class _Claimed:
 
     @property
     def body(self) -> bytes:
-        data = {**json.loads(self.data), "sequence": self.sequence}
+        decided = json.loads(self.data)
+        data = {**decided, "entity": decided["payment"] or self.id.hex, "sequence": self.sequence}
         return json.dumps({"type": self.type, "timestamp": self.created_at.isoformat(), "data": data}).encode()
 
 

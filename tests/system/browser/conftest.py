@@ -1,5 +1,6 @@
 """A running shop and a real Chromium, at phone and desktop size."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1280, "height": 800}},
 }
 
+ENDPOINT = {"URL": "http://127.0.0.1:9/hook", "SECRETS": "whsec_" + "A" * 32}  # nobody listens there
 WAIT_MS = 15_000  # the machine may be busy with other tests
 expect.set_options(timeout=WAIT_MS)
 
@@ -32,7 +34,7 @@ expect.set_options(timeout=WAIT_MS)
 @pytest.fixture(scope="package")
 def shop() -> Iterator[RunningShop]:
     with a_folder_of_its_own() as folder:
-        running = RunningShop(folder)
+        running = RunningShop(folder, more={"WEBHOOKS": json.dumps({"books": ENDPOINT})})
         yield running
         assert running.stop() == 0
 

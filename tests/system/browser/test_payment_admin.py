@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(180)
 ADMIN = "/admin/payments"
 LISTS = (
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),
-    *("journalentry", "journalline"),
+    *("delivery", "journalentry", "journalline"),
 )
 OTHER_LISTS = ("shop/order", "shop/product", "shop/flashsale", "idempotency/ledgerentry")
 
@@ -210,6 +210,27 @@ def test_a_notification_is_processed_again(operator: Page, payment: dict[str, An
     operator.fill("[name=reason]", "to be sure")
     operator.click("[type=submit][value^=Process]")
     expect(operator.locator(".messagelist")).to_contain_text("everything in it was known; nothing changed")
+
+
+def test_a_delivery_is_sent_again(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
+    operator.goto(f"{ADMIN}/delivery/?q={payment['id']}")
+    row = operator.locator("#result_list tbody a").first
+    expect(row).to_be_visible()
+    shows_whole_list(operator)
+    address = row.get_attribute("href") or ""
+
+    def tried() -> int:
+        operator.goto(address)
+        return operator.locator(".field-answers").get_by_text("127.0.0.1 cannot be reached").count()
+
+    until(tried, 90)
+    fits(operator)
+    follow(operator, operator.get_by_role("link", name="Send again"))
+    fits(operator)
+    operator.fill("[name=reason]", "they were away")
+    operator.click("[type=submit][value^=Send]")
+    expect(operator.locator(".messagelist")).to_contain_text("It is due now, and a worker sends it.")
+    until(lambda: tried() > 1, 90)
 
 
 def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Client, shop: RunningShop) -> None:  # noqa: F811

@@ -25,7 +25,7 @@ def die_once(point: str) -> None:
 @webhook(
     "payonce",
     verify=StandardWebhooks(PAYONCE_SECRETS),
-    entity=lambda event: event.json["data"]["payment"] or event.header("webhook-id"),
+    entity=lambda event: event.json["data"]["entity"],
     sequence=lambda event: event.json["data"]["sequence"],
 )
 def decided(event):

@@ -50,7 +50,7 @@ OpenAttempt = Callable[..., Attempt]
 
 MODELS = (
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),
-    *("journalentry", "journalline"),
+    *("delivery", "journalentry", "journalline"),
 )
 AWAY = ProviderUnavailable("connection refused")
 SILENT = OutcomeUnknown("timed out")
