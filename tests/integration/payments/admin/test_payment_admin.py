@@ -102,9 +102,10 @@ def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
 
 
 @pytest.fixture
-def payment(open_attempt: OpenAttempt) -> Payment:
-    """Paid, 19.90 CNY."""
+def payment(open_attempt: OpenAttempt, settings: Any) -> Payment:
+    """Paid, 19.90 CNY; with a delivery."""
     attempt = open_attempt()
+    settings.PAYMENTS = changed(WEBHOOKS={"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}})
     letter(attempt, notification_id="n-paid").send()
     return payment_of(attempt)
 
