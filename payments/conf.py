@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
 from idempotency.postgres.unit import UnitOfWork
+from payments.money import EXPONENTS
 
 _ORDERS = UUID("6f0c8f2b-6f0e-4b52-9d0f-6e5d8f6c2a41")  # names become numbers of orders in this space
 
@@ -153,6 +154,26 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refunds:
+    """Values of ``REFUNDS``, for money that counts for no order and goes back by policy.
+
+    Attributes:
+        approve_above: currency → minor units; an operator approves or declines the refund of a larger sum. One in
+            any other currency goes back at once.
+    """
+
+    approve_above: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = self.approve_above
+        if not isinstance(given, Mapping) or not all(map(_is_limit, given.items())):
+            raise ImproperlyConfigured(
+                "PAYMENTS['REFUNDS']['APPROVE_ABOVE'] must map currencies to minor units, as in {'CNY': 50000},"
+                f" not {given!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Values of the `PAYMENTS` setting; each field is its key in capitals.
 
@@ -164,6 +185,7 @@ class Config:
         providers: channel → field → value; ``BACKEND`` is the path of another package's channel.
         limits: of calls to a provider.
         webhooks: name, which is never changed → endpoint of the project's that is sent what is decided.
+        refunds: what goes back by itself.
     """
 
     base_url: str
@@ -172,6 +194,7 @@ class Config:
     providers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     webhooks: Mapping[str, Endpoint] = field(default_factory=dict)
+    refunds: Refunds = field(default_factory=Refunds)
 
     def address(self, where: str) -> str:
         """Return the absolute address of a path of ours; any other address as it is."""
@@ -185,8 +208,10 @@ def parse(raw: Any) -> Config:
         ImproperlyConfigured: a key is missing, unknown or of no use, named.
     """
     values = _read(Config, "PAYMENTS", raw)
-    if "limits" in values:
-        values["limits"] = Limits(**_read(Limits, "PAYMENTS['LIMITS']", values["limits"]))
+    parts_of: dict[str, type[Any]] = {"limits": Limits, "refunds": Refunds}
+    for name in parts_of.keys() & values.keys():
+        kind = parts_of[name]
+        values[name] = kind(**_read(kind, f"PAYMENTS[{name.upper()!r}]", values[name]))
     if "webhooks" in values:
         values["webhooks"] = _endpoints(values["webhooks"])
     parts = urlsplit(str(values["base_url"]))
@@ -284,6 +309,11 @@ def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
         if name not in raw and entry.default is MISSING and entry.default_factory is MISSING:
             raise ImproperlyConfigured(f"{where} needs {name!r}: see payments.conf.{kind.__name__}.")
     return {known[name].name: value for name, value in raw.items()}
+
+
+def _is_limit(pair: tuple[Any, Any]) -> bool:
+    currency, amount_minor = pair
+    return currency in EXPONENTS and type(amount_minor) is int and amount_minor >= 0
 
 
 def _forget(*, setting: str, **_: Any) -> None:

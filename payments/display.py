@@ -28,6 +28,7 @@ LABELS = {
 }
 
 WAITS = "waits for a person"
+WAITS_FOR_APPROVAL = "its refund waits for approval"
 ASKED_AGAIN = "asked the provider to send it again"
 
 
@@ -103,7 +104,7 @@ def policy(anomaly: Anomaly) -> str:
         return f"gives {refund_money(refund)} back: {refund.get_status_display()}"
     if anomaly.kind == Anomaly.Kind.NOTIFICATION_FAILED:
         return f"acknowledged it; {WAITS}" if anomaly.detail.get("acknowledged") else ASKED_AGAIN
-    return WAITS
+    return WAITS_FOR_APPROVAL if anomaly.needs_approval else WAITS
 
 
 def headers(row: Notification) -> str:

@@ -1,22 +1,29 @@
 """Anomalies in the admin, as a list of work: open ones first, oldest first."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from idempotency.admin.filters import newest
-from idempotency.admin.pages import column, time_column
+from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments import display
+from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.admin.money_filters import CHANNELS, ToDo
-from payments.admin.pages import ResolvableAdmin, link, number_in, payment_column
+from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
-from payments.operations import actions
+from payments.operations import actions, approval
 from payments.states import OPEN_REFUNDS
 
 Kind = Anomaly.Kind
@@ -37,6 +44,9 @@ WHAT_TO_DO: Mapping[str, str] = {
     " Acknowledged: what it says fits in no column, and it does not come again by itself; if nothing can be put"
     " right, settle it with the provider.",
 }
+APPROVE_OR_DECLINE = gettext_lazy(
+    "Its refund is larger than those that go back by themselves: approve or decline it."
+)
 
 
 @admin.register(Anomaly)
@@ -63,6 +73,59 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         filed = Q(kind__in=Kind.values, channel__in=["", *(name for name, _ in CHANNELS)], reference__in=names)
         ours = number_in(term)
         return rows.filter(filed | Q(payment_id=ours) if ours else filed)
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        return [
+            path("<int:pk>/approve/", view(self.approve_view), name="payments_anomaly_approve"),
+            path("<int:pk>/decline/", view(self.decline_view), name="payments_anomaly_decline"),
+            *super().get_urls(),
+        ]
+
+    def tools(self, request: HttpRequest, row: Anomaly) -> list[Tool]:
+        if not row.needs_approval:
+            return super().tools(request, row)
+        acts = {"approve": _("Approve the refund"), "decline": _("Decline the refund")}
+        return [
+            Tool(address=reverse(f"admin:payments_anomaly_{act}", args=[row.pk]), words=words)
+            for act, words in acts.items()
+            if self.may(request, "refund_payment")
+        ]
+
+    def what_to_do_with(self, row: Anomaly) -> str:
+        return APPROVE_OR_DECLINE if row.needs_approval else super().what_to_do_with(row)
+
+    def approve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Approve the refund that policy does not make by itself."""
+        self.require(request, "refund_payment")
+        row = get_object_or_404(self.get_queryset(request), pk=pk)
+        question = Question(
+            title=_("Approve the refund"),
+            sentences=[
+                self.stakes(row)[0],
+                _("All of it goes back to the payer, once. That cannot be undone."),
+            ],
+            button=_("Give the money back"),
+            form=ReasonForm(request.POST or None),
+            act=lambda given, by: approval.approve(row, by=by),
+        )
+        return self.ask_first(request, row, question)
+
+    def decline_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Decline it: we keep the money, and the anomaly is resolved."""
+        self.require(request, "refund_payment")
+        row = get_object_or_404(self.get_queryset(request), pk=pk)
+        question = Question(
+            title=_("Decline the refund"),
+            sentences=[
+                self.stakes(row)[0],
+                _("Nothing is refunded by us: the money stays held. The shopper's page says so."),
+            ],
+            button=_("Decline it"),
+            form=ResolutionForm(request.POST or None),
+            act=lambda given, by: approval.decline(row, by=by),
+        )
+        return self.ask_first(request, row, question)
 
     age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), "age")
     stake = column(display.at_stake, "at stake")

@@ -126,6 +126,10 @@ class ResolvableAdmin(MoneyAdmin):
 
     @admin.display(description="what to do")
     def what_to_do(self, row: Any) -> str:
+        return self.what_to_do_with(row)
+
+    def what_to_do_with(self, row: Any) -> str:
+        """Return the advice for this row."""
         return self.what_to_do_about[row.kind]
 
     def get_urls(self) -> list[Any]:

@@ -144,3 +144,8 @@ class Anomaly(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.reference}"
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether an operator must approve or decline its refund."""
+        return self.detail.get("approval") == "needed" and self.resolved_at is None

@@ -194,7 +194,7 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
     """Resolve an anomaly, with the operator's reason as the resolution.
 
     Raises:
-        NotDecidable: it is settled already.
+        NotDecidable: it is settled already, or its refund waits for approval.
 
     Transaction: opens its own.
     """
@@ -202,6 +202,8 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
         locked = Anomaly.objects.select_for_update(no_key=True).get(pk=anomaly.pk)
         if locked.resolved_at is not None:
             raise NotDecidable(f"It has been resolved before: {locked.resolution}")
+        if locked.needs_approval:
+            raise NotDecidable("Its refund waits for approval: approve or decline that.")
         anomalies.resolve(anomaly.pk, resolution=by.reason)
         audit(anomaly, "Resolved", by=by, result="settled.")
     return Result(done=True, sentences=["The anomaly is resolved."])

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from idempotency.postgres.statements import Statement, send
 from payments.settlement import backoff, queries, staging
-from payments.settlement.decision import Filing
+from payments.settlement.decision import Filing, PolicyRefund
 from payments.states import REFUNDED_BY_POLICY, AnomalyKind
 
 
@@ -42,6 +42,19 @@ def file_anomaly(
     """
     filing = Filing(kind=kind, channel=channel, reference=reference, payment_id=payment_id, detail=detail)
     send(*filed(filing))
+
+
+def approve(anomaly_id: int, *, refund: PolicyRefund, payment_id: UUID) -> bool:
+    """Store the refund that waits for an operator's approval.
+
+    Returns:
+        Whether it waited; not if it was approved or declined before.
+
+    Transaction: needs the caller's.
+    """
+    delay = backoff.delay_seconds(0)  # the job comes first
+    values = [anomaly_id, refund.id, refund.attempt_id, payment_id, refund.amount_minor, refund.reason, delay]
+    return bool(send(Statement(queries.APPROVE_REFUND, values))[0])
 
 
 def resolve(anomaly_id: int, *, resolution: str) -> None:

@@ -5,6 +5,7 @@ payment follow each other, and the unique identity of a fact refuses a second on
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from uuid import UUID
 
 from procrastinate.contrib.django import app
 
@@ -15,7 +16,7 @@ from payments.display import money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of
-from payments.settlement.decision import Decision, OrderEvent, Outcome
+from payments.settlement.decision import Decision, OrderEvent, Outcome, PolicyRefund
 from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, attempts_before
 
@@ -70,11 +71,15 @@ def record(
     if policy:
         work.flush()
     for refund in policy:
-        # staged in this very transaction: either the refund is known and queued, or neither
-        lock = after.payment.id.hex if after else ""
-        app.configure_task("payments.submit_refund", lock=lock, queueing_lock=refund.id.hex).defer(
-            refund_id=refund.id.hex
-        )
+        queue_refund(refund, after.payment.id if after else None)
+
+
+def queue_refund(refund: PolicyRefund, payment_id: UUID | None) -> None:
+    """Queue a policy refund, in the very transaction that stores it: it is known and queued, or neither."""
+    lock = payment_id.hex if payment_id else ""
+    app.configure_task("payments.submit_refund", lock=lock, queueing_lock=refund.id.hex).defer(
+        refund_id=refund.id.hex
+    )
 
 
 def _ask(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:

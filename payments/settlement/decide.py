@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from payments.providers.base import Fact, FactKind
-from payments.settlement.decision import Booking, Decision, Filing, OrderEvent, Outcome, PolicyRefund
+from payments.settlement.decision import (
+    APPROVAL_NEEDED,
+    Booking,
+    Decision,
+    Filing,
+    OrderEvent,
+    Outcome,
+    PolicyRefund,
+)
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 from payments.states import (
     ATTEMPT_NEXT,
@@ -83,6 +91,16 @@ def refresh(state: PaymentState) -> Decision:
 def reference_of(*, merchant: str, provider_txn_id: str) -> str:
     """Name an anomaly about a fact."""
     return f"{merchant}/{provider_txn_id}"
+
+
+def policy_refund(kind: AnomalyKind, reference: str, attempt_id: uuid.UUID, amount_minor: int) -> PolicyRefund:
+    """Make the refund of what an anomaly is about; the same anomaly's is the same refund."""
+    return PolicyRefund(
+        id=uuid.uuid5(attempt_id, f"policy refund {kind} {reference}"),
+        attempt_id=attempt_id,
+        amount_minor=amount_minor,
+        reason=kind.replace("_", " "),
+    )
 
 
 def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
@@ -293,20 +311,16 @@ def _filing(kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = Non
 
 
 def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow, fact: Fact) -> Filing:
-    """File a fact that is not credited; policy refunds exactly what was charged, once."""
+    """File a fact that is not credited; policy refunds exactly what was charged, once, if need be on approval."""
     more: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
     if kind is AnomalyKind.CONTENT_CHANGED:
         more["charged_as"] = state.charges(attempt)[0].provider_txn_id
     filing = _filing(kind, fact, payment_id=state.payment.id, **more)
     if fact.kind is not FactKind.PAID or kind not in REFUNDED_BY_POLICY or not fact.amount_minor:
         return filing
-    refund = PolicyRefund(
-        id=uuid.uuid5(attempt.id, f"policy refund {kind} {filing.reference}"),
-        attempt_id=attempt.id,
-        amount_minor=fact.amount_minor,
-        reason=kind.replace("_", " "),
-    )
-    return replace(filing, refund=refund)
+    if state.needs_approval(fact.amount_minor, fact.currency):
+        return replace(filing, detail={**filing.detail, **APPROVAL_NEEDED})
+    return replace(filing, refund=policy_refund(kind, filing.reference, attempt.id, fact.amount_minor))
 
 
 def _exceeds(payment: PaymentRow, paid_minor: int, refunded_minor: int) -> Filing:

@@ -134,6 +134,18 @@ INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, s
 SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM filed
 """
 
+# store the refund of an anomaly that waits for approval, once
+APPROVE_REFUND = """
+WITH approved AS (
+    UPDATE payments_anomaly SET detail = detail || '{"approval": "given"}'
+    WHERE id = %s AND resolved_at IS NULL AND detail ->> 'approval' = 'needed' RETURNING id
+)
+INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, status, message, anomaly_id,
+    next_query_at, query_count)
+SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM approved
+RETURNING id
+"""
+
 RESOLVE = """
 UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
 WHERE id = %s AND resolved_at IS NULL

@@ -6,6 +6,7 @@ from typing import Any
 
 from idempotency.postgres.statements import Statement, send
 from payments.channels import configured as channels
+from payments.conf import config
 from payments.providers.base import Fact
 from payments.settlement import queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
@@ -67,6 +68,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
             RefundRow(uuid.UUID(values[0]), uuid.UUID(values[1]), *values[2:]) for values in refunds or ()
         ),
         recharging=channels.recharging(),
+        approve_above=config().refunds.approve_above,
     )
 
 

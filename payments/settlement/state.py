@@ -1,8 +1,8 @@
 """What is known about one payment, frozen: all that a decision about its money may look at. Pure: no Django."""
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from payments.providers.base import Fact, FactKind
@@ -86,6 +86,7 @@ class PaymentState:
         attempts: all of the payment's, oldest first.
         facts: about these attempts, oldest first; and any with the identity of a fact to be decided.
         recharging: channels where one number of ours can be charged more than once.
+        approve_above: currency → minor units; policy refunds no larger sum without an operator's approval.
         order_accepts_payment: False once the order has refused; until it is asked, True.
     """
 
@@ -94,7 +95,12 @@ class PaymentState:
     facts: tuple[FactRow, ...] = ()
     refunds: tuple[RefundRow, ...] = ()
     recharging: frozenset[str] = frozenset()
+    approve_above: Mapping[str, int] = field(default_factory=dict)
     order_accepts_payment: bool = True
+
+    def needs_approval(self, amount_minor: int, currency: str) -> bool:
+        """Whether an operator decides if policy refunds so much."""
+        return amount_minor > self.approve_above.get(currency, amount_minor)
 
     def find(self, fact: Fact) -> FactRow | None:
         """Return the stored fact of the same identity."""

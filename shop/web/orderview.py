@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from payments.api.serializers import represent_attempt
+from payments.conf import config
 from payments.models import Attempt, Observation, Payment
 from payments.providers.base import FactKind, NextActionType
 from payments.states import AttemptStatus
@@ -132,7 +133,7 @@ class OrderView:
             str(self.payment_version or ""),
             self.newest.out_trade_no if self.newest else "",
             *(one.fingerprint for one in self.refunds),
-            *(str(one.anomaly.pk) for one in self.uncounted),
+            *(one.fingerprint for one in self.uncounted),
         ]
         if self.stage in FINAL and self.open_attempts:
             parts.append(f"{self.open_attempts} open")
@@ -164,6 +165,12 @@ class OrderView:
         return not self.uncounted and not self.open_attempts
 
     @property
+    def late_refund_is_automatic(self) -> bool:
+        """True if a payment that comes after all goes back without a person's approval."""
+        most = config().refunds.approve_above.get(self.order.currency)
+        return most is None or self.order.total_minor <= most
+
+    @property
     def timed_out(self) -> bool:
         """True if its time was over before it was closed; else somebody cancelled it."""
         return self.order.closing_at is None or self.order.closing_at >= self.order.expires_at
@@ -171,7 +178,8 @@ class OrderView:
     @property
     def final(self) -> bool:
         """True if nothing more can come, so that the page may stop polling."""
-        return self.stage in FINAL and not self.open_attempts and not any(one.open for one in self.refunds)
+        may_change = [*self.refunds, *self.uncounted]
+        return self.stage in FINAL and not self.open_attempts and not any(one.open for one in may_change)
 
     @property
     def payable(self) -> bool:

@@ -98,8 +98,22 @@ class UncountedPayment:
 
     @property
     def progress(self) -> str:
-        """Progress of its refund; empty without one."""
-        return self.refund.progress if self.refund else ""
+        """Progress of its refund; without one ``approval`` while a person decides, ``declined``, or empty."""
+        if self.refund is not None:
+            return self.refund.progress
+        if self.open:
+            return "approval"
+        return "declined" if "approval" in self.anomaly.detail else ""
+
+    @property
+    def open(self) -> bool:
+        """True while a person has to approve its refund."""
+        return self.anomaly.needs_approval
+
+    @property
+    def fingerprint(self) -> str:
+        """Text that changes whenever the page would say something else of it."""
+        return f"{self.anomaly.pk}{'' if self.refund else self.progress}"
 
     @property
     def amount_minor(self) -> int:

@@ -118,13 +118,14 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
     returned = [fact for fact in rows.facts if fact.kind == FactKind.REFUNDED]
     went_back = {fact.out_refund_no: fact.observed_at for fact in returned}
     returns = {refund: _return(refund, went_back) for refund in rows.refunds}
-    by_policy = {refund.anomaly.reference: refund for refund in returns if refund.anomaly is not None}
+    by_policy = {refund.anomaly_id: one for refund, one in returns.items()}
+    filed = {anomaly.reference: anomaly for anomaly in rows.anomalies if anomaly.kind in REFUNDED_BY_POLICY}
     ours = {refund.out_refund_no for refund in returns}
     return Case(
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         opened_at=payment.created_at,
-        charges=tuple(_charge(fact, by_policy, returns) for fact in rows.facts if fact.kind == FactKind.PAID),
+        charges=tuple(_charge(fact, filed, by_policy) for fact in rows.facts if fact.kind == FactKind.PAID),
         returns=(
             *(one for refund, one in returns.items() if refund.anomaly is None),
             *(_outside(fact) for fact in returned if fact.out_refund_no not in ours),
@@ -133,11 +134,18 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
     )
 
 
-def _charge(fact: Observation, by_policy: dict[str, Refund], returns: dict[Refund, Return]) -> Charge:
-    refund = None if fact.credited else by_policy.get(f"{fact.merchant}/{fact.provider_txn_id}")
-    kind = AnomalyKind(refund.anomaly.kind) if refund and refund.anomaly else None
-    back = returns[refund] if refund else None
-    return Charge(**_money(fact, fact.channel, fact.observed_at), credited=fact.credited, kind=kind, back=back)
+def _charge(fact: Observation, filed: dict[str, Anomaly], by_policy: dict[int | None, Return]) -> Charge:
+    known = _money(fact, fact.channel, fact.observed_at)
+    anomaly = None if fact.credited else filed.get(f"{fact.merchant}/{fact.provider_txn_id}")
+    if anomaly is None:
+        return Charge(**known, credited=fact.credited)
+    return Charge(
+        **known,
+        credited=False,
+        kind=AnomalyKind(anomaly.kind),
+        back=by_policy.get(anomaly.pk),
+        needs_approval=anomaly.needs_approval,
+    )
 
 
 def _return(refund: Refund, went_back: dict[str, datetime]) -> Return:
@@ -250,7 +258,8 @@ def _of_entry(entry: JournalEntry) -> Moment:
 
 
 def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
-    then = _("goes back by policy") if anomaly.kind in REFUNDED_BY_POLICY else _("waits for a person")
+    by_policy = anomaly.kind in REFUNDED_BY_POLICY and "approval" not in anomaly.detail
+    then = _("goes back by policy") if by_policy else _("waits for a person")
     note = "; ".join(filter(None, [_("%s at stake") % at_stake(anomaly), then, anomaly.detail.get("message", "")]))
     what, address = _("anomaly: %s") % anomaly.get_kind_display(), page_of(anomaly)
     open_still, filed_at = anomaly.resolved_at is None, anomaly.created_at

@@ -54,6 +54,7 @@ class Charge(Money):
     credited: bool = True
     kind: AnomalyKind | None = None
     back: Return | None = None
+    needs_approval: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ def _of_charge(charge: Charge, case: Case) -> Sentence:
 def _end(charge: Charge) -> str:
     """Say what became of money that was not credited."""
     if charge.back is None:
-        return _("not refunded")
+        return _("the refund waits for approval") if charge.needs_approval else _("not refunded")
     match charge.back.status:
         case RefundStatus.SUCCEEDED:
             return _("refunded %(after)s later") % {"after": _after(charge.at, charge.back.at)}

@@ -271,6 +271,11 @@ def test_checks_name_the_setting() -> None:
         (without_order, "PAYMENTS needs 'ORDER': see payments.conf.Config"),
         (changed(PROVIDER={}), "PAYMENTS['PROVIDER'] is unknown; did you mean 'PROVIDERS'?"),
         (limited(CALL=1), "PAYMENTS['LIMITS']['CALL'] is unknown; did you mean 'CALLS'?"),
+        (changed(REFUNDS={"ABOVE": {}}), "PAYMENTS['REFUNDS']['ABOVE'] is unknown"),
+        *(
+            (changed(REFUNDS={"APPROVE_ABOVE": wrong}), "['APPROVE_ABOVE'] must map currencies to minor units")
+            for wrong in (50000, {"CNX": 1}, {"CNY": "500"}, {"CNY": -1}, {"CNY": True})
+        ),
         (changed(BASE_URL="shop.example"), "PAYMENTS['BASE_URL'] must be an absolute address"),
     ):
         with override_settings(PAYMENTS=mistaken):

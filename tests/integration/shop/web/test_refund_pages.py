@@ -11,13 +11,16 @@ from django.test import Client
 from django.utils import timezone
 
 from payments.errors import ProviderRejected, ProviderUnavailable
-from payments.models import Attempt, Payment, Refund
+from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.operations import approval
+from payments.operations.actions import Operator
 from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from shop.models import Order, Product
 from shop.orders import lifecycle
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import form_of, pay
+from tests.payments_settings import changed
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1"
 
@@ -357,6 +360,30 @@ class TestMoneyThatDoesNotCount:
         page = page_of(shopper, order)
         assert told in page
         assert "being refunded" not in page
+
+    @pytest.mark.parametrize(
+        ("act", "then"),
+        [
+            (approval.approve, "We are refunding the second payment of ¥39.80."),
+            (approval.decline, "Our staff decided not to refund the second payment of ¥39.80."),
+        ],
+    )
+    def test_above_the_limit_a_person_decides(
+        self, shopper: Client, order: Order, channels: Any, settings: Any, act: Any, then: str
+    ) -> None:
+        settings.PAYMENTS = changed(REFUNDS={"APPROVE_ABOVE": {"CNY": 3979}})
+        for channel in ("wechat", "alipay"):
+            pay(shopper, order, channel)
+        for channel in ("wechat", "alipay"):
+            settle(channels[channel].pay(number_of(order.id.hex, channel)))
+        assert "has to approve the refund of the second payment of ¥39.80" in page_of(shopper, order)
+        status = f"/orders/{order.id.hex}/status"
+        before = shopper.get(status).json()
+        assert before["final"] is False
+        by = Operator(user_id=User.objects.create_superuser("op").pk, reason="looked at it")
+        act(Anomaly.objects.get(), by=by)
+        assert then in page_of(shopper, order)
+        assert shopper.get(status).json()["state"] != before["state"], "the open page is renewed"
 
     def test_that_a_person_decides_about_is_told(self, shopper: Client, order: Order, channels: Any) -> None:
         pay(shopper, order, "wechat")

@@ -129,6 +129,19 @@ def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = Tr
     )
 
 
+@pytest.mark.parametrize(
+    ("limits", "goes_back"),
+    [({}, True), ({"USD": 0}, True), ({"CNY": PRICE_MINOR}, True), ({"CNY": PRICE_MINOR - 1}, False)],
+)
+def test_a_refund_above_the_limit_waits_for_approval(limits: dict[str, int], goes_back: bool) -> None:
+    state = replace(payment(WECHAT, ALIPAY), approve_above=limits)
+    once = decide(state, paid(), source="query").state
+    [filing] = decide(once, paid(ALIPAY), source="query").filings
+    assert (filing.refund is not None, filing.detail.get("approval")) == (
+        (True, None) if goes_back else (False, "needed")
+    )
+
+
 OURS = RefundRow(uuid.UUID(int=9), WECHAT, 990, "CNY", RefundStatus.PROCESSING.value, None)
 
 POOL = {

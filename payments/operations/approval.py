@@ -1,0 +1,62 @@
+"""Policy refunds above the limit of ``PAYMENTS["REFUNDS"]``: an operator approves or declines each, once."""
+
+from django.db import transaction
+
+from payments.display import at_stake
+from payments.models import Anomaly, Payment
+from payments.operations.actions import NotDecidable, Operator, Result, audit
+from payments.settlement import anomalies
+from payments.settlement.apply import queue_refund
+from payments.settlement.decide import policy_refund
+from payments.settlement.settle import rederive
+from payments.settlement.state import as_id
+from payments.states import AnomalyKind
+
+
+def approve(anomaly: Anomaly, *, by: Operator) -> Result:
+    """Store and queue the refund of what the anomaly is about.
+
+    Raises:
+        NotDecidable: it was approved or declined before.
+
+    Transaction: opens its own; locks the payment's row. No network: the worker submits it.
+    """
+    attempt_id, payment_id = as_id(anomaly.detail.get("out_trade_no", "")), anomaly.payment_id
+    if attempt_id is None or payment_id is None:
+        raise NotDecidable("No refund waits for approval here.")
+    refund = policy_refund(
+        AnomalyKind(anomaly.kind), anomaly.reference, attempt_id, int(anomaly.detail["amount_minor"])
+    )
+    with transaction.atomic():
+        Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+        if not anomalies.approve(anomaly.pk, refund=refund, payment_id=payment_id):
+            raise _decided(anomaly)
+        rederive(payment_id)  # a new version: the shopper's open page is renewed
+        queue_refund(refund, payment_id)
+        name = f"refund {refund.id.hex} of {at_stake(anomaly)}"
+        audit(anomaly, f"Approved {name}", by=by, result="queued.")
+    return Result(done=True, sentences=[f"Approved: {name} is sent to the provider now."])
+
+
+def decline(anomaly: Anomaly, *, by: Operator) -> Result:
+    """Resolve the anomaly without a refund, with the operator's reason as the resolution.
+
+    Raises:
+        NotDecidable: it was approved or declined before.
+
+    Transaction: opens its own; locks the payment's row.
+    """
+    with transaction.atomic():
+        Payment.objects.select_for_update(no_key=True).get(pk=anomaly.payment_id)
+        if not Anomaly.objects.get(pk=anomaly.pk).needs_approval:
+            raise _decided(anomaly)
+        anomalies.resolve(anomaly.pk, resolution=by.reason)
+        rederive(anomaly.payment_id)  # type: ignore[arg-type]  # only an anomaly with a payment waits
+        audit(anomaly, f"Declined the refund of {at_stake(anomaly)}", by=by, result="nothing is refunded.")
+    return Result(done=True, sentences=[f"Declined: {at_stake(anomaly)} is not refunded."])
+
+
+def _decided(anomaly: Anomaly) -> NotDecidable:
+    anomaly.refresh_from_db()
+    how = f"declined: {anomaly.resolution}" if anomaly.resolved_at else "approved."
+    return NotDecidable(f"Nothing changed: it was decided before, and {how}")
