@@ -27,7 +27,7 @@ def table(entry: LedgerEntry) -> SafeString:
         format_html_join("", "<th>{}</th>", [(name,) for name in names]),
         format_html_join("", "<tr>{}</tr>", [(row,) for row in rows]),
     )
-    head = _("%(call)s by %(caller)s") % {"call": call, "caller": _caller(caller)} if caller else call
+    head = _("%(call)s by %(caller)s") % {"call": call, "caller": name_of(caller)} if caller else call
     return format_html("<p>{}</p>{}<p>{}</p>", head, calls if rows else "", _remark(log))
 
 
@@ -52,7 +52,8 @@ def _remark(log: RequestLog) -> str:
     return _("Calls wait in Redis until a worker stores them; those that Redis lost are missing.")
 
 
-def _caller(principal: str) -> str:
+def name_of(principal: str) -> str:
+    """Name a caller: a user by name and number."""
     kind, _colon, name = principal.partition(":")
     if kind == "user":
         return _user(name)

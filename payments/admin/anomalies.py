@@ -93,7 +93,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         ]
 
     def what_to_do_with(self, row: Anomaly) -> str:
-        return APPROVE_OR_DECLINE if row.needs_approval else super().what_to_do_with(row)
+        return str(APPROVE_OR_DECLINE) if row.needs_approval else super().what_to_do_with(row)
 
     def approve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Approve the refund that policy does not make by itself."""

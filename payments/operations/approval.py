@@ -12,6 +12,8 @@ from payments.settlement.settle import rederive
 from payments.settlement.state import as_id
 from payments.states import AnomalyKind
 
+NOTHING_WAITS = "No refund waits for approval here."
+
 
 def approve(anomaly: Anomaly, *, by: Operator) -> Result:
     """Store and queue the refund of what the anomaly is about.
@@ -23,7 +25,7 @@ def approve(anomaly: Anomaly, *, by: Operator) -> Result:
     """
     attempt_id, payment_id = as_id(anomaly.detail.get("out_trade_no", "")), anomaly.payment_id
     if attempt_id is None or payment_id is None:
-        raise NotDecidable("No refund waits for approval here.")
+        raise NotDecidable(NOTHING_WAITS)
     refund = policy_refund(
         AnomalyKind(anomaly.kind), anomaly.reference, attempt_id, int(anomaly.detail["amount_minor"])
     )
@@ -46,12 +48,14 @@ def decline(anomaly: Anomaly, *, by: Operator) -> Result:
 
     Transaction: opens its own; locks the payment's row.
     """
+    if (payment_id := anomaly.payment_id) is None:
+        raise NotDecidable(NOTHING_WAITS)
     with transaction.atomic():
-        Payment.objects.select_for_update(no_key=True).get(pk=anomaly.payment_id)
+        Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
         if not Anomaly.objects.get(pk=anomaly.pk).needs_approval:
             raise _decided(anomaly)
         anomalies.resolve(anomaly.pk, resolution=by.reason)
-        rederive(anomaly.payment_id)  # type: ignore[arg-type]  # only an anomaly with a payment waits
+        rederive(payment_id)
         audit(anomaly, f"Declined the refund of {at_stake(anomaly)}", by=by, result="nothing is refunded.")
     return Result(done=True, sentences=[f"Declined: {at_stake(anomaly)} is not refunded."])
 

@@ -178,8 +178,8 @@ class OrderView:
     @property
     def final(self) -> bool:
         """True if nothing more can come, so that the page may stop polling."""
-        may_change = [*self.refunds, *self.uncounted]
-        return self.stage in FINAL and not self.open_attempts and not any(one.open for one in may_change)
+        may_change = [one.open for one in self.refunds] + [one.open for one in self.uncounted]
+        return self.stage in FINAL and not self.open_attempts and not any(may_change)
 
     @property
     def payable(self) -> bool:

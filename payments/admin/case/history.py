@@ -1,6 +1,6 @@
 """History of a payment, for people: everything about it in order of time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -98,9 +98,10 @@ def read(payment: Payment) -> PaymentRows:
     )
 
 
-def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
-    """List the moments, the oldest first; those of one transaction in causal order."""
+def moments(rows: PaymentRows, *, currency: str, others: Iterable[Moment] = ()) -> list[Moment]:
+    """List the moments, the oldest first, merged with `others`; those of one transaction in causal order."""
     all_moments = chain(
+        others,
         chain.from_iterable(map(_of_attempt, rows.attempts)),
         (_of_notification(row, rows.facts) for row in rows.notifications),
         map(_of_fact, rows.facts),

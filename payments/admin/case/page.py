@@ -4,8 +4,8 @@ from typing import Any
 
 from idempotency.admin.labels import utc
 from payments.admin.badges import badge, channel_name
-from payments.admin.case import history, story
-from payments.admin.case.history import PaymentRows
+from payments.admin.case import history, keyed_requests, story
+from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
 from payments.display import money
 from payments.models import Payment
@@ -30,10 +30,7 @@ def head(payment: Payment) -> dict[str, Any]:
 def timeline(payment: Payment) -> dict[str, Any]:
     """Build the history; a moment's present status is a badge."""
     rows = _rows(payment)
-    moments = [
-        (utc(moment.at), moment, badge(*moment.now) if moment.now else "")
-        for moment in history.moments(rows, currency=payment.currency)
-    ]
+    moments = [(utc(moment.at), moment, badge(*moment.now) if moment.now else "") for moment in _moments(payment)]
     return {"moments": moments, "is_cut": rows.is_cut, "most": history.MOST, "has_money": True}
 
 
@@ -51,9 +48,14 @@ def export(payment: Payment) -> dict[str, Any]:
         "history": [
             {"at": moment.at.isoformat(), "what": moment.what, "who": moment.who, "remark": moment.note}
             | ({"now": moment.now[0]} if moment.now else {})
-            for moment in history.moments(rows, currency=payment.currency)
+            for moment in _moments(payment)
         ],
     }
+
+
+def _moments(payment: Payment) -> list[Moment]:
+    others = keyed_requests.moments(payment)
+    return history.moments(_rows(payment), currency=payment.currency, others=others)
 
 
 def _rows(payment: Payment) -> PaymentRows:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +13,8 @@ from django.utils import timezone
 from payments.admin.case import history
 from payments.models import Attempt, Notification, Payment, PaymentEvent, Refund
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, letter, opened, order_of, paid, payment_of, refunded
+from tests.running import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -66,6 +68,27 @@ def test_the_export_is_what_the_page_shows(client: Client, admin_client: Client,
     assert [one["what"] for one in exported["history"]] == [what for _, what, _, _ in texts(twice)]
     client.force_login(User.objects.create_user("clerk", is_staff=True))
     assert client.get(f"/admin/payments/payment/{twice.pk}/case.json").status_code == 403
+
+
+@pytest.mark.usefixtures("channels")
+def test_each_call_under_a_key_is_in_the_history(admin_client: Client, client: Client, new_order: Any) -> None:
+    order = new_order()
+    client.force_login(User.objects.get(username="ann"))
+    address, known = f"/api/v1/orders/{order.id}/cancel", {"HTTP_IDEMPOTENCY_KEY": uuid4().hex}
+    payment = payment_of(opened(order))
+    Attempt.objects.update(status="closed")  # nothing is asked of its provider
+    for _ in range(2):
+        assert client.post(address, content_type="application/json", **known).status_code == 200
+
+    def calls() -> list[str]:
+        exported = case(admin_client, payment, "case.json").json()["history"]
+        return [f"{one['who']} {one['what']}" for one in exported if "POST" in one["what"]]
+
+    until(lambda: len(calls()) == 2)
+    assert [re.sub(r"\d+", "N", call) for call in calls()] == [
+        "ann (user N) POST /api/vN/orders/{order_id}/cancel: done",
+        "ann (user N) POST /api/vN/orders/{order_id}/cancel: got the first answer again",
+    ]
 
 
 def test_the_history_only_grows(twice: Payment) -> None:
