@@ -2,6 +2,7 @@
 
 from django.db import transaction
 
+from payments.attempts.recording import recorded
 from payments.channels import configured as channels
 from payments.errors import ChannelOff, ChannelUnavailable
 from payments.models import Attempt
@@ -21,13 +22,13 @@ def provider(channel: str) -> Provider:
 
 
 def provider_of(attempt: Attempt) -> Provider:
-    """Return the provider at which an attempt was opened, and where its money is.
+    """Return the provider at which an attempt was opened, and where its money is; its calls are recorded.
 
     Raises:
         ChannelOff: nothing can be asked until it is on again.
     """
     try:
-        return provider(attempt.channel)
+        return recorded(provider(attempt.channel), attempt)
     except ChannelUnavailable:
         raise ChannelOff(f"the channel {attempt.channel} is not configured here") from None
 

@@ -1,14 +1,16 @@
 """What is known about money. Fields and constraints only; amounts are integers in the currency's minor unit.
 
-Writers: `payments.attempts` (payments; attempts until a provider has spoken), `payments.settlement.apply` (facts,
-journal, anomalies, events, deliveries, and every state that follows from facts), `payments.settlement.inbox`
-(notifications), `payments.settlement.events` (what became of events), `payments.deliveries` (of deliveries),
+Writers: `payments.attempts` (payments; calls to providers; attempts until a provider has spoken),
+`payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and every state that follows from facts),
+`payments.settlement.inbox` (notifications), `payments.settlement.events` (what became of events),
+`payments.deliveries` (what became of deliveries),
 `payments.refunds` (refunds), `payments.reconciliation.bills` (comparisons and differences),
 `payments.operations.actions` (audit entries).
 """
 
 from payments.models.audit import AuditEntry
 from payments.models.bill import BillComparison, Difference
+from payments.models.call import ProviderCall
 from payments.models.event import Delivery, PaymentEvent
 from payments.models.facts import Anomaly, Notification, Observation
 from payments.models.journal import JournalEntry, JournalLine
@@ -27,5 +29,6 @@ __all__ = [
     "Observation",
     "Payment",
     "PaymentEvent",
+    "ProviderCall",
     "Refund",
 ]

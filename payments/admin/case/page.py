@@ -4,7 +4,7 @@ from typing import Any
 
 from idempotency.admin.labels import utc
 from payments.admin.badges import badge, channel_name
-from payments.admin.case import history, keyed_requests, story
+from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
 from payments.display import money
@@ -54,7 +54,7 @@ def export(payment: Payment) -> dict[str, Any]:
 
 
 def _moments(payment: Payment) -> list[Moment]:
-    others = keyed_requests.moments(payment)
+    others = [*calls.under_keys(payment), *calls.to_providers(payment)]
     return history.moments(_rows(payment), currency=payment.currency, others=others)
 
 

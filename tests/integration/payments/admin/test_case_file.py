@@ -11,9 +11,12 @@ from django.test import Client
 from django.utils import timezone
 
 from payments.admin.case import history
-from payments.models import Attempt, Notification, Payment, PaymentEvent, Refund
+from payments.attempts import closing, submission
+from payments.errors import OutcomeUnknown
+from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, letter, opened, order_of, paid, payment_of, refunded
+from tests.integration.shop.provider import ScriptedProvider
 from tests.running import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,6 +92,28 @@ def test_each_call_under_a_key_is_in_the_history(admin_client: Client, client: C
         "ann (user N) POST /api/vN/orders/{order_id}/cancel: done",
         "ann (user N) POST /api/vN/orders/{order_id}/cancel: got the first answer again",
     ]
+
+
+def test_each_call_to_a_provider_is_in_the_history(
+    admin_client: Client, attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission.submit_attempt(attempt.pk)
+    closing.query_attempt(attempt.pk)
+
+    def refuses(**_: Any) -> Any:
+        raise OutcomeUnknown("no answer in time")
+
+    monkeypatch.setattr(provider, "query", refuses)
+    with pytest.raises(OutcomeUnknown):
+        closing.query_attempt(attempt.pk)
+    exported = case(admin_client, payment_of(attempt), "case.json").json()["history"]
+    calls = [(one["who"], one["what"]) for one in exported if "asked the provider" in one["what"]]
+    assert calls == [
+        ("wechat", "asked the provider to open: opened"),
+        ("wechat", "asked the provider about the payment: pending"),
+        ("wechat", "asked the provider about the payment: OutcomeUnknown: no answer in time"),
+    ]
+    assert ProviderCall.objects.filter(failed=True).count() == 1
 
 
 def test_the_history_only_grows(twice: Payment) -> None:

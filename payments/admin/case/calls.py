@@ -1,23 +1,41 @@
-"""Keyed requests about a payment or its order, from the request log of their keys."""
+"""Calls about a payment: those to us under a key, from the request logs, and ours to providers."""
 
 from collections.abc import Iterator
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from idempotency.admin.log_display import name_of
 from idempotency.maintenance import request_log
 from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
-from payments.admin.case.history import Moment
-from payments.models import Payment
+from payments.admin.case.history import MOST, Moment
+from payments.admin.pages import page_of
+from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too
 
 _REFUSALS = frozenset({ArrivalOutcome.REUSED, ArrivalOutcome.FAILED, ArrivalOutcome.UNCERTAIN})
 
 
-def moments(payment: Payment) -> list[Moment]:
+CALLS = {
+    "create": gettext_noop("asked the provider to open"),
+    "query": gettext_noop("asked the provider about the payment"),
+    "close": gettext_noop("asked the provider to close"),
+    "refund": gettext_noop("asked the provider to refund"),
+    "query_refund": gettext_noop("asked the provider about the refund"),
+}
+ANSWERS = (gettext_noop("opened"), gettext_noop("not found"), gettext_noop("unfunded"), gettext_noop("stuck"))
+
+
+def to_providers(payment: Payment) -> list[Moment]:
+    """List our calls to providers about the payment's attempts and refunds."""
+    rows = ProviderCall.objects.filter(attempt__payment=payment).select_related("attempt")
+    return [_of_call(call) for call in rows.order_by("id")[:MOST]]
+
+
+def under_keys(payment: Payment) -> list[Moment]:
     """List each call under a key of the payment or its order: executed, replayed or refused.
 
     Calls that Redis lost are missing, and those whose answer named neither, such as a refused opening.
@@ -45,3 +63,15 @@ def _of_entry(entry: LedgerEntry) -> Iterator[Moment]:
             address=address,
             alarm=line.outcome in _REFUSALS,
         )
+
+
+def _of_call(call: ProviderCall) -> Moment:
+    answer = call.answer if call.failed else _(call.answer.replace("_", " "))
+    return Moment(
+        at=call.ended_at,
+        what=_("%(call)s: %(became)s") % {"call": _(CALLS[call.method]), "became": answer},
+        who=call.attempt.channel,
+        note=_("took %s ms") % call.milliseconds,
+        address=page_of(call.attempt),
+        alarm=call.failed,
+    )

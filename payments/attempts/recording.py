@@ -1,0 +1,66 @@
+"""Record each call to a provider about an attempt: the only writer of its table.
+
+A call takes as long as a network does, so a statement more after it counts for little. What cannot be written is
+logged and lost: the call has been made, and its answer is settled all the same.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from django.db import Error
+
+from idempotency.postgres.statements import Statement, send
+from payments.errors import ProviderError
+from payments.models import Attempt
+from payments.providers.base import NextAction, Provider
+
+log = logging.getLogger(__name__)
+
+ANSWER_MAX = 200  # characters, as the row has
+
+_CALLS = frozenset({"create", "query", "close", "refund", "query_refund"})
+
+_INSERT = """
+INSERT INTO payments_providercall (attempt_id, method, answer, failed, milliseconds, ended_at)
+VALUES (%s, %s, %s, %s, %s, statement_timestamp())
+"""
+
+
+def recorded(provider: Provider, attempt: Attempt) -> Provider:
+    """Return the provider with each of its calls recorded as one about `attempt`."""
+    return cast("Provider", _Recorded(provider, attempt))
+
+
+class _Recorded:
+    def __init__(self, provider: Provider, attempt: Attempt) -> None:
+        self._provider, self._attempt = provider, attempt
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._provider, name)
+        return partial(self._call, name, found) if name in _CALLS else found
+
+    def _call(self, name: str, call: Callable[..., Any], /, **arguments: Any) -> Any:
+        began, answer, failed = time.monotonic(), "error", True
+        try:
+            result = call(**arguments)
+            answer, failed = _answer_in(result), False
+        except ProviderError as error:
+            answer = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._record(name, answer, failed=failed, seconds=time.monotonic() - began)
+        return result
+
+    def _record(self, name: str, answer: str, *, failed: bool, seconds: float) -> None:
+        values = [self._attempt.pk, name, answer.replace("\0", "")[:ANSWER_MAX], failed, round(1000 * seconds)]
+        try:
+            send(Statement(_INSERT, values))
+        except Error:
+            log.exception("The call %s about attempt %s is not recorded.", name, self._attempt.out_trade_no)
+
+
+def _answer_in(result: Any) -> str:
+    return "opened" if isinstance(result, NextAction) else str(result.status)
