@@ -28,6 +28,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import ProgrammingError
 from django.http import JsonResponse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
 from idempotency.conf import config
 
@@ -43,7 +45,8 @@ class Problem(Exception):
     Args:
         status: HTTP status.
         code: stable machine-readable word, snake_case.
-        detail: a sentence for the caller: what is wrong with this request and what to do about it.
+        detail: a sentence for the caller: what is wrong with this request and what to do about it. The document
+            has it in the active language, if it is in a catalogue.
         title: a sentence for this kind of problem; the phrase of the status if None.
         headers: headers of the answer, such as ``Retry-After`` or ``Location``.
         extra: further members of the problem document.
@@ -106,7 +109,7 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
         "type": type_of(problem.code),
         "title": problem.title,
         "status": problem.status,
-        "detail": problem.detail,
+        "detail": gettext(problem.detail),
         "code": problem.code,
         **problem.extra,
     }
@@ -133,21 +136,27 @@ def key_missing(header: str = "Idempotency-Key") -> Problem:
     return Problem(
         400,
         "idempotency_key_missing",
-        f"This call changes something and needs an {header} header; send a fresh random key per intent "
-        "and the same key with every retry of it.",
+        gettext(
+            "This call changes something and needs an %(header)s header; send a fresh random key per intent "
+            "and the same key with every retry of it."
+        )
+        % {"header": header},
     )
 
 
 def key_invalid(reason: str, header: str = "Idempotency-Key") -> Problem:
-    return Problem(400, "idempotency_key_invalid", f"The {header} header is not usable: {reason}.")
+    detail = gettext("The %(header)s header is not usable: %(reason)s.") % {"header": header, "reason": reason}
+    return Problem(400, "idempotency_key_invalid", detail)
 
 
 def key_weak() -> Problem:
     return Problem(
         400,
         "idempotency_key_weak",
-        "Nothing identifies the caller of this request, so its Idempotency-Key must be hard to guess: a "
-        "random UUID, or at least 22 random characters of URL-safe base64, or 31 of hexadecimal digits.",
+        _(
+            "Nothing identifies the caller of this request, so its Idempotency-Key must be hard to guess: a "
+            "random UUID, or at least 22 random characters of URL-safe base64, or 31 of hexadecimal digits."
+        ),
     )
 
 
@@ -159,7 +168,7 @@ class AnonymousRefused(Problem):
 
     def __init__(self) -> None:
         super().__init__(
-            403, "not_authenticated", "This call needs an identified caller. Log in, and send it again."
+            403, "not_authenticated", _("This call needs an identified caller. Log in, and send it again.")
         )
 
 
@@ -170,7 +179,7 @@ class KeyReused(Problem):
         super().__init__(
             422,
             "idempotency_key_reused",
-            "This idempotency key was used before with other content. Use a new key for a new intent.",
+            _("This idempotency key was used before with other content. Use a new key for a new intent."),
             headers={"Location": location} if location else None,
         )
 
@@ -182,7 +191,7 @@ class InProgress(Problem):
         super().__init__(
             409,
             "idempotency_in_progress",
-            "The first call with this idempotency key is still running. Retry with the same key.",
+            _("The first call with this idempotency key is still running. Retry with the same key."),
             headers={"Retry-After": str(retry_after_seconds)},
         )
 
@@ -194,7 +203,7 @@ class ResultExpired(Problem):
         super().__init__(
             410,
             "idempotency_result_expired",
-            "This request was completed before and its stored answer is gone; it will not run again.",
+            _("This request was completed before and its stored answer is gone; it will not run again."),
             headers={"Location": location} if location else None,
         )
 
@@ -222,7 +231,7 @@ def token_unknown() -> Problem:
     return Problem(
         409,
         "token_unknown",
-        "This one-time token was never issued to you or has expired unused. Ask for a new one.",
+        _("This one-time token was never issued to you or has expired unused. Ask for a new one."),
     )
 
 
@@ -230,7 +239,7 @@ def service_unavailable() -> Problem:
     return Problem(
         503,
         "service_unavailable",
-        "The database did not answer. Retry with the same key: it is done once.",
+        _("The database did not answer. Retry with the same key: it is done once."),
         headers={"Retry-After": "1"},
     )
 
@@ -239,15 +248,18 @@ def answer_sealed() -> Problem:
     return Problem(
         503,
         "service_unavailable",
-        "This request was completed before; its stored answer cannot be opened here now. Retry with the same key.",
+        _(
+            "This request was completed before; its stored answer cannot be opened here now. "
+            "Retry with the same key."
+        ),
         headers={"Retry-After": "5"},
     )
 
 
 def malformed() -> Problem:
-    detail = "The request cannot be read: check its Host, its Content-Type and its body."
+    detail = _("The request cannot be read: check its Host, its Content-Type and its body.")
     return Problem(400, "malformed", detail)
 
 
 def payload_too_large() -> Problem:
-    return Problem(413, "payload_too_large", "The request body is larger than this service accepts.")
+    return Problem(413, "payload_too_large", _("The request body is larger than this service accepts."))

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext_noop as _
 from rest_framework import exceptions
 
 from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
@@ -35,11 +36,12 @@ _CODES = {
 
 def _problem_of_drf(exc: Exception) -> Problem | None:
     if isinstance(exc, Http404):
-        return Problem(404, "not_found", "There is no such resource.")
+        return Problem(404, "not_found", _("There is no such resource."))
     if isinstance(exc, PermissionDenied):
-        return Problem(403, "permission_denied", "You may not do this.")
+        return Problem(403, "permission_denied", _("You may not do this."))
     if isinstance(exc, exceptions.ValidationError):
-        return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
+        detail = _("The request body is not valid; see errors.")
+        return Problem(400, "validation_failed", detail, errors=exc.detail)
     if isinstance(exc, MALFORMED):
         return malformed()
     if not isinstance(exc, exceptions.APIException):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.utils.translation import gettext_noop as _
 
 from idempotency import ledger
 from idempotency.errors import Problem, problem_document
@@ -80,7 +81,7 @@ def abandon(decision: Decision) -> None:
     problem = Problem(
         409,
         "operation_abandoned",
-        "This request was not carried out and was closed by an operator. Use a new key for a new intent.",
+        _("This request was not carried out and was closed by an operator. Use a new key for a new intent."),
     )
     body = json.dumps(problem_document(problem)).encode()
     headers = {"Content-Type": "application/problem+json"}

@@ -4,6 +4,8 @@ import hashlib
 import re
 import zlib
 
+from django.utils.translation import gettext as _
+
 from idempotency.errors import key_invalid, key_missing
 
 MAX_KEY_LENGTH = 255
@@ -51,10 +53,10 @@ def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
 def fault_of(key: str) -> str:
     """Describe why a key is not usable; empty for one that is."""
     if not key:
-        return "it is empty"
+        return _("it is empty")
     if len(key) > MAX_KEY_LENGTH:
-        return f"it has {len(key)} characters, {MAX_KEY_LENGTH} are allowed"
-    return "" if _VISIBLE_ASCII.fullmatch(key) else "only visible ASCII characters are allowed"
+        return _("it has %(count)s characters, %(most)s are allowed") % {"count": len(key), "most": MAX_KEY_LENGTH}
+    return "" if _VISIBLE_ASCII.fullmatch(key) else _("only visible ASCII characters are allowed")
 
 
 def is_hard_to_guess(key: str) -> bool:

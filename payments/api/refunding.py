@@ -5,6 +5,8 @@ No caller need retry: `idempotency.maintenance.completer` finishes what was cut 
 
 from uuid import UUID, uuid5
 
+from django.utils.translation import gettext_noop as _
+
 from idempotency.errors import Problem
 from idempotency.protocol.recovery import NotAbandonable, Phases, Progress, RecoveryPoint, Response
 from payments.api.serializers import represent_refund
@@ -27,7 +29,7 @@ def reserve(progress: Progress) -> RecoveryPoint:
             refund_id=uuid5(payment_id, progress.key_digest),
         )
     except RefundExceedsPaid as refused:
-        raise Problem(409, refused.code, "More than what was paid and is not yet refunded.") from refused
+        raise Problem(409, refused.code, _("More than what was paid and is not yet refunded.")) from refused
     return RecoveryPoint("reserved", {"refund": refund.id.hex})
 
 
@@ -40,11 +42,11 @@ def submit(progress: Progress) -> Response:
         raise Problem(
             503,
             "provider_unavailable",
-            "The payment provider cannot be reached at the moment; retry with the same key.",
+            _("The payment provider cannot be reached at the moment; retry with the same key."),
             headers={"Retry-After": "2"},
         ) from error
     if refund.status == RefundStatus.FAILED:
-        raise Problem(409, "refund_refused", "The payment provider refused this refund; nothing was moved.")
+        raise Problem(409, "refund_refused", _("The payment provider refused this refund; nothing was moved."))
     return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, represent_refund(refund))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -47,7 +48,7 @@ def _visible(request: Request) -> QuerySet[Payment]:
 def _find(request: Request, payment_id: uuid.UUID) -> Payment:
     payment = _visible(request).filter(pk=payment_id).first()
     if payment is None:
-        raise Problem(404, "payment_not_found", "There is no such payment of yours.")
+        raise Problem(404, "payment_not_found", _("There is no such payment of yours."))
     return payment
 
 
@@ -80,7 +81,7 @@ class RefundList(APIView):
             return
         _find(request, kwargs["payment_id"])
         if not request.user.has_perm("payments.add_refund"):
-            raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
+            raise Problem(403, "refund_not_allowed", _("You may see this payment, but not refund it."))
 
     @extend_schema(
         operation_id="payments_refund",

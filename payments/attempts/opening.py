@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from payments.attempts import calling
 from payments.conf import order_columns
@@ -56,7 +57,7 @@ def open_attempt(
         raise RuntimeError("open_attempt needs a transaction")
     found, columns = calling.provider(channel), order_columns(order_id)
     if currency not in found.currencies:
-        raise ChannelUnavailable(f"This payment channel takes no {currency}.")
+        raise ChannelUnavailable(_("This payment channel takes no %(currency)s.") % {"currency": currency})
     chosen = _chosen(found, method)
     payment = _payment_of(columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
     live = live_attempt(order_id=order_id, channel=channel, method=chosen)

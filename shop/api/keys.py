@@ -1,5 +1,6 @@
 """Call about a key: what became of each request that its owner sent under it."""
 
+from django.utils.translation import gettext_noop as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -33,6 +34,6 @@ class KeyDetail(APIView):
     def get(self, request: Request, key: str) -> Response:
         entries = request_log.entries_of(principal=principal_of(request), key=key)
         if not entries:
-            raise Problem(404, "idempotency_key_not_found", "You have no answer under this key.")
+            raise Problem(404, "idempotency_key_not_found", _("You have no answer under this key."))
         logs = [request_log.log_of(scope=entry.scope, key=key) for entry in entries]
         return Response(represent_key(key, zip(entries, logs, strict=True)))

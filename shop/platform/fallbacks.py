@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils.translation import gettext_noop as _
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
@@ -29,7 +30,7 @@ def is_of_api(path: str) -> bool:
 @csrf_exempt
 def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """Answer 404 under the API, by an address of its own: with `DEBUG` on Django skips `not_found`."""
-    return problem_response(Problem(404, "not_found", "There is no such address."), request)
+    return problem_response(Problem(404, "not_found", _("There is no such address.")), request)
 
 
 @csrf_exempt
@@ -63,7 +64,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     if (away := outage(sys.exception())) is not None:
         return database_away(request, away)
     if is_of_api(request.path):
-        detail = "Something went wrong on our side. Retry with the same key; nothing is done twice."
+        detail = _("Something went wrong on our side. Retry with the same key; nothing is done twice.")
         return problem_response(Problem(500, "internal_error", detail), request)
     return defaults.server_error(request)
 

@@ -130,13 +130,20 @@ class BodyMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase
         if not getattr(request, "is_readable", True):
+            _speak_to(request)
             response = fallbacks.bad_request(request, malformed())
         elif (problem := _measure(request)) is not None:
+            _speak_to(request)
             response = problem_response(problem, request)
         else:
             response = self.get_response(request)
         _drain(request)
         return response
+
+
+def _speak_to(request: HttpRequest) -> None:
+    """Activate the caller's language before `LanguageMiddleware`, not the one of this thread's last request."""
+    translation.activate(translation.get_language_from_request(request))
 
 
 def _measure(request: Any) -> Problem | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
+from django.utils.translation import gettext_noop as _
 from rest_framework.exceptions import ParseError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
@@ -60,7 +61,7 @@ class Negotiation(DefaultContentNegotiation):
 def _refuse_encodings(encodings: str) -> None:
     """Refuse a compressed body. Source: RFC 9110, sections 8.4 and 12.5.3 (June 2022)."""
     if {encoding.strip().lower() for encoding in encodings.split(",")} - {"identity", ""}:
-        detail = "The body has a Content-Encoding that is not taken here; send it as it is."
+        detail = _("The body has a Content-Encoding that is not taken here; send it as it is.")
         raise Problem(415, "unsupported_media_type", detail, headers={"Accept-Encoding": "identity"})
 
 
@@ -68,4 +69,4 @@ def _refuse_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ParseError("A string of the JSON has half of a surrogate pair, which is no text.") from error
+        raise ParseError(_("A string of the JSON has half of a surrogate pair, which is no text.")) from error

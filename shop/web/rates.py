@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext_noop as _
 
 from idempotency.errors import Problem
 from idempotency.locks import RateExceeded, RateLimiter
@@ -151,5 +152,5 @@ def refused(request: HttpRequest, seconds: float) -> HttpResponse:
     """Render the page that asks to wait, with Retry-After."""
     THROTTLED.inc()
     headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
-    detail = "There were too many requests of this kind. Wait, then try once more."
+    detail = _("There were too many requests of this kind. Wait, then try once more.")
     return problems.render_problem(request, Problem(429, "throttled", detail, headers=headers))
