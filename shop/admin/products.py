@@ -30,6 +30,11 @@ ARRANGED = ("strategy", "segments")
 SALT = "shop.admin.orders.product.2"  # changes with the shape of what is signed
 FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
 
+TEXTS_AND_PRICE = (
+    *("sku", "name", "name_zh", "description", "description_zh"),
+    *("picture", "price_minor", "currency", "flash_only"),
+)
+
 
 class NotSaved(Exception):
     """A form of which nothing was saved; the sentence is for the editor."""
@@ -92,7 +97,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Product
-        fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+        fields = (*TEXTS_AND_PRICE, "stock")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -176,7 +181,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return () if obj is None else ("sku", "price", "units", "version")
 
     def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
-        shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+        shown = TEXTS_AND_PRICE
         if obj is None:
             return (*shown, "stock", "strategy", "segments")
         if not self.has_change_permission(request, obj):  # the columns; the form's own fields are no use

@@ -140,7 +140,7 @@ def represent_product(product: Any) -> dict[str, Any]:
     """Represent a `shop.catalog.listings.Listing` as `ProductResponse`."""
     return {
         "sku": product.sku,
-        "name": product.name,
+        "name": product.local_name,
         "price": money(product.price_minor, product.currency),
         "stock": product.stock,
         "likes": product.like_count,

@@ -7,14 +7,18 @@ from django.db.models import Count, Exists, OuterRef, Value
 from django.db.models.functions import Coalesce
 
 from shop.models import Like, Product
+from shop.models.product import InLanguage
 
 LIMIT = 500  # a shop window, not a warehouse: no caller can ask for an unbounded answer
 
-_COLUMNS = ("pk", "sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+_COLUMNS = (
+    *("pk", "sku", "name", "name_zh", "description", "description_zh"),
+    *("picture", "price_minor", "currency", "flash_only"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(InLanguage):
     """A product as it is shown.
 
     Attributes:
@@ -26,7 +30,9 @@ class Listing:
     pk: int
     sku: str
     name: str
+    name_zh: str
     description: str
+    description_zh: str
     picture: str
     price_minor: int
     currency: str

@@ -12,7 +12,9 @@ from shop.catalog.listings import Listing, read_listings
 from shop.errors import ProductNotFound
 from shop.models import Like, Product
 
-EDITABLE = frozenset({"name", "description", "picture", "price_minor", "currency", "flash_only"})
+EDITABLE = frozenset(
+    {"name", "name_zh", "description", "description_zh", "picture", "price_minor", "currency", "flash_only"}
+)
 
 
 def list_products(*, user_id: int | None) -> list[Listing]:

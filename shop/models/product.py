@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Case, F, OuterRef, Q, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 SEGMENTS_MAX = 64  # of a product's stock; more than concurrent connections help nobody
@@ -37,7 +38,29 @@ class ProductQuerySet(models.QuerySet["Product"]):
         return self.annotate(units=Case(in_segments, default=F("stock"), output_field=models.IntegerField()))
 
 
-class Product(models.Model):
+class InLanguage:
+    """Mixin: texts of a product in the active language where they are translated, else as first written."""
+
+    __slots__ = ()
+    name: str
+    name_zh: str
+    description: str
+    description_zh: str
+
+    @property
+    def local_name(self) -> str:
+        return (_is_chinese() and self.name_zh) or self.name
+
+    @property
+    def local_description(self) -> str:
+        return (_is_chinese() and self.description_zh) or self.description
+
+
+def _is_chinese() -> bool:
+    return (get_language() or "").startswith("zh")
+
+
+class Product(InLanguage, models.Model):
     """A thing for sale. Units in open orders are already off its stock.
 
     `stock` can still be ordered; for a segmented product it is zero, and the units are in the segments. Read the
@@ -54,7 +77,9 @@ class Product(models.Model):
 
     sku = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)
+    name_zh = models.CharField(_("name in Chinese"), max_length=120, blank=True, default="", db_default="")
     description = models.TextField(blank=True)
+    description_zh = models.TextField(_("description in Chinese"), blank=True, default="", db_default="")
     picture = models.CharField(max_length=16, choices=Picture.choices, default=Picture.PARCEL)
     price_minor = models.BigIntegerField(help_text=_("in the currency's minor unit: 1990 is ¥19.90"))
     currency = models.CharField(max_length=3, default="CNY", help_text=_("ISO 4217"))

@@ -85,7 +85,7 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
             order=order,
             product=product,
             sku=product.sku,
-            name=product.name,
+            name=product.local_name,
             quantity=quantity,
             price_minor=product.price_minor,
         )

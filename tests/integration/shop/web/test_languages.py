@@ -16,6 +16,8 @@ from django.utils.translation import gettext as gettext_of
 from django.utils.translation import override
 from django.utils.translation.template import templatize
 
+from shop.models import Product
+
 ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
@@ -122,3 +124,23 @@ def test_a_refusal_is_told_in_the_callers_language() -> None:
     page = Client().get("/products/nothing", headers={"Accept-Language": "zh-CN"})
     assert page.status_code == 404
     assert "商品不存在" in page.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_product_is_named_in_the_callers_language(demo: User) -> None:
+    chinese = {"name_zh": "搪瓷杯", "description_zh": "双层搪瓷。"}
+    Product.objects.create(
+        sku="cup", name="Enamel mug", description="Two coats.", price_minor=1990, stock=1, **chinese
+    )
+    Product.objects.create(sku="bowl", name="Bowl", price_minor=1990, stock=1)
+    client = Client()
+    client.force_login(demo)
+    for asked, words in {"zh-CN": ("搪瓷杯", "双层搪瓷。"), "en": ("Enamel mug", "Two coats.")}.items():
+        speaking = {"Accept-Language": asked}
+        page = client.get("/products/cup", headers=speaking).content.decode()
+        assert all(word in page for word in words)
+        assert words[0] in client.get("/", headers=speaking).content.decode()
+        assert client.get("/api/v1/products/cup", headers=speaking).json()["name"] == words[0]
+        assert client.get("/api/v1/products/bowl", headers=speaking).json()["name"] == "Bowl", (
+            "for want of another"
+        )
