@@ -1,7 +1,7 @@
 """What is known about money. Fields and constraints only; amounts are integers in the currency's minor unit.
 
 Writers: `payments.attempts` (payments; calls to providers; attempts until a provider has spoken),
-`payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and every state that follows from facts),
+`payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and states that follow from facts),
 `payments.settlement.inbox` (notifications), `payments.settlement.events` (what became of events),
 `payments.deliveries` (what became of deliveries),
 `payments.refunds` (refunds), `payments.reconciliation.bills` (comparisons and differences),
