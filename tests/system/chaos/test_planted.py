@@ -13,7 +13,7 @@ from tests.system.chaos.lab import Lab
 from tests.system.chaos.planted import Bug, kinds
 from tests.system.chaos.scenarios import Bench, Scenario
 
-TRIES = 10  # the bound that docs/explanation/chaos.md states; the first or the second finds it
+TRIES = 10  # the bound that docs/how-to/run-chaos.md states; the first or the second finds it
 REST_SECONDS = 3.0  # of what a bug leaves open nothing is to be hoped for
 PATIENT_SECONDS = 60.0  # and without one everything ends, on a slow machine late
 
