@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=Path, metavar="FILE", help="give these to the reader once")
     parser.add_argument("--inside", metavar="LIMIT", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20)
+    settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20, USE_I18N=False)
     if given.inside:
         _look(given.readers[0], given.inside)
     from tests.system.fuzz.readers import READERS, SEEDS
