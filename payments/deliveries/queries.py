@@ -42,7 +42,7 @@ AGAIN = """
 UPDATE payments_delivery
 SET status = 'waiting', delivered_at = NULL, due_at = statement_timestamp(),
     ends_at = statement_timestamp() + interval '3 days'
-WHERE id = %s AND status <> 'sending'
+WHERE id = %s AND status <> 'sending' RETURNING id
 """
 
 # which of these endpoints have something due

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import httpx
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 
+from idempotency.postgres.statements import Statement, send
 from idempotency.webhooks import Unverifiable
 from payments.attempts.calling import must_be_outside_transactions
 from payments.conf import Endpoint, config
@@ -51,7 +51,7 @@ class _Claimed:
 def due_endpoints() -> list[str]:
     """Name the configured endpoints for which something is due."""
     names = list(config().webhooks)
-    return [name for (name,) in _rows(queries.DUE, [names])] if names else []
+    return [name for (name,) in send(Statement(queries.DUE, [names]))[0]] if names else []
 
 
 def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
@@ -68,10 +68,11 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
     while time.monotonic() < ends_at and (row := _claim(name)):
         status, answer = _attempt(session, name, endpoint, row)
         if 200 <= status < 300:
-            _execute(queries.DELIVERED, [answer, row.id, row.attempt])
+            send(Statement(queries.DELIVERED, [answer, row.id, row.attempt]))
             results["delivered"] += 1
             continue
-        _execute(queries.NOT_DELIVERED, [answer, backoff.delay_seconds(row.attempt - 1), row.id, row.attempt])
+        delay = backoff.delay_seconds(row.attempt - 1)
+        send(Statement(queries.NOT_DELIVERED, [answer, delay, row.id, row.attempt]))
         results["not delivered"] += 1
         if not status:
             break
@@ -80,17 +81,17 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
 
 def send_again(delivery_id: UUID) -> bool:
     """Make a delivery due now, and for three days more; return False while it is being sent."""
-    return _execute(queries.AGAIN, [delivery_id]) == 1
+    return bool(send(Statement(queries.AGAIN, [delivery_id]))[0])
 
 
 def oldest_seconds() -> dict[str, float]:
     """Return the age of the oldest undelivered decision of each endpoint that has one."""
-    return dict(_rows(queries.OLDEST, []))
+    return dict(send(Statement(queries.OLDEST, []))[0])
 
 
 def _claim(name: str) -> _Claimed | None:
     try:
-        found = _rows(queries.CLAIM, [LEASE_SECONDS, name, SENT_AT_ONCE, name])
+        (found,) = send(Statement(queries.CLAIM, [LEASE_SECONDS, name, SENT_AT_ONCE, name]))
     except IntegrityError:  # another process has just taken another one of the same payment
         return None
     return _Claimed(*found[0]) if found else None
@@ -99,23 +100,11 @@ def _claim(name: str) -> _Claimed | None:
 def _attempt(session: httpx.Client, name: str, endpoint: Endpoint, row: _Claimed) -> tuple[int, str]:
     """Send a delivery; return the status, 0 without an answer, and words for the log."""
     try:
-        signed = signer(name, endpoint).sign(row.id.hex, row.body, at=time.time())
+        body = row.body
+        signed = signer(name, endpoint).sign(row.id.hex, body, at=time.time())
         headers = {"Content-Type": "application/json", **signed}
-        request = session.build_request("POST", endpoint.url, content=row.body, headers=headers)
+        request = session.build_request("POST", endpoint.url, content=body, headers=headers)
         answer = transport.send(session, request, bytes_max=ANSWER_BYTES_MAX)
     except (ProviderError, ConfigError, Unverifiable, httpx.InvalidURL) as error:
         return 0, str(error)
     return answer.status, f"answered {answer.status}"
-
-
-def _rows(sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-        return found
-
-
-def _execute(sql: str, values: list[Any]) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return int(cursor.rowcount)
