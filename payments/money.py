@@ -1,6 +1,7 @@
 """Integer minor units, and the decimal strings that some providers want instead. Pure."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 # Digits after the point, of the currencies that we sell in; which of them a channel takes, it says itself.
@@ -11,6 +12,11 @@ EXPONENTS = {
 }
 
 _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
+
+
+def is_above(limits: Mapping[str, int], amount_minor: int, currency: str) -> bool:
+    """Return whether an amount is larger than its currency's limit; without one it never is."""
+    return amount_minor > limits.get(currency, amount_minor)
 
 
 def to_decimal(amount_minor: int, currency: str) -> str:

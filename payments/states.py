@@ -120,3 +120,12 @@ def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[At
     if known & LIVE_ATTEMPTS or not known & _ENDED:
         return PaymentStatus.PENDING
     return PaymentStatus.CLOSED
+
+
+# in the detail of an anomaly whose refund an operator approves, or declines by resolving it
+APPROVAL_NEEDED: Mapping[str, str] = {"approval": "needed"}
+
+
+def needs_approval(detail: Mapping[str, object]) -> bool:
+    """Return whether an open anomaly with this detail waits for an operator to approve or decline its refund."""
+    return APPROVAL_NEEDED.items() <= detail.items()

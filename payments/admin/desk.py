@@ -21,7 +21,7 @@ from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
 from payments.operations.worklist import DayOfChannel, Work
 from payments.reconciliation.bills import next_comparison
-from payments.states import REFUNDED_BY_POLICY
+from payments.states import REFUNDED_BY_POLICY, needs_approval
 
 # of each source: its name, and the state and value that choose its rows in a list
 SOURCES = {
@@ -137,7 +137,7 @@ def _note(work: Work) -> str:
         return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
     if work.source == "event":
         return _("It is tried again twice a minute.")
-    if _needs_approval(work):
+    if needs_approval(work.detail or {}):
         return _("The refund is above the limit: it waits for your approval.")
     if work.about in REFUNDED_BY_POLICY:
         return _("It is being refunded; see that the refund ends.")
@@ -157,15 +157,10 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
         case "event":
             return _("See the event"), change
         case "anomaly" if work.about in REFUNDED_BY_POLICY:
-            if _needs_approval(work) and request.user.has_perm("payments.refund_payment"):
+            if needs_approval(work.detail or {}) and request.user.has_perm("payments.refund_payment"):
                 change = reverse("admin:payments_anomaly_approve", args=[work.pk])
-            return _("Approve the refund") if _needs_approval(work) else _("See its refund"), change
+            return _("Approve the refund") if needs_approval(work.detail or {}) else _("See its refund"), change
     return _("Find out and resolve"), change
-
-
-def _needs_approval(work: Work) -> bool:
-    """As of an `Anomaly`; what is listed is open."""
-    return (work.detail or {}).get("approval") == "needed"
 
 
 def _sums(row: DayOfChannel) -> dict[str, Any]:

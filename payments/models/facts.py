@@ -9,7 +9,7 @@ from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import choices
 from payments.models.guards import stored
 from payments.providers.base import FactKind
-from payments.states import AnomalyKind
+from payments.states import AnomalyKind, needs_approval
 
 
 class Observation(models.Model):
@@ -148,4 +148,4 @@ class Anomaly(models.Model):
     @property
     def needs_approval(self) -> bool:
         """Whether an operator must approve or decline its refund."""
-        return self.detail.get("approval") == "needed" and self.resolved_at is None
+        return self.resolved_at is None and needs_approval(self.detail)

@@ -10,7 +10,6 @@ from typing import Any
 
 from payments.providers.base import Fact, FactKind
 from payments.settlement.decision import (
-    APPROVAL_NEEDED,
     Booking,
     Decision,
     Filing,
@@ -20,6 +19,7 @@ from payments.settlement.decision import (
 )
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 from payments.states import (
+    APPROVAL_NEEDED,
     ATTEMPT_NEXT,
     NEXT,
     REFUNDED_BY_POLICY,

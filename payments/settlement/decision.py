@@ -9,9 +9,6 @@ from typing import Any
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind
 
-# of an anomaly whose refund an operator approves, or declines by resolving it
-APPROVAL_NEEDED: Mapping[str, str] = {"approval": "needed"}
-
 
 class Outcome(StrEnum):
     """What a fact did."""

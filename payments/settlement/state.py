@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from payments.money import is_above
 from payments.providers.base import Fact, FactKind
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
 
@@ -100,7 +101,7 @@ class PaymentState:
 
     def needs_approval(self, amount_minor: int, currency: str) -> bool:
         """Whether an operator decides if policy refunds so much."""
-        return amount_minor > self.approve_above.get(currency, amount_minor)
+        return is_above(self.approve_above, amount_minor, currency)
 
     def find(self, fact: Fact) -> FactRow | None:
         """Return the stored fact of the same identity."""

@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from payments.api.serializers import represent_attempt
 from payments.conf import config
 from payments.models import Attempt, Observation, Payment
+from payments.money import is_above
 from payments.providers.base import FactKind, NextActionType
 from payments.states import AttemptStatus
 from shop.models import Order, OrderStatus
@@ -167,8 +168,7 @@ class OrderView:
     @property
     def late_refund_is_automatic(self) -> bool:
         """True if a payment that comes after all goes back without a person's approval."""
-        most = config().refunds.approve_above.get(self.order.currency)
-        return most is None or self.order.total_minor <= most
+        return not is_above(config().refunds.approve_above, self.order.total_minor, self.order.currency)
 
     @property
     def timed_out(self) -> bool:
