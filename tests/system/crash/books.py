@@ -1,4 +1,4 @@
-"""Another service, which keeps the books of ours: its address, and what it notes. It dies where it is told to."""
+"""Another service, which keeps the books of ours: its address, and what it notes. It dies where it is set to."""
 
 import os
 import signal

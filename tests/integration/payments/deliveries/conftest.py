@@ -64,11 +64,11 @@ class Receiver:
 
     def heard(self, payment_id: Any = None) -> list[tuple[str, int]]:
         """Type and sequence of each event, in order; of one payment or all."""
-        told = [json.loads(event.body) for event in self.received]
+        said = [json.loads(event.body) for event in self.received]
         wanted = payment_id and payment_id.hex
         return [
             (one["type"], one["data"]["sequence"])
-            for one in told
+            for one in said
             if not wanted or one["data"]["payment"] == wanted
         ]
 

@@ -113,12 +113,12 @@ def test_an_anomaly_is_sent_once_and_again_when_it_says_something_new(
     fold(wrong, wrong, stray, stray, paid(attempt, out_trade_no="0" * 32, amount_minor=8))
     assert send()["delivered"] == 4
     assert receiver.heard(attempt.payment_id) == [("anomaly.filed", 1), ("payment.closed", 2)]
-    told = [event.json["data"] for event in receiver.received if event.json["type"] == "anomaly.filed"]
-    assert [one["entity"] for one in told] == [
+    said = [event.json["data"] for event in receiver.received if event.json["type"] == "anomaly.filed"]
+    assert [one["entity"] for one in said] == [
         attempt.payment_id.hex,
         *[event.id for event in receiver.received[-2:]],
     ]
-    assert [(one["kind"], one["payment"], one["detail"]["amount_minor"], one["sequence"]) for one in told] == [
+    assert [(one["kind"], one["payment"], one["detail"]["amount_minor"], one["sequence"]) for one in said] == [
         ("amount_mismatch", attempt.payment_id.hex, 7, 1),
         ("unknown_trade", None, 1990, 1),
         ("unknown_trade", None, 8, 1),
