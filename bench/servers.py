@@ -6,14 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import redis
 from django import db
@@ -103,34 +102,16 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
     return Server(port, child, environment["DATABASE_URL"], redis_url)
 
 
-def start_shop(
-    guardian: Guardian,
-    environment: Mapping[str, str],
-    *,
-    name: str = "shop",
-    workers: int = WORKERS,
-    threads: int = THREADS,
-) -> int:
-    """Start the shop's own application behind one port, and return the port."""
-    return _gunicorn(
-        guardian,
-        name,
-        "shop.wsgi",
-        {**SHOP_SETTINGS, **environment},
-        workers=workers,
-        threads=threads,
-        path="/healthz",
-    )[0]
-
-
 def start_shops(guardian: Guardian, environment: Mapping[str, str], *, name: str, processes: int) -> list[int]:
-    """Start processes of the shop as a deployment has them, a port each, and return the ports.
+    """Start processes of the shop's own application as a deployment has them, a port each, and return the ports.
 
     Behind one port the kernel gives all senders to one process now and then.
     """
+    setting = {**SHOP_SETTINGS, **environment}
+    names = [f"{name}-{number}" for number in range(processes)]
     return [
-        start_shop(guardian, environment, name=f"{name}-{number}", workers=1, threads=DEPLOYED_THREADS)
-        for number in range(processes)
+        _gunicorn(guardian, each, "shop.wsgi", setting, path="/healthz", workers=1, threads=DEPLOYED_THREADS)[0]
+        for each in names
     ]
 
 
@@ -203,14 +184,11 @@ def _wait_up(url: str, child: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            status = httpx.get(url, timeout=5).status_code
+            if status < 500:  # also without such a page, or where every request needs a key
                 return
-        except urllib.error.HTTPError as error:
-            # no such page, or a peer that asks every request for a key: it answers
-            if error.code < 500:
-                return
-            reason = f"answers {error.code}"
-        except OSError as error:
+            reason = f"answers {status}"
+        except httpx.TransportError as error:
             reason = str(error)
         if child.poll() is not None or time.monotonic() > deadline:
             raise PeerUnavailableError(f"does not start: {reason}: {end_of(log)[-160:]}")
