@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from idempotency.call import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.errors import Problem
+from idempotency.postgres.snapshot import snapshot
 from payments.api.refunding import refunding
 from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer, represent_payment
 from payments.channels import configured as channels
@@ -64,8 +65,10 @@ class PaymentDetail(APIView):
         responses={200: PaymentSerializer, 404: _problem("payment_not_found")},
     )
     def get(self, request: Request, payment_id: uuid.UUID) -> Response:
-        payment = _find(request, payment_id)
-        return Response(represent_payment(payment), headers={"ETag": f'"{payment.version}"'})
+        with snapshot():
+            payment = _find(request, payment_id)
+            shown = represent_payment(payment)
+        return Response(shown, headers={"ETag": f'"{payment.version}"'})
 
 
 class RefundList(APIView):

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
+from idempotency.postgres.snapshot import snapshot
 from payments.api.serializers import represent_attempt
 from payments.conf import config
 from payments.models import Attempt, Observation, Payment
@@ -207,8 +208,9 @@ class OrderView:
         return 3 if self.stage in {Stage.PAID, Stage.REFUNDED} else 2
 
 
+@snapshot()
 def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
-    """Read the user's order and its payment.
+    """Read the user's order and its payment as they were at one moment.
 
     Args:
         order_id: which order.
