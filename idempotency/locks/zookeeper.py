@@ -176,7 +176,10 @@ class ZooKeeperSemaphore(ZooKeeperLock, QueuePermits):
 
 
 class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, BesideTheLoop):
-    """`ZooKeeperLock` for asyncio, with the same KazooClient. A cancelled `acquire` takes its node away first."""
+    """`ZooKeeperLock` for asyncio, with the same KazooClient.
+
+    A cancelled `acquire` deletes its node first, or in the background if it had no reply about it yet.
+    """
 
     _bell = TaskBell
 
