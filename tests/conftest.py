@@ -14,6 +14,7 @@ import pytest
 import redis
 from django.db import connection
 from django.test import TransactionTestCase
+from django.utils import translation
 
 from idempotency.ledger import epoch
 from idempotency.observability import background
@@ -59,6 +60,13 @@ def _fresh_marker() -> None:
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_language_outlives_its_test() -> Iterator[None]:
+    """A request leaves its language with the thread."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)
