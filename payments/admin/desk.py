@@ -21,7 +21,7 @@ from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
 from payments.operations.worklist import DayOfChannel, Work
 from payments.reconciliation.bills import next_comparison
-from payments.states import REFUNDED_BY_POLICY, needs_approval
+from payments.states import REFUNDED_BY_POLICY
 
 # of each source: its name, and the state and value that choose its rows in a list
 SOURCES = {
@@ -137,7 +137,7 @@ def _note(work: Work) -> str:
         return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
     if work.source == "event":
         return _("It is tried again twice a minute.")
-    if needs_approval(work.detail or {}):
+    if work.needs_approval:
         return _("The refund is above the limit: it waits for your approval.")
     if work.about in REFUNDED_BY_POLICY:
         return _("It is being refunded; see that the refund ends.")
@@ -157,9 +157,9 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
         case "event":
             return _("See the event"), change
         case "anomaly" if work.about in REFUNDED_BY_POLICY:
-            if needs_approval(work.detail or {}) and request.user.has_perm("payments.refund_payment"):
+            if work.needs_approval and request.user.has_perm("payments.refund_payment"):
                 change = reverse("admin:payments_anomaly_approve", args=[work.pk])
-            return _("Approve the refund") if needs_approval(work.detail or {}) else _("See its refund"), change
+            return _("Approve the refund") if work.needs_approval else _("See its refund"), change
     return _("Find out and resolve"), change
 
 

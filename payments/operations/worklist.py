@@ -18,7 +18,7 @@ from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDat
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, BillComparison, Difference, PaymentEvent, Refund
-from payments.states import AttemptStatus, RefundStatus
+from payments.states import AttemptStatus, RefundStatus, needs_approval
 
 SHOWN = 25
 COUNTED_MAX = 1_000  # of each source, more are not counted
@@ -56,6 +56,11 @@ class Work:
     customer: str | None
     since: datetime
     due: datetime | None
+
+    @property
+    def needs_approval(self) -> bool:
+        """As of an `Anomaly`; what is listed is open."""
+        return needs_approval(self.detail or {})
 
 
 @dataclass(frozen=True, slots=True)
