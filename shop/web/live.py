@@ -31,6 +31,7 @@ from idempotency.locks import LockUnavailable
 from idempotency.redis import fastpath
 from shop.api import authentication, schema
 from shop.api.answers import caller_id
+from shop.orders import placing as orders
 from shop.orders.changes import topic
 from shop.web.orderview import view_of
 
@@ -161,7 +162,7 @@ class OrderEvents(APIView):
     )
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
         user_id = caller_id(request)
-        view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
+        orders.get_order(order_id=order_id, user_id=user_id)  # 404 before a place is taken
         try:
             known, is_let_in = request.headers.get("Last-Event-ID", ""), authentication.let_in_again(request)
             stream = Stream(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
@@ -171,7 +172,7 @@ class OrderEvents(APIView):
 
     def head(self, request: Request, order_id: UUID) -> HttpResponseBase:
         """Answer with the headers alone, without a stream."""
-        view_of(order_id=order_id, user_id=caller_id(request))
+        orders.get_order(order_id=order_id, user_id=caller_id(request))
         return _answer(())
 
 
