@@ -3,8 +3,11 @@
 import uuid
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.transaction import non_atomic_requests
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.csrf import csrf_exempt
@@ -79,8 +82,7 @@ class RefundList(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the permission before the key, so that a replay checks it too."""
         super().initial(request, *args, **kwargs)
-        owner_id = Payment.objects.filter(pk=kwargs["payment_id"]).values_list("owner_id", flat=True).first()
-        if owner_id in (None, request.user.pk):
+        if Payment.objects.filter(pk=kwargs["payment_id"], owner_id=request.user.pk).exists():
             return
         _find(request, kwargs["payment_id"])
         if not request.user.has_perm("payments.add_refund"):
@@ -112,8 +114,9 @@ class RefundList(APIView):
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 
-# by what `receive` raises
+# by what reading it or `receive` raises
 _REFUSALS: dict[type[Exception], Refusal] = {
+    UnreadablePostError: Refusal(status=400, message="The connection ended before the notification did."),
     SignatureInvalid: Refusal(status=401, message="The signature does not verify."),
     NotificationMalformed: Refusal(status=400, message="The notification cannot be read."),
     webhooks.ProcessingFailed: Refusal(
@@ -124,6 +127,8 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 
 
 @csrf_exempt
+@login_not_required
+@non_atomic_requests(using=DEFAULT_DB_ALIAS)
 @require_POST
 def webhook(request: HttpRequest, channel: str) -> HttpResponse:
     """Receive `POST /webhooks/<channel>` (docs/contract.md, 3), and answer as the channel's provider expects.

@@ -144,11 +144,13 @@ def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attem
     return opened(new_order())
 
 
-def opened(order: Order, channel: str = "wechat", method: PayMethod | None = None) -> Attempt:
+def opened(
+    order: Order, channel: str = "wechat", method: PayMethod | None = None, *, owned: bool = True
+) -> Attempt:
     with transaction.atomic():
         return attempts.open_attempt(
             order_id=order.id,
-            owner_id=order.user_id,
+            owner_id=order.user_id if owned else None,
             amount_minor=order.total_minor,
             currency="CNY",
             channel=channel,

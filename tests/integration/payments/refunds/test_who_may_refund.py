@@ -1,12 +1,17 @@
 """Staff refund the payments of others by a permission, which a replay needs too."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
+from payments.attempts import submission
 from payments.models import Payment, Refund
+from shop.models import Order
+from tests.integration.payments.conftest import fold, opened
+from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,6 +49,23 @@ def test_who_may_refund_anothers_payment(
     answer = ask(clerk, paid_payment)
     assert (answer.status_code, answer.json().get("code", "")) == (status, code)
     assert Refund.objects.count() == (status == 201)
+
+
+@pytest.mark.parametrize(("permissions", "status"), [([], 404), (["view_payment"], 403)])
+def test_what_is_nobodys_is_not_everybodys(
+    new_order: Callable[[], Order],
+    provider: ScriptedProvider,
+    clerk: User,
+    permissions: list[str],
+    status: int,
+) -> None:
+    """A payment without an owner needs the permission too."""
+    attempt = opened(new_order(), owned=False)
+    submission.submit_attempt(attempt.pk)
+    fold(provider.pay(attempt.out_trade_no))
+    may(clerk, *permissions)
+    assert ask(clerk, Payment.objects.get()).status_code == status
+    assert not Refund.objects.exists()
 
 
 @pytest.mark.parametrize(("permissions", "status"), [([], 404), (["view_payment"], 403)])

@@ -15,6 +15,7 @@ from django.utils import translation
 from prometheus_client import REGISTRY
 
 from idempotency.postgres.statements import UnexpectedRows
+from payments.api.views import webhook
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
@@ -35,6 +36,11 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 OpenAttempt = Callable[..., Attempt]
 
 CHANNELS = ("wechat", "alipay", "stripe")
+OF_EVERYBODY = (
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+)
 
 
 def acknowledged(answer: Any, channel: str) -> bool:
@@ -508,6 +514,34 @@ def test_it_meets_nothing_that_is_there_for_shoppers(
     assert {"X-Request-Id", "X-Frame-Options", "X-Content-Type-Options"} < set(answer.headers)
     assert not {"Vary", "Content-Language"} & set(answer.headers)
     assert not answer.cookies
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_project_that_lets_nobody_in_lets_notifications_in(
+    open_attempt: OpenAttempt, settings: Any, channel: str
+) -> None:
+    """And whose every request is one transaction: what it says commits before it is acknowledged."""
+    settings.MIDDLEWARE = [*OF_EVERYBODY, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    attempt = open_attempt(channel)
+    settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
+    try:
+        note = letter(attempt)
+        assert acknowledged(note.send(), channel)
+    finally:
+        settings.DATABASES["default"]["ATOMIC_REQUESTS"] = False
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+
+
+def test_a_sender_who_hangs_up_is_no_fault_of_ours(channels: None, rf: Any) -> None:
+    request = rf.post("/webhooks/stripe", b"{}", content_type="application/json")
+
+    class HungUp:
+        def read(self, *_: int) -> bytes:
+            raise OSError("connection reset")
+
+    request._stream = HungUp()
+    assert webhook(request, channel="stripe").status_code == 400
+    assert nothing_is_left()
 
 
 def test_where_everybody_is_sent_to_https_so_are_notifications(open_attempt: OpenAttempt, settings: Any) -> None:
