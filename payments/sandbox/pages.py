@@ -11,13 +11,31 @@ from urllib.parse import quote, urlencode
 import httpx
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils.timezone import localdate
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
 from payments.sandbox import delivery, faults, state, trades
 from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.store import expired, paid_elsewhere
+from payments.sandbox.stripe import cards
 from payments.sandbox.stripe import documents as stripe_documents
+
+# no form-action: Chromium holds it against the redirect after a payment, which leads to any merchant
+_POLICY = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+
+View = Callable[[HttpRequest], HttpResponse]
+
+
+def content_policy(get_response: View) -> View:
+    """Allow the pages no script and no style but their own."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response["Content-Security-Policy"] = _POLICY
+        return response
+
+    return middleware
 
 
 @require_GET
@@ -36,8 +54,25 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
     if trade is None:
         return render(request, "unknown.html", status=404)
     if request.method != "POST":
-        declined = "declined" in request.GET
-        return render(request, "pay.html", {"trade": shown(trade), "declined": declined})
+        return render(request, "pay.html", _cashier(request, trade))
+    return _card_refused(request, trade) or _paid(request, out_trade_no)
+
+
+def _card_refused(request: HttpRequest, trade: sqlite3.Row) -> HttpResponse | None:
+    """Answer for a card that is not charged now; None: charge the card, or the wallet where none was given."""
+    if trade["channel"] != "stripe" or "number" not in request.POST:
+        return None
+    refusal = cards.refusal(request.POST, today=localdate())
+    if refusal == cards.AUTHENTICATE:
+        return render(request, "bank.html", {"trade": shown(trade), "card": request.POST})
+    if refusal:
+        return redirect(f"/pay/{trade['out_trade_no']}?declined={refusal}")
+    cards.record(trade["transaction_id"], request.POST["number"])
+    return None
+
+
+def _paid(request: HttpRequest, out_trade_no: str) -> HttpResponse:
+    """Pay, and lead the shopper back to where they came from."""
     try:
         trade = trades.pay(out_trade_no)
     except trades.Refused:
@@ -49,6 +84,16 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
         return redirect(back)
     carried = stripe_documents if trade["channel"] == "stripe" else gateway
     return redirect(back + ("&" if "?" in back else "?") + urlencode(carried.return_parameters(trade)))
+
+
+def _cashier(request: HttpRequest, trade: sqlite3.Row) -> dict[str, object]:
+    """Describe the cashier's page: the trade, what was refused before, and Stripe's form for a card."""
+    page: dict[str, object] = {"trade": shown(trade)}
+    if "declined" in request.GET:
+        page["declined"] = cards.SENTENCES.get(request.GET["declined"], cards.SENTENCES["generic_decline"])
+    if trade["channel"] == "stripe":
+        page |= {"number": cards.shown(request.GET.get("card", "")), "cards": cards.choices()}
+    return page
 
 
 def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[[HttpRequest], JsonResponse]]:

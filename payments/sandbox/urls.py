@@ -2,6 +2,7 @@
 
 from django.http import HttpResponse
 from django.urls import include, path
+from django.views.generic import TemplateView
 
 from payments.sandbox import console, pages
 from payments.sandbox.alipay import bill as alipay_bill
@@ -50,6 +51,7 @@ _wechat = [
 urlpatterns = [
     path("", console.home),
     path("console/faults/<str:fault>", console.switch),
+    path("sandbox.css", TemplateView.as_view(template_name="sandbox.css", content_type="text/css")),
     path("healthz", lambda request: HttpResponse("ok", content_type="text/plain")),
     path("pay/<str:out_trade_no>", pages.pay_page),
     path("pay/<str:out_trade_no>/decline", console.refuse, {"how": "decline"}),

@@ -79,7 +79,7 @@ def charge(trade: Row) -> Document:
         "paid": True,
         "payment_intent": trade["transaction_id"],
         "payment_method": _payment_method_id(trade),
-        "payment_method_details": _paid_with(kept.get("method", "alipay"), trade),
+        "payment_method_details": _paid_with(kept, trade),
         "receipt_email": None,
         "refunded": trade["refunded_minor"] == trade["charged_minor"],
         "status": "succeeded",
@@ -106,7 +106,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
 
 def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
     """Return type and id of the balance transaction of a payment, or of a refund of it."""
-    card = _kept(trade["transaction_id"]).get("method") == "card"
+    card = _method(_kept(trade["transaction_id"])) == "card"
     if made is None:
         return "charge" if card else "payment", f"txn_{_charge_id(trade)}"
     return "refund" if card else "payment_refund", f"txn_{made['refund_id']}"
@@ -186,8 +186,14 @@ def _charge_id(trade: Row) -> str:
     return f"py_{trade['transaction_id'].removeprefix('pi_')}"
 
 
-def _paid_with(method: str, trade: Row) -> Document:
+def _method(kept: Document) -> str:
+    """Return what the shopper paid with: a card on our page, else the wallet of the intent."""
+    return "card" if "card" in kept else str(kept.get("method", "alipay"))
+
+
+def _paid_with(kept: Document, trade: Row) -> Document:
     """Build a charge's `payment_method_details`: the shopper's account at the wallet, or the card."""
+    method = _method(kept)
     number = trade["transaction_id"].removeprefix("pi_")
     details: dict[str, Document] = {
         "alipay": {"buyer_id": "2088000000000002", "fingerprint": "SandboxWallet001", "transaction_id": number},
@@ -199,7 +205,7 @@ def _paid_with(method: str, trade: Row) -> Document:
             "exp_year": 2034,
             "fingerprint": "SandboxCard00001",
             "funding": "credit",
-            "last4": "4242",
+            "last4": kept.get("card", "4242"),
             "network": "visa",
         },
     }
