@@ -14,6 +14,7 @@ from payments.attempts import asking, calling
 from payments.conf import order_columns
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
+from payments.providers.answers import differences
 from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
 from payments.settlement.settle import settle
 from payments.states import LIVE_ATTEMPTS
@@ -119,7 +120,7 @@ def close(channel: Provider, attempt: Attempt) -> None:
     if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
         # staged before it counts as closed, so that no crash comes between
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
-    settle(*trade.facts, source="close")
+    _settle(trade, attempt, source="close")
     paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
     if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
         # its number was paid to another account, so it cannot be paid to ours any more
@@ -134,5 +135,15 @@ def close(channel: Provider, attempt: Attempt) -> None:
 
 def ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     trade = _query(channel, attempt)
-    settle(*trade.facts, source="query")
+    _settle(trade, attempt, source="query")
     return trade.status
+
+
+def _settle(trade: Trade, attempt: Attempt, *, source: str) -> None:
+    """Settle an answer's facts; money in another amount is counted as a mismatch too, and held, not ignored."""
+    asked = {"amount_minor": attempt.amount_minor, "currency": attempt.currency}
+    for fact in trade.facts:
+        if fact.kind is FactKind.PAID:
+            answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
+            differences(attempt.channel, asked=asked, answer=answer)
+    settle(*trade.facts, source=source)

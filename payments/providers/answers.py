@@ -18,24 +18,34 @@ MISMATCHED = Counter(
 
 
 def must_match(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
-    """Compare each member of `asked` with the answer's, which must be there.
+    """Refuse an answer that is not about what was asked, see `differences`.
 
     A genuine answer may be about another trade; this check keeps it from becoming a fact about ours.
+
+    Raises:
+        OutcomeUnknown: they differ.
+    """
+    if found := differences(channel, asked=asked, answer=answer):
+        raise OutcomeUnknown(f"the answer is not about what was asked: {found}")
+
+
+def differences(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> str:
+    """Compare each member of `asked` with the answer's, which must be there; count and log what differs.
 
     Args:
         asked: what the call is about, such as our number, amount and currency.
         answer: the same members of the answer.
 
-    Raises:
-        OutcomeUnknown: they differ; counted and logged.
+    Returns:
+        What differs; empty where nothing does.
     """
     wrong = [name for name, value in asked.items() if answer.get(name) != value]
     if not wrong:
-        return
+        return ""
     MISMATCHED.labels(channel).inc()
-    differences = "; ".join(f"{name} is {answer.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
-    log.error("An answer of %s is not about what was asked: %s", channel, differences)
-    raise OutcomeUnknown(f"the answer is not about what was asked: {differences}")
+    found = "; ".join(f"{name} is {answer.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
+    log.error("An answer of %s is not about what was asked: %s", channel, found)
+    return found
 
 
 @contextmanager
