@@ -82,12 +82,16 @@ class Mail:
     A waiter is expected from before each time that it asks the server, so that no reply overtakes it, and an
     earlier message rings no bell. A message is a hint to look, or a grant. When messages may have been lost,
     every waiter is made to look, even before it hangs its bell. A bell hangs until it rings.
+
+    Attributes:
+        holds: of the process; their `forced` is called with what a script says of one that was ended by force.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
         self._received: dict[str, Any] = {}
         self._bells: dict[str, Any] = {}
+        self.holds: Any = None
 
     def expect(self, request: str) -> None:
         """Forget what was delivered to `request`, and accept messages from now on."""
@@ -112,8 +116,11 @@ class Mail:
                 bell.ring()
 
     def deliver(self, data: bytes | str) -> None:
-        """Take a message: `request`, or `request token end`."""
-        request, *grant = (data.decode() if isinstance(data, bytes) else data).split(" ")
+        """Take a message: `request`, `request token end`, or `- token key owner` of a hold that has ended."""
+        request, *grant = _text(data).split(" ")
+        if request == "-":
+            self.holds.forced(int(grant[0]), " ".join(grant[1:]))
+            return
         message = (int(grant[0]), int(grant[1])) if grant else True
         with self._lock:
             if request in self._received:
@@ -131,8 +138,8 @@ class Mail:
 
     @property
     def waiting(self) -> bool:
-        """True while any request expects a message."""
-        return bool(self._received)
+        """True while any request expects a message, or any hold may be ended by force."""
+        return bool(self._received) or (self.holds is not None and self.holds.lasting())
 
     def hangs(self, *, beside: Any = None) -> bool:
         """Return whether a bell other than `beside` is still to be rung."""

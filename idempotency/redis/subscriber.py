@@ -3,7 +3,8 @@
 A daemon thread keeps the connection: it connects, subscribes, notices a loss and has every waiter look again.
 One thread at a time reads, the leader. A thread that waits alone for a lock leads until its own bell rings, so
 that a lock changes hands without another thread in between. Where several wait, or a channel has listeners, the
-subscriber's thread leads; where nobody wants a message the last leader leaves the socket to the next one.
+subscriber's thread leads. Where nobody does it reads what comes, such as the end of a hold by force, but gives way
+to a waiter, and looks again only after a moment: a message that a waiter reads must seldom wake two threads.
 
 No waiter stays unheard: it hangs its bell before it asks for the lead, and a leader that stops looks for bells
 afterwards and calls the subscriber's thread. So one of the two sees the other.
@@ -34,9 +35,11 @@ from idempotency.redis.mailbox import (
     Mailbox,
     back_off_seconds,
 )
-from idempotency.redis.subscription import Subscription
+from idempotency.redis.subscription import Call, Subscription
 
 log = logging.getLogger(__name__)
+
+WAY_SECONDS = 0.05  # for which the thread gives way to waiters that read, at least
 
 
 class Subscriber:
@@ -57,7 +60,8 @@ class Subscriber:
         self._guard = threading.Lock()
         self._thread: Worker | None = None
         self._ready = threading.Event()
-        self._called = threading.Event()  # the thread has something to do, or to look for
+        self._called = Call()  # the thread has something to do, or to look for
+        self._gives_way = False  # until the leader calls it
         self._changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
         self._pubsub: Any = None
         self._subscription: Subscription | None = None  # from when it is confirmed: waiters may lead
@@ -125,7 +129,7 @@ class Subscriber:
         finally:
             if subscription.leader is bell:
                 subscription.leader = None
-                if self.mailbox.listened or self.mailbox.mail.hangs(beside=bell):
+                if self._gives_way or self.mailbox.listened or self.mailbox.mail.hangs(beside=bell):
                     self._called.set()
             if subscription.broken:
                 self._called.set()
@@ -158,7 +162,7 @@ class Subscriber:
             idle = 0
             while not worker.stopping.is_set() and (idle < IDLE_READS or not self._may_end()):
                 if self._subscription is None:
-                    self._read(pubsub)
+                    self._read(pubsub, READ_SECONDS)
                 else:
                     self._stand_by(self._subscription)
                 idle = 0 if self.mailbox.needed or self._was_led else idle + 1
@@ -173,23 +177,37 @@ class Subscriber:
         """Read a message that no waiter reads itself, or wait until there may be one."""
         if subscription.broken:
             raise RedisConnectionError("It was lost while a waiter read it.")
-        if not ((self.mailbox.listened or self.mailbox.mail.hangs()) and subscription.lead(self)):
-            self._called.wait(READ_SECONDS)
-            self._called.clear()
-            return
+        seconds = READ_SECONDS
+        if not (self.mailbox.listened or self.mailbox.mail.hangs()):
+            self._called.wait(READ_SECONDS, subscription.number)
+            seconds = 0.0
+        if not subscription.lead(self):
+            return self._give_way(subscription)
         try:
-            self._read(subscription)
+            while self._read(subscription, seconds) and not seconds:
+                continue  # what came together has left the socket
         except BaseException:
             subscription.broken = True
             raise
         finally:
             subscription.leader = None
 
-    def _read(self, pubsub: Any) -> None:
-        if self.mailbox.take(pubsub.get_message(timeout=READ_SECONDS)):
+    def _give_way(self, subscription: Subscription) -> None:
+        """Wait while a waiter reads."""
+        if not self._called.wait(WAY_SECONDS):
+            self._gives_way = True  # first: the leader may leave at any time
+            if subscription.leader is not None:
+                self._called.wait(READ_SECONDS)
+            self._gives_way = False
+
+    def _read(self, pubsub: Any, seconds: float) -> bool:
+        """Take a message that comes within `seconds`; return whether there was one."""
+        message = pubsub.get_message(timeout=seconds)
+        if self.mailbox.take(message):
             if isinstance(pubsub, Subscription):
                 self._subscription = pubsub
             self._ready.set()
+        return message is not None
 
     def _may_end(self) -> bool:
         """Return whether nobody reads the subscription, nor can from now on."""

@@ -4,8 +4,10 @@ redis-py's own reconnects without saying so, and a waiter must learn that messag
 passes through fewer layers here, and until it has passed nobody holds the lock.
 """
 
+import contextlib
 import os
 import select
+import socket
 import threading
 from typing import Any
 
@@ -16,11 +18,36 @@ from idempotency.redis.connection import connection_beside
 REST_SECONDS = 2.0  # for the rest of a message that has begun to arrive
 
 
+class Call:
+    """Event of one thread, which may wait for a message too."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def set(self) -> None:
+        """Wake the thread, or let its next wait be none."""
+        with contextlib.suppress(BlockingIOError):  # it was called so often already
+            self._writer.send(b"!")
+
+    def wait(self, seconds: float, *beside: int) -> bool:
+        """Wait for a call (True), for `seconds`, or until a descriptor `beside` can be read."""
+        poll = select.poll()
+        for number in (self._reader.fileno(), *beside):
+            poll.register(number, select.POLLIN)
+        poll.poll(seconds * 1000)
+        try:
+            return bool(self._reader.recv(4096))
+        except BlockingIOError:
+            return False
+
+
 class Subscription:
     """Connection beside those of `pool`. Raises what redis-py raises, and is useless then.
 
     Attributes:
-        connection: of redis-py, with a socket.
+        connection: of redis-py, with a socket; `number` is a descriptor of it.
         leader: the current reader, or None. Only the leader gives the lead back, by setting None: one store, so
             that an interrupt comes before it or after it.
         broken: messages may have been lost, so nobody reads it any more.
@@ -41,9 +68,9 @@ class Subscription:
             self._pushes["push_request"] = True
             self._reader.set_pubsub_push_handler(_as_it_is)  # redis-py's own prints each message for a log
         # a descriptor of our own: redis-py may close its one at any time, and another socket get the number
-        self._number = os.dup(self.connection._sock.fileno())
+        self.number = os.dup(self.connection._sock.fileno())
         self._readable = select.poll()
-        self._readable.register(self._number, select.POLLIN)
+        self._readable.register(self.number, select.POLLIN)
 
     def lead(self, who: Any) -> bool:
         """Return whether `who` reads from now on: nobody else does, and it is not broken."""
@@ -88,9 +115,9 @@ class Subscription:
         with self._sending:
             self.broken = True
             self.connection.disconnect()
-            if self._number >= 0:
-                os.close(self._number)
-                self._number = -1
+            if self.number >= 0:
+                os.close(self.number)
+                self.number = -1
 
     def _refuse_if_broken(self) -> None:
         if self.broken:  # redis-py would connect it again, to hear nothing

@@ -132,6 +132,19 @@ class Holds:
         """Return the hold of `owner`, if any."""
         return self._holds.get((key, owner))
 
+    def forced(self, token: int, place: str) -> None:
+        """Note that the hold of this token was ended by force; `place` is its key and its owner."""
+        with self._lock:
+            ended = [each for at, each in self._holds.items() if each.token == token and " ".join(at) == place]
+        for hold in ended:
+            hold.gone = True
+            hold.over()
+
+    def lasting(self) -> bool:
+        """Return whether there is a hold that has not ended."""
+        with self._lock:
+            return any(not hold.lost for hold in self._holds.values())
+
     def remove(self, hold: Hold) -> None:
         """End the renewals of a hold."""
         with self._lock:

@@ -65,7 +65,7 @@ class Hub(ABC):
         self.cluster = is_cluster(client)
         self.mailbox = mailbox
         self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
-        self.holds = Holds(self.stir)
+        self.holds = self.mail.holds = Holds(self.stir)
         self.slots = Slots(self.holds, self.new_request)
 
     @property

@@ -124,6 +124,8 @@ class Places:
             if deadline > 0.0:
                 hub.mail.expect(request)
                 yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
+            elif self.notify:
+                yield Listen(0.0)
             return (yield from asking.until())
         except (UpgradeRefused, GeneratorExit):
             raise

@@ -49,7 +49,7 @@ if all then
     end
 end
 
-local wanted = {shared = shared, exclusive = exclusive, name = name ~= '/' and name or ''}
+local wanted = {shared = shared, exclusive = exclusive, channel = channel, name = name ~= '/' and name or ''}
 local fits = used + weight(wanted, capacity) <= capacity
 
 if fits and (not fair or redis.call('ZCARD', KEYS[2]) == 0) then

@@ -1,6 +1,6 @@
 -- Take shared places, or all, from their holders, and hand them to waiters. The same request again changes nothing.
 -- KEYS as in places.lua   ARGV[1] request   [2] doubles as in acquire.lua   [3] token of the only hold to end, or 0
--- returns how many holds it ended
+-- returns how many holds it ended; the process of each hears '- token key owner'
 
 local request, token = ARGV[1], tonumber(ARGV[3])
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[2])
@@ -16,6 +16,9 @@ for index = 1, #fields, 2 do
     local places = holder and weight(holder, capacity) or 0
     if places > 0 and (holder.exclusive > 0) == (exclusive > 0) and (token == 0 or token == holder.token) then
         used, ended = used - places, ended + 1
+        if holder.channel then
+            redis.pcall('PUBLISH', holder.channel, string.format('- %.0f ', holder.token) .. KEYS[1] .. ' ' .. fields[index])
+        end
         holder.shared, holder.exclusive, holder.ends = 0, 0, now + REMEMBER
         redis.call('HSET', KEYS[1], fields[index], written(holder))
     end

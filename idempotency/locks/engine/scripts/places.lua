@@ -1,7 +1,7 @@
 -- Shared by the scripts of a resource with places: its holders, its waiters and their order.
 --
 -- A lock is one place; a semaphore has n; of a read/write lock a reader takes one of very many and a writer all.
--- KEYS[1] holders: '#' -> used, next, expires, fence, forget; owner -> shared, exclusive, ends, token, request
+-- KEYS[1] holders: '#' -> used, next, expires, fence, forget; owner -> shared, exclusive, ends, token, channel, request
 -- KEYS[2] queue:   owner, scored by arrival
 -- KEYS[3] waiters: owner -> "shared exclusive alive_until channel request name"
 -- KEYS[4] number of a semaphore's permits, where the server stores it; other resources have no such key
@@ -28,12 +28,14 @@ local freed = false  -- whether a lease ended that nobody had noticed yet
 local renewed_expiry = false
 local denied  -- what the server said where this user may not PUBLISH
 
--- records are doubles in a row, big-endian, which hold every whole number that occurs; a holder's request follows
--- and, after a space, the name of the caller that a semaphore's permits are for
+-- records are doubles in a row, big-endian, which hold every whole number that occurs; the channel of the holder's
+-- process follows up to a bar, its request and, after a space, the name of the caller that a permit is for
 local function read_holder(text)
     local shared, exclusive, ends, token = struct.unpack('>dddd', text)
-    local request, name = string.match(text, '^(%S*)(.*)$', 33)
-    return {shared = shared, exclusive = exclusive, ends = ends, token = token, request = request, name = name}
+    local channel, request, name = string.match(text, '^(%S*)|(%S*)(.*)$', 33)
+    if not channel then request, name = string.match(text, '^(%S*)(.*)$', 33) end  -- of a version before
+    return {shared = shared, exclusive = exclusive, ends = ends, token = token, channel = channel, request = request,
+            name = name}
 end
 
 -- how many places there are, where the caller says `capacity`
@@ -50,7 +52,7 @@ local function written(holder)
         renewed_expiry = true
     end
     return struct.pack('>dddd', holder.shared, holder.exclusive, holder.ends, holder.token)
-        .. holder.request .. (holder.name or '')
+        .. (holder.channel and holder.channel .. '|' or '') .. holder.request .. (holder.name or '')
 end
 
 -- whether `owner` is one thread or task, or one permit
@@ -150,7 +152,8 @@ local function grant(capacity, claim, lease, fair, counted, asker)
             leave_queue(owner)
         else
             local holder = {shared = waiter.shared, exclusive = waiter.exclusive, ends = now + claim,
-                            token = math.max(now, fence + 1), request = waiter.request, name = waiter.name}
+                            token = math.max(now, fence + 1), channel = waiter.channel, request = waiter.request,
+                            name = waiter.name}
             local fits, heard = used + weight(waiter, capacity) <= capacity, 1
             if owner == asker then
                 holder.ends = now + lease

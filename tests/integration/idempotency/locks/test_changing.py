@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from idempotency.locks import LockLost, LockTimeout, NotHeld
-from idempotency.locks.engine import holds
+from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 from tests.integration.idempotency.locks.test_asking import SIDES
@@ -32,14 +32,17 @@ def test_a_holder_extends_its_lease(bench: Bench, side: str) -> None:
     assert holder.do(lambda: lock.lost) is True
 
 
+@pytest.mark.parametrize("lease", [{}, {"lease_seconds": 900.0}], ids=["watchdog", "own lease"])
 @pytest.mark.parametrize("side", SIDES)
-def test_a_holder_is_put_out(bench: Bench, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)  # of leases that are long enough for a busy machine
+def test_a_holder_is_put_out_and_hears_it(
+    bench: Bench, side: str, lease: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "LEASE_SECONDS", 600.0)  # nothing but the message says so in time
     lock = SIDES[side](bench)
     holder, waiter, other = bench.actors(3)
     assert other.do(lock.force_release) is False
-    assert holder.do(lock.acquire)
-    assert holder.do(lock.acquire)
+    for _ in range(2):
+        assert holder.do(lambda: lock.acquire(**lease))
     token = holder.do(lambda: lock.token)
     kind, next_one = ("readwrite", bench.make("ReadWriteLock").write) if side == "read" else (lock._kind, lock)
     waiting = waiter.begin(next_one.acquire)
@@ -48,7 +51,7 @@ def test_a_holder_is_put_out(bench: Bench, side: str, monkeypatch: pytest.Monkey
     assert other.do(lambda: lock.force_release(token=token)) is True
     assert waiting.result(30) is True
     assert waiter.do(lambda: next_one.token) > token
-    until(lambda: holder.do(lambda: lock.lost), "the watchdog notices")
+    until(lambda: holder.do(lambda: lock.lost), "the holder hears it")
     with pytest.raises(LockLost):
         holder.do(lock.release)
     assert waiter.do(lambda: next_one.held) is True

@@ -1,6 +1,8 @@
 """A listener learns how a hold of its process ended, from the watchdog that is there."""
 
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from idempotency.locks import NotHeld
 from idempotency.locks.engine import holds, places
 from idempotency.observability import metrics
+from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -47,6 +50,26 @@ def test_of_a_loss(one: Bench, ends: list[tuple[str, str, int]]) -> None:
     with pytest.raises(NotHeld):
         actor.do(lock.release)
     assert ends == [("lost", "thing", token)]
+
+
+def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
+    """No renewal is near, nobody waits, and the subscriber would have gone home."""
+    monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
+    for module in (subscriber, task_subscriber):
+        monkeypatch.setattr(module, "READ_SECONDS", 0.001)
+    locks = [listening(one, ends, name=f"held {number}") for number in range(2)]
+    actor, before = one.actor(), threading.active_count()
+    assert actor.do(locks[0].acquire)
+    assert actor.do(lambda: locks[1].acquire(wait_seconds=0))
+    tokens = [actor.do(lambda lock=lock: lock.token) for lock in locks]
+    until(lambda: one.plain.pubsub_numsub(actor.do(locks[0].hub).channel)[0][1] == 1)
+    actor.do(partial(one.make("Topic", "noise").tell, "x"))
+    for lock in locks:
+        assert one.actor().do(lock.force_release) is True
+    until(lambda: len(ends) == 2)
+    assert ends == [("lost", f"held {number}", token) for number, token in enumerate(tokens)]
+    assert [actor.do(lambda lock=lock: lock.held) for lock in locks] == [False, False]
+    assert threading.active_count() - before <= 4  # two actors, a subscriber and a watchdog
 
 
 def test_of_the_end_of_a_lease(one: Bench, ends: list[tuple[str, str, int]]) -> None:

@@ -163,7 +163,7 @@ class Model(RuleBasedStateMachine):
 
     def last_request(self, owner: str) -> str:
         found = self.client.hget(self.places.keys[0], owner)
-        return found[32:].decode() if found else ""
+        return found[32:].decode().rpartition("|")[2] if found else ""
 
     @invariant()
     def the_server_agrees(self) -> None:

@@ -135,6 +135,23 @@ def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
         assert messages.take(wait_seconds=30) == "while nobody waits"
 
 
+def test_a_holder_is_heard_whoever_reads(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
+    holder, waiter, other = stage.actors(3)
+    held = [Lock(f"held {number}", client=stage.client) for number in range(3)]
+    for lock in (stage.lock, *held):
+        assert holder.do(lock.acquire)
+    waiting = stage.begin_to_lead(waiter)
+    other.do(held[0].force_release)  # a waiter reads
+    until(lambda: holder.do(lambda: held[0].lost))
+    holder.do(stage.lock.release)
+    assert waiting.result(30) is True
+    for lock in held[1:]:  # the thread does
+        other.do(lock.force_release)
+        until(lambda lock=lock: holder.do(lambda: lock.lost))
+    waiter.do(stage.lock.release)
+
+
 def test_a_leader_that_is_cut_off_is_heard_again(stage: Stage) -> None:
     first, second, third = stage.actors(3)
     first.do(stage.lock.acquire)
