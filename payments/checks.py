@@ -1,9 +1,11 @@
-"""System checks: the settings name what exists, and every configured channel can be built."""
+"""System checks: the settings name what exists, and every configured account can be built."""
 
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,17 +15,18 @@ from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
+from payments.channels import accounts
 from payments.conf import Payable, config
 from payments.deliveries import endpoints
 from payments.providers import registry
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
-from payments.providers.settings_fields import env_name, is_loopback
+from payments.providers.settings_fields import is_loopback
 
 ENDS_SOON = timedelta(days=30)
 
@@ -104,22 +107,59 @@ def _takes(function: Any, *names: str) -> bool:
 
 @register(Tags.security)
 def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check every configured channel: settings complete, keys of the right kind."""
+    """Check every configured account: settings complete, keys of the right kind."""
     try:
         providers = config().providers
     except ImproperlyConfigured:
         return []  # E001 reports it
     found: list[CheckMessage] = []
-    for channel, fields in providers.items():
-        problems = dict.fromkeys(map(str, registry.problems(channel, fields)))  # a file that two parts need, once
+    for account, fields in providers.items():
+        problems = dict.fromkeys(map(str, registry.problems(account, fields)))  # a file that two parts need, once
         found += [Error(problem, id="payments.E003") for problem in problems]
-        found += _plain_http(channel, fields)
+        found += _plain_http(account, fields)
         with suppress(registry.ConfigError):  # E003 reports that there is no such channel
-            plugin = registry.plugin(channel, fields)
-            found += _live_key_towards_sandbox(channel, plugin, fields)
-            found += _readable_by_others(channel, plugin, fields)
-            found += _ending_certificates(channel, plugin, fields)
-    return found
+            plugin = registry.plugin(account, fields)
+            found += _live_key_towards_sandbox(account, plugin, fields)
+            found += _readable_by_others(account, plugin, fields)
+            found += _ending_certificates(account, plugin, fields)
+    return [*found, *_accounts(providers)]
+
+
+def _accounts(providers: Mapping[str, Mapping[str, str]]) -> Iterator[CheckMessage]:
+    """Report a name that is no part of an address, and two accounts that are one: their bills would mix."""
+    seen = dict[tuple[str, str], str]()
+    for account, fields in providers.items():
+        if not re.fullmatch(r"[\w.-]{1,64}", account):
+            yield Error(
+                f"PAYMENTS['PROVIDERS'][{account!r}]: a name has 1 to 64 of A-Z a-z 0-9 _ . -", id="payments.E003"
+            )
+        with suppress(registry.ConfigError):  # E003 reports it
+            (provider,) = registry.build({account: fields}).values()
+            same = seen.setdefault((provider.channel, provider.merchant), account)
+            if same != account:
+                yield Error(
+                    f"{same} and {account} are one merchant account, {provider.merchant}.", id="payments.E008"
+                )
+
+
+@register(Tags.database)
+def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Warn of open rows whose account is no longer configured: nobody can ask about them."""
+    if DEFAULT_DB_ALIAS not in (databases or ()):
+        return []
+    try:
+        found = accounts.gone()
+    except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
+        return []
+    hint = "Configure it until they have ended, or record their outcome in the admin."
+    return [
+        checks.Warning(
+            f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] lacks.",
+            hint=hint,
+            id="payments.W003",
+        )
+        for name, count in found.items()
+    ]
 
 
 def must_be_sound() -> None:
@@ -133,11 +173,14 @@ def must_be_sound() -> None:
         raise ImproperlyConfigured("\n".join(errors))
 
 
-def _plain_http(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _plain_http(account: str, fields: Mapping[str, str]) -> list[CheckMessage]:
     """Report a provider's address that others on the way could read, and answer in its place."""
     plain = {field: url for field, url in _urls(fields).items() if url.lower().startswith("http://")}
     return [
-        Error(f"{env_name(channel, field)} must begin with https://; {url} is plain http.", id="payments.E005")
+        Error(
+            f"{registry.setting(account, field, fields)} must begin with https://; {url} is plain http.",
+            id="payments.E005",
+        )
         for field, url in plain.items()
         if not settings.DEBUG
         and not is_loopback(url)
@@ -145,19 +188,16 @@ def _plain_http(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
     ]
 
 
-def _live_key_towards_sandbox(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _live_key_towards_sandbox(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
     sandbox = getattr(settings, "SANDBOX_URL", "")
     there = [field for field, url in _urls(fields).items() if sandbox and url.startswith(sandbox)]
     try:
         live = plugin.live_key(fields) if there else ""
     except registry.ConfigError:
         return []  # E003 reports it
+    name = partial(registry.setting, account, settings=fields)
     return [
-        Error(
-            f"{env_name(channel, live)} is a live key, but {env_name(channel, field)} is the sandbox;"
-            " set a test key.",
-            id="payments.E004",
-        )
+        Error(f"{name(live)} is a live key, but {name(field)} is the sandbox; set a test key.", id="payments.E004")
         for field in there
         if live
     ]
@@ -167,7 +207,7 @@ def _urls(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: value for field, value in fields.items() if field.endswith("_URL")}
 
 
-def _readable_by_others(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _readable_by_others(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for field in plugin.private_files:
         file = fields.get(field, "")
@@ -176,12 +216,12 @@ def _readable_by_others(channel: str, plugin: Plugin, fields: Mapping[str, str])
         except OSError:
             continue  # E003 reports it
         if mode & (stat.S_IROTH | stat.S_IWOTH):
-            message = f"{env_name(channel, field)}: every user of this machine can read {file}."
+            message = f"{registry.setting(account, field, fields)}: every user of this machine can read {file}."
             found.append(checks.Warning(message, hint=f"chmod o-rwx {file}", id="payments.W001"))
     return found
 
 
-def _ending_certificates(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _ending_certificates(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
     """Warn of files whose last certificate ends soon."""
     found: list[CheckMessage] = []
     for field in plugin.certificate_files:
@@ -193,7 +233,7 @@ def _ending_certificates(channel: str, plugin: Plugin, fields: Mapping[str, str]
         # issuers may follow, and one that takes over may stand beside the one that ends
         ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
         if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
-            message = f"{env_name(channel, field)}: {file} expires on {ends:%Y-%m-%d}."
+            message = f"{registry.setting(account, field, fields)}: {file} expires on {ends:%Y-%m-%d}."
             hint = "docs/how-to/rotate-keys.md"
             found.append(checks.Warning(message, hint=hint, id="payments.W002"))
     return found

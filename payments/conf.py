@@ -68,6 +68,10 @@ class Payable(ABC):
     def mark_closed(self, order: Any) -> None:  # noqa: B027  most orders stay as they are
         """Every attempt is closed unpaid; a new one may begin while the order is payable."""
 
+    def account(self, order: Any, channel: str) -> str | None:
+        """Return the account of `channel` that takes the money; None: the one named like it, or its only one."""
+        return None
+
     def owner(self, order: Any) -> Any:
         """Return the user who may see the payment and refund it; None: staff alone."""
         return None
@@ -117,7 +121,7 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Values of ``LIMITS``, for the calls to one channel's provider, over all processes.
+    """Values of ``LIMITS``, for the calls to the provider for one account, over all processes.
 
     Attributes:
         calls: at once; shoppers' questions get a quarter.
@@ -182,8 +186,9 @@ class Config:
         order: dotted path of the adapter to the orders: a `Payable`, or `Orders`.
         events: dotted path of a function that handles each event of a payment, in order
             (`payments.settlement.events`); None: nothing is to follow.
-        providers: channel → field → value; ``BACKEND`` is the path of another package's channel.
-        limits: of calls to a provider.
+        providers: merchant account → field → value; ``BACKEND`` is the path of the channel's package, where the
+            account is not named like a channel of ours.
+        limits: of calls to the provider, for each account.
         webhooks: name, which is never changed → endpoint of the project's that is sent what is decided.
         refunds: what goes back by itself.
     """

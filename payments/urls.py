@@ -10,6 +10,6 @@ api_urlpatterns = [
     path("payments/<hexid:payment_id>/refunds", views.RefundList.as_view(), name="api-payment-refunds"),
 ]
 
-webhook_urlpatterns = [path("<str:channel>", views.webhook, name="payments-webhook")]
+webhook_urlpatterns = [path("<str:account>", views.webhook, name="payments-webhook")]
 
 urlpatterns = [*api_urlpatterns, path("webhooks/", include(webhook_urlpatterns))]

@@ -1,4 +1,4 @@
-"""Statuses as coloured badges, whose text is always there, and names of channels."""
+"""Statuses as coloured badges, whose text is always there, and names of accounts."""
 
 from contextlib import suppress
 from typing import Any
@@ -10,6 +10,7 @@ from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_noop as _
 
 from payments.channels import configured as channels
+from payments.conf import config
 from payments.providers.registry import ConfigError
 
 STATUS = gettext_lazy("status")
@@ -42,8 +43,10 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
     return shown
 
 
-def channel_name(channel: str) -> str:
-    """Write a channel's name as its users know it."""
-    with suppress(ConfigError):  # its account is gone, and so is its package
-        return gettext(channels.plugin(channel).label)
-    return channel
+def account_name(account: str) -> str:
+    """Write an account's name as its users know it: the channel's, and its own where the channel has several."""
+    with suppress(ConfigError):  # it is gone, and so is its package
+        plugin = channels.plugin(account)
+        others = [name for name in config().providers if name != account and channels.plugin(name) is plugin]
+        return f"{gettext(plugin.label)} ({account})" if others else gettext(plugin.label)
+    return account

@@ -1,4 +1,4 @@
-"""The operator's desk: what needs a person, oldest first, and the channels' sums, on the admin's start page."""
+"""The operator's desk: what needs a person, oldest first, and the accounts' sums, on the admin's start page."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,12 +14,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from idempotency.admin.labels import utc
-from payments.admin.badges import badge, channel_name
+from payments.admin.badges import account_name, badge
 from payments.admin.pages import link, link_to_order
+from payments.channels import configured as channels
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
-from payments.operations.worklist import DayOfChannel, Work
+from payments.operations.worklist import DayOfAccount, Work
 from payments.reconciliation.bills import next_comparison
 from payments.states import REFUNDED_BY_POLICY
 
@@ -90,15 +91,19 @@ def item(request: HttpRequest, work: Work, now: datetime) -> Item:
 
 
 def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Sum up today and yesterday by channel, beside the newest bill of each."""
-    bills = {row.channel: (row, still_open) for row, still_open in worklist.newest_bills()}
+    """Sum up today and yesterday by account, beside the newest bill of each."""
+    names = {(one.channel, one.merchant): name for name, one in channels.current().items()}
+    bills = {
+        names.get((row.channel, row.merchant), row.channel): (row, still_open)
+        for row, still_open in worklist.newest_bills()
+    }
     found, today = worklist.last_two_days(), now.date()
     yesterday = [row for row in found if row.day != today]
-    quiet = set(bills) - {row.channel for row in yesterday}
+    quiet = set(bills) - {row.account for row in yesterday}
     yesterday += [
-        DayOfChannel(today, channel, bills[channel][0].currency, 0, 0, 0, 0) for channel in sorted(quiet)
+        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0) for account in sorted(quiet)
     ]
-    with_bill = [_sums(row) | {"bill": _bill(bills.get(row.channel), now)} for row in yesterday]
+    with_bill = [_sums(row) | {"bill": _bill(bills.get(row.account), now)} for row in yesterday]
     return [
         (_("Today") + f" {today}", [_sums(row) for row in found if row.day == today]),
         (_("Yesterday") + f" {today - timedelta(days=1)}", with_bill),
@@ -132,8 +137,8 @@ def _note(work: Work) -> str:
     """Say what happens by itself."""
     if work.source in {"attempt", "refund"}:
         if work.due is None:
-            return _("%(channel)s is not asked again by itself.") % {"channel": channel_name(work.about)}
-        about = {"channel": channel_name(work.about), "at": f"{work.due:%H:%M:%S}"}
+            return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
+        about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
         return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
     if work.source == "event":
         return _("It is tried again twice a minute.")
@@ -163,9 +168,9 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
     return _("Find out and resolve"), change
 
 
-def _sums(row: DayOfChannel) -> dict[str, Any]:
+def _sums(row: DayOfAccount) -> dict[str, Any]:
     return {
-        "channel": channel_name(row.channel),
+        "channel": account_name(row.account),
         "opened": row.opened,
         "paid": row.paid,
         "amount": money(row.received_minor, row.currency),

@@ -17,8 +17,10 @@ from payments.providers.base import FactKind
 def with_number(term: str) -> QuerySet[Observation]:
     """Find facts of that number at all our merchant accounts, which begin the unique index."""
     found = Observation.objects.none()
-    for channel, provider in channels.current().items():
-        ours = Observation.objects.filter(channel=channel, merchant=provider.merchant, provider_txn_id=term)
+    for provider in channels.current().values():
+        ours = Observation.objects.filter(
+            channel=provider.channel, merchant=provider.merchant, provider_txn_id=term
+        )
         found = found | ours
     return found
 

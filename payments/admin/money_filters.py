@@ -9,11 +9,25 @@ from django.utils import timezone
 
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span
+from payments.conf import config
 from payments.models import JournalEntry, JournalLine
 from payments.providers import registry
 from payments.settlement.journal import provider_account
 
 CHANNELS = [(name, name) for name in registry.names()]
+
+
+class AtAccount(Choice):
+    """Filter attempts or notifications by merchant account, among the newest."""
+
+    title = f"account (of the newest {searching.LOOKED_AT:,})"
+    parameter_name = "account"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(name, name) for name in sorted({*registry.names(), *config().providers})]
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return searching.newest(rows).filter(Q(account_key=value) | Q(account_key="", channel=value))
 
 
 class Booked(Span):

@@ -16,7 +16,7 @@ from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
-from payments.admin.money_filters import CHANNELS
+from payments.admin.money_filters import CHANNELS, AtAccount
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
 from payments.models import Attempt, Notification
 from payments.operations import actions
@@ -36,8 +36,8 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
-    list_display = ("short_id", "outcome", "event_type", "channel", "trade", "received", "attempts")
-    list_filter = (newest("verdict", Verdict.choices), newest("channel", CHANNELS))
+    list_display = ("short_id", "outcome", "event_type", "account", "trade", "received", "attempts")
+    list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
     search_fields = ("notification_id",)
     search_help_text = "A whole notification id, or our number of the trade."
@@ -45,7 +45,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     fieldsets = (
         (
             None,
-            {"fields": ("notification_id", "channel", "event_type", "outcome", "detail", "payment", "trade")},
+            {"fields": ("notification_id", "account", "event_type", "outcome", "detail", "payment", "trade")},
         ),
         ("Handling", {"fields": ("received", "processed", "attempts", "digest")}),
         ("As received, the payer masked", {"fields": ("headers_text", "body_text")}),

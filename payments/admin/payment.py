@@ -176,7 +176,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         self.require(request, "query_payment")
         payment = get_object_or_404(Payment, pk=pk)
         attempts, waiting = actions.open_questions(payment)
-        asked = [f"{row.channel} is asked about attempt {row.out_trade_no}." for row in attempts]
+        asked = [f"{row.account} is asked about attempt {row.out_trade_no}." for row in attempts]
         asked += [_what_asking_does(refund) for refund in waiting]
         sentences = [
             *(asked or ["Nothing of this payment is open, so there is nothing to ask about."]),
@@ -253,13 +253,13 @@ def _found(row: Any) -> dict[str, Any]:
 def _what_asking_does(refund: Refund) -> str:
     about = f"refund {refund.out_refund_no} of {refund_money(refund)}"
     if refund.submitted_at is None:
-        return f"{refund.attempt.channel} does not know {about} yet: it is sent now, under that number."
-    return f"{refund.attempt.channel} is asked about {about}; if it does not know it, it is sent now."
+        return f"{refund.attempt.account} does not know {about} yet: it is sent now, under that number."
+    return f"{refund.attempt.account} is asked about {about}; if it does not know it, it is sent now."
 
 
 def _what_recording_does(row: Attempt | Refund, why: str) -> list[str]:
     attempt = manual.attempt_of(row)
-    about = f"This is {manual.named(row)}. {attempt.channel} cannot answer for it: {why}."
+    about = f"This is {manual.named(row)}. {attempt.account} cannot answer for it: {why}."
     where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
     once = (
         "This cannot be undone. If the provider reports it later, by whatever number, it is the same money and"

@@ -8,7 +8,7 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import badge, badge_column
-from payments.admin.money_filters import CHANNELS, Waiting
+from payments.admin.money_filters import AtAccount, Waiting
 from payments.admin.pages import MoneyAdmin, link, money_column, number_in, payment_column, shortened
 from payments.display import money, refund_money
 from payments.models import Attempt, PaymentEvent, Refund
@@ -20,13 +20,23 @@ from payments.states import AttemptStatus, RefundStatus
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
-    list_display = ("number", "channel", "method", "state", "amount", "payment_link", "opened", "questions")
-    list_filter = (Opened, newest("status", choices(AttemptStatus)), newest("channel", CHANNELS))
+    list_display = ("number", "account", "method", "state", "amount", "payment_link", "opened", "questions")
+    list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount)
     search_fields = ("id",)
     search_help_text = "Our number of the trade, or of the payment."
     ordering = ("-pk",)
     fields = (
-        *("out_trade_no", "payment_link", "channel", "method", "merchant", "state", "message", "amount"),
+        *(
+            "out_trade_no",
+            "payment_link",
+            "channel",
+            "account",
+            "method",
+            "merchant",
+            "state",
+            "message",
+            "amount",
+        ),
         *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 

@@ -130,31 +130,31 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 @login_not_required
 @non_atomic_requests(using=DEFAULT_DB_ALIAS)
 @require_POST
-def webhook(request: HttpRequest, channel: str) -> HttpResponse:
-    """Receive `POST /webhooks/<channel>` (docs/contract.md, 3), and answer as the channel's provider expects.
+def webhook(request: HttpRequest, account: str) -> HttpResponse:
+    """Receive `POST /webhooks/<account>` (docs/contract.md, 3), and answer as the account's provider expects.
 
     Raises:
-        Http404: there is no such channel.
+        Http404: there is no such account, nor channel.
     """
     try:
-        plugin = channels.plugin(channel)
+        plugin = channels.plugin(account)
     except ConfigError as unknown:
         raise Http404 from unknown
-    answer = plugin.acknowledge(_receive(request, channel, plugin))
+    answer = plugin.acknowledge(_receive(request, account, plugin))
     return HttpResponse(
         answer.body, status=answer.status, content_type=answer.content_type, headers=dict(answer.headers)
     )
 
 
-def _receive(request: HttpRequest, channel: str, plugin: Plugin) -> Refusal | None:
+def _receive(request: HttpRequest, account: str, plugin: Plugin) -> Refusal | None:
     """Store and process a notification."""
     headers = {name: request.headers[name] for name in plugin.headers if name in request.headers}
     try:
         # one byte more than the limit, so that `receive` sees what is too long
         body = request.read(webhooks.MAX_BODY_BYTES + 1)
-        webhooks.receive(channel=channel, headers=headers, body=body)
+        webhooks.receive(account=account, headers=headers, body=body)
     except tuple(_REFUSALS) as error:
         return next(refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
     if plugin.nonce_header in headers:
-        nonces.remember(channel, headers=headers, body=body)
+        nonces.remember(account, headers=headers, body=body)
     return None

@@ -9,14 +9,14 @@ from payments.models import Attempt
 from payments.providers.base import Provider
 
 
-def provider(channel: str) -> Provider:
-    """Return the configured provider of `channel`.
+def provider(account: str) -> Provider:
+    """Return the provider of an account.
 
     Raises:
         ChannelUnavailable: it is not configured here.
     """
     try:
-        return channels.current()[channel]
+        return channels.current()[account]
     except KeyError:
         raise ChannelUnavailable from None
 
@@ -28,9 +28,9 @@ def provider_of(attempt: Attempt) -> Provider:
         ChannelOff: nothing can be asked until it is on again.
     """
     try:
-        return recorded(provider(attempt.channel), attempt)
+        return recorded(provider(attempt.account), attempt)
     except ChannelUnavailable:
-        raise ChannelOff(f"the channel {attempt.channel} is not configured here") from None
+        raise ChannelOff(f"the account {attempt.account} is not configured here") from None
 
 
 def must_be_outside_transactions() -> None:

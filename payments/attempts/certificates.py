@@ -25,19 +25,19 @@ def refresh() -> int:
     return sum(_renewed(*each) for each in channels.current().items())
 
 
-def _renewed(channel: str, provider: Provider) -> int:
-    renew = channels.plugin(channel).renew
+def _renewed(account: str, provider: Provider) -> int:
+    renew = channels.plugin(account).renew
     if renew is None:
         return 0
     try:
-        kept = renew(provider, config().providers[channel])
+        kept = renew(provider, config().providers[account])
     except ProviderError as error:
-        log.warning("New certificates of %s could not be had: %s", channel, error)
+        log.warning("New certificates of %s could not be had: %s", account, error)
         return 0
     except ConfigError as error:
         log.error("%s", error)
         return 0
     if kept:
-        log.info("New certificates of %s: %s", channel, ", ".join(kept))
+        log.info("New certificates of %s: %s", account, ", ".join(kept))
         channels.look_now()
     return len(kept)

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from payments.attempts import calling
+from payments.channels import accounts
 from payments.conf import order_columns
 from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
@@ -28,6 +29,7 @@ def open_attempt(
     channel: str,
     description: str,
     expires_at: datetime,
+    account: str | None = None,
     method: PayMethod | None = None,
     payer: Payer = NOBODY,
 ) -> Attempt:
@@ -41,13 +43,15 @@ def open_attempt(
         channel: a configured one.
         description: what the shopper's wallet shows, at most 127 bytes.
         expires_at: aware; the provider takes no money after it.
+        account: the channel's account that takes it; None: the one named like the channel, or its only one. A live
+            attempt stays at its own.
         method: one of the channel's; None is its first.
         payer: what the method must know of the shopper; stored until the attempt is open.
 
     Raises:
         OrderAlreadyPaid: money has been credited.
         AmountChanged: an earlier attempt has fixed another amount or currency.
-        ChannelUnavailable: the channel is not configured, or takes another currency.
+        ChannelUnavailable: the channel has no such account, or that takes another currency.
         MethodUnavailable: the channel has no such method.
 
     Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
@@ -55,17 +59,21 @@ def open_attempt(
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
-    found, columns = calling.provider(channel), order_columns(order_id)
+    account, columns = account or accounts.chosen(channel), order_columns(order_id)
+    found = calling.provider(account)
+    if found.channel != channel:
+        raise ChannelUnavailable
     if currency not in found.currencies:
         raise ChannelUnavailable(_("This payment channel takes no %(currency)s.") % {"currency": currency})
     chosen = _chosen(found, method)
     payment = _payment_of(columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
-    live = live_attempt(order_id=order_id, channel=channel, method=chosen)
+    live = _live_attempt(columns, channel=channel, method=chosen)
     if live is not None:
         return live
     return Attempt.objects.create(
         payment=payment,
         channel=channel,
+        account_key=accounts.key_of(account, channel),
         merchant=found.merchant,
         amount_minor=payment.amount_minor,
         currency=payment.currency,
@@ -101,9 +109,13 @@ def live_attempt(*, order_id: object, channel: str, method: PayMethod | None) ->
     Raises:
         ChannelUnavailable, MethodUnavailable: as `open_attempt`.
     """
-    chosen = _chosen(calling.provider(channel), method)
-    payments = Payment.objects.filter(**order_columns(order_id))
-    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=chosen.value)
+    chosen = _chosen(calling.provider(accounts.chosen(channel)), method)
+    return _live_attempt(order_columns(order_id), channel=channel, method=chosen)
+
+
+def _live_attempt(columns: Mapping[str, Any], *, channel: str, method: PayMethod) -> Attempt | None:
+    payments = Payment.objects.filter(**columns)
+    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method.value)
     return ways.filter(status__in=_LIVE).first()
 
 

@@ -54,6 +54,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
             channel=channel,
             description=project.describe(locked),
             expires_at=timezone.now() + project.lives,
+            account=project.account(locked, channel),
             method=_method(way) if way else None,
             payer=payer,
         )

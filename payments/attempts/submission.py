@@ -124,7 +124,7 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
         amount_minor=attempt.amount_minor,
         currency=attempt.currency,
         description=attempt.description,
-        notify_url=notify_url(attempt.channel),
+        notify_url=notify_url(attempt.account),
         return_url=config().address(orders().return_url(order_id=order_of(attempt.payment))),
         expires_at=attempt.expires_at,
         method=PayMethod(attempt.method),

@@ -1,6 +1,6 @@
 """The configured providers of this process, built again when one of their key files has changed.
 
-So keys rotate without a restart: every process uses a new file at its first use of the channel `LOOK_SECONDS` or
+So keys rotate without a restart: every process uses a new file at its first use of the account `LOOK_SECONDS` or
 more after its last look. A change that makes no working provider is logged with the setting's name, and the
 former keys stay.
 """
@@ -33,7 +33,7 @@ Stamp = tuple[tuple[str, int, int, int, int], ...]
 @dataclass(frozen=True, slots=True)
 class _Built:
     providers: dict[str, Provider]
-    stamps: Mapping[str, Stamp]  # by channel, those of the files that were read or refused
+    stamps: Mapping[str, Stamp]  # by account, those of the files that were read or refused
 
 
 class _Channels:
@@ -74,31 +74,31 @@ _channels = _Channels()
 
 
 def current() -> dict[str, Provider]:
-    """Return every configured provider by its channel.
+    """Return every configured provider by the name of its account.
 
     Raises:
-        ConfigError: on the first call, a channel's settings are wrong; later calls keep the former provider.
+        ConfigError: on the first call, an account's settings are wrong; later calls keep the former provider.
     """
     return _channels.current()
 
 
 def recharging() -> frozenset[str]:
-    """Name the configured channels where one number of ours may be charged more than once."""
-    return frozenset(channel for channel in config().providers if plugin(channel).charges_again)
+    """Name the configured accounts where one number of ours may be charged more than once."""
+    return frozenset(account for account in config().providers if plugin(account).charges_again)
 
 
-def plugin(channel: str) -> Plugin:
-    """Return the plug-in of a channel, configured or not.
+def plugin(account: str) -> Plugin:
+    """Return the plug-in of an account, configured or not.
 
     Raises:
         ConfigError: there is none.
     """
-    return registry.plugin(channel, config().providers.get(channel, {}))
+    return registry.plugin(account, config().providers.get(account, {}))
 
 
-def notify_url(channel: str) -> str:
-    """Return the address to which the provider of `channel` sends its notifications."""
-    return config().address(reverse("payments-webhook", args=[channel]))
+def notify_url(account: str) -> str:
+    """Return the address to which the provider sends notifications about an account."""
+    return config().address(reverse("payments-webhook", args=[account]))
 
 
 def look_now() -> None:
@@ -112,7 +112,7 @@ def forget() -> None:
 
 
 def stamp_of(fields: Mapping[str, str]) -> Stamp:
-    """Stamp the versions of a channel's files; a missing file has only its path."""
+    """Stamp the versions of an account's files; a missing file has only its path."""
     found = []
     for name, value in fields.items():
         if name.endswith("_FILE") and value:
@@ -132,26 +132,26 @@ def _seen(path: Path) -> tuple[str, int, int, int, int]:
 
 
 def _renewed(built: _Built | None) -> _Built:
-    """Build the channels whose files have changed, each by itself; a provider in use is never closed.
+    """Build the accounts whose files have changed, each by itself; a provider in use is never closed.
 
     The others keep their connections. A replaced one ends when the last call on it has
     (`payments.providers.transport.client`).
     """
     providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
-    for channel, fields in config().providers.items():
+    for account, fields in config().providers.items():
         stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time
-        if stamps.get(channel) == stamp:
+        if stamps.get(account) == stamp:
             continue
-        stamps[channel] = stamp  # a refused change is logged once
+        stamps[account] = stamp  # a refused change is logged once
         try:
-            providers |= registry.build({channel: fields}, limits=limits.outbound)
+            providers |= registry.build({account: fields}, limits=limits.outbound)
         except registry.ConfigError as error:
             if built is None:
                 raise
-            RELOADED.labels(channel, "refused").inc()
-            log.error("The changed key files of %s are not used, the former ones are: %s", channel, error)
+            RELOADED.labels(account, "refused").inc()
+            log.error("The changed key files of %s are not used, the former ones are: %s", account, error)
         else:
             if built is not None:
-                RELOADED.labels(channel, "used").inc()
-                log.info("Key files of %s have changed; the new ones are used from now on.", channel)
+                RELOADED.labels(account, "used").inc()
+                log.info("Key files of %s have changed; the new ones are used from now on.", account)
     return _Built(providers, stamps)

@@ -43,8 +43,8 @@ def for_shopper() -> Iterator[None]:
 
 
 @contextmanager
-def outbound(channel: str) -> Iterator[None]:
-    """Wait for room for one call to the provider of `channel`: three commands to Redis, two more while waiting.
+def outbound(account: str) -> Iterator[None]:
+    """Wait for room for one call to the provider of `account`: three commands to Redis, two more while waiting.
 
     Raises:
         NoRoom: not within `Limits.wait_seconds`, or (`for_shopper`) not now; nothing was sent.
@@ -55,10 +55,10 @@ def outbound(channel: str) -> Iterator[None]:
     deadline = time.monotonic() + (0 if is_for_shopper else limits.wait_seconds)
     with ExitStack() as held:
         if is_for_shopper:
-            held.enter_context(_permit(f"{channel}:{SHOPPERS}", _share(limits.calls), deadline))
-        held.enter_context(_permit(channel, limits.calls, deadline))
+            held.enter_context(_permit(f"{account}:{SHOPPERS}", _share(limits.calls), deadline))
+        held.enter_context(_permit(account, limits.calls, deadline))
         # the rate comes last, so that a call begins when its turn is, and not after another wait
-        _wait_turn(channel, deadline, SHOPPERS if is_for_shopper else None)
+        _wait_turn(account, deadline, SHOPPERS if is_for_shopper else None)
         yield
 
 
@@ -96,14 +96,14 @@ def _take_permit(name: str, most: int, deadline: float) -> str:
     return permit
 
 
-def _wait_turn(channel: str, deadline: float, caller: str | None) -> None:
+def _wait_turn(account: str, deadline: float, caller: str | None) -> None:
     """Sleep until the rate allows one more; not at all where Redis is away, which is safe: see the module."""
 
     most = config().limits.calls_per_second
 
     def ask(redis: object) -> None:
         RateLimiter(
-            f"provider:{channel}",
+            f"provider:{account}",
             permits=most,
             interval_seconds=RATE_SECONDS,
             permits_per_client=_share(most),
@@ -113,7 +113,7 @@ def _wait_turn(channel: str, deadline: float, caller: str | None) -> None:
     try:
         shared(RATE, ask, otherwise=None)
     except RateExceeded as full:
-        raise NoRoom(f"{most} calls a second to {channel} are all taken") from full
+        raise NoRoom(f"{most} calls a second to {account} are all taken") from full
 
 
 def _left(deadline: float) -> float:

@@ -1,5 +1,7 @@
 """Ordered events of a payment, for handlers that act on them afterwards, and deliveries to other programs."""
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -64,7 +66,7 @@ class Delivery(models.Model):
     log = models.JSONField(default=list, help_text="of each attempt: when, and the answer")
     created_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(db_default=Now())
-    ends_at = models.DateTimeField(help_text="no attempt begins later")
+    ends_at = models.DateTimeField(db_default=Now() + timedelta(days=3), help_text="no attempt begins later")
     delivered_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -86,6 +88,7 @@ class Delivery(models.Model):
             models.Index(
                 fields=["endpoint", "due_at"], name="delivery_due", condition=Q(status__in=["waiting", "sending"])
             ),
+            models.Index(fields=["created_at"], name="delivery_given_up", condition=Q(status="failed")),
         )
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.postgres.indexes import BlockRangeIndex
-from payments.models.choices import choices
+from payments.models.choices import account_key, choices
 from payments.models.guards import stored
 from payments.providers.base import FactKind
 from payments.states import AnomalyKind, needs_approval
@@ -75,6 +75,7 @@ class Notification(models.Model):
         ERROR = "error", _("failed, will be processed again")
 
     channel = models.CharField(max_length=16)
+    account_key = account_key()
     notification_id = models.CharField(max_length=128)
     event_type = models.CharField(max_length=64)
     headers = models.JSONField(default=dict)
@@ -105,6 +106,11 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return self.notification_id
+
+    @property
+    def account(self) -> str:
+        """Name of the merchant account at whose address it arrived."""
+        return self.account_key or self.channel
 
 
 class Anomaly(models.Model):

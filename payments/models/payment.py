@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from idempotency.ids import new_id
 from idempotency.postgres.guards import Guard, shrinks, unversioned
-from payments.models.choices import choices
+from payments.models.choices import account_key, choices
 from payments.models.facts import Anomaly
 from payments.models.guards import begins, fixed, steps, stored
 from payments.providers.base import NextActionType, PayMethod
@@ -124,6 +124,7 @@ class Attempt(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="attempts")
     channel = models.CharField(max_length=16)
+    account_key = account_key()
     merchant = models.CharField(max_length=64)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
@@ -162,7 +163,7 @@ class Attempt(models.Model):
             begins("attempt_begins", {AttemptStatus.CREATED, AttemptStatus.PENDING}),
             fixed(
                 "attempt_identity_is_fixed",
-                *("id", "payment_id", "channel", "method", "merchant", "amount_minor", "currency"),
+                *("id", "payment_id", "channel", "account_key", "method", "merchant", "amount_minor", "currency"),
                 message="what the provider has of it is for good",
             ),
             steps("attempt_step_is_allowed", ATTEMPT_NEXT, of="an attempt"),
@@ -182,6 +183,11 @@ class Attempt(models.Model):
     def out_trade_no(self) -> str:
         """Our number at the provider: 32 characters."""
         return self.id.hex
+
+    @property
+    def account(self) -> str:
+        """Name of the merchant account in ``PROVIDERS``."""
+        return self.account_key or self.channel
 
     @property
     def is_live(self) -> bool:

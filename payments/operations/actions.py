@@ -179,7 +179,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     except NotificationMalformed as error:
         sentence = f"It cannot be read ({error}); nothing changed."
     except ChannelUnavailable:
-        sentence = f"The channel {row.channel} is not configured here; nothing changed."
+        sentence = f"The account {row.account} is not configured here; nothing changed."
     except webhooks.ProcessingFailed as error:
         sentence = f"It failed, and nothing of it is applied: {error}"
     except Exception as error:
@@ -236,7 +236,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
     name = _trade(attempt)
-    fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), channel=attempt.channel)
+    fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), account=attempt.account)
     if not fine:
         return False, f"{name}: {trouble}; nothing changed."
     attempt.refresh_from_db(fields=["status"])
@@ -245,7 +245,7 @@ def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
 
 def _submit(refund: Refund) -> tuple[bool, str]:
     name = f"Refund {refund.out_refund_no}"
-    fine, trouble = _called(lambda: refunds.submit_refund(refund.pk), channel=refund.attempt.channel)
+    fine, trouble = _called(lambda: refunds.submit_refund(refund.pk), account=refund.attempt.account)
     if not fine:
         return False, f"{name}: {trouble}; it stays reserved, and the timer tries again."
     refund.refresh_from_db()
@@ -254,12 +254,12 @@ def _submit(refund: Refund) -> tuple[bool, str]:
     return status in {RefundStatus.SUCCEEDED, RefundStatus.PROCESSING}, f"{name}: {REFUND_IS[status]}{why}."
 
 
-def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
+def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
     """Call the provider; returns False and the reason, as the middle of a sentence, where it did not answer."""
     try:
         call()
     except ProviderError as error:
-        return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_detail(error)}"
+        return False, f"{account} {_WHY.get(type(error), 'gave no usable answer')}{_detail(error)}"
     return True, ""
 
 
@@ -269,7 +269,7 @@ def _detail(error: Exception) -> str:
 
 
 def _trade(attempt: Attempt) -> str:
-    return f"{attempt.channel} attempt {attempt.out_trade_no}"
+    return f"{attempt.account} attempt {attempt.out_trade_no}"
 
 
 def _named(refund: Refund) -> str:

@@ -45,12 +45,12 @@ def why_manual(row: Attempt | Refund) -> str:
     try:
         provider = calling.provider_of(attempt)
     except ChannelOff:
-        return "the channel is not configured here"
+        return "the account is not configured here"
     if provider.merchant != attempt.merchant:
-        return "the channel is configured for another merchant"
+        return "the account is configured for another merchant"
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
         return f"it has given no answer that can be trusted for more than {_minutes(refunds.IN_DOUBT)} minutes"
-    raise NotDecidable(f"{attempt.channel} can answer for {named(row)}: ask the provider.")
+    raise NotDecidable(f"{attempt.account} can answer for {named(row)}: ask the provider.")
 
 
 def why_not_ended(row: Attempt | Refund) -> str:
@@ -63,7 +63,7 @@ def why_not_ended(row: Attempt | Refund) -> str:
     if not _was_just_submitted(row):
         return ""
     return (
-        f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; for"
+        f"What was asked of {row.attempt.account} about {named(row)} may still be carried out; for"
         f" {_minutes(refunds.IN_DOUBT)} minutes it cannot be recorded as not moved."
     )
 
@@ -100,7 +100,7 @@ def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator
 def named(row: Attempt | Refund) -> str:
     """Name the row, as the middle of a sentence."""
     if isinstance(row, Attempt):
-        return f"{row.channel} attempt {row.out_trade_no}"
+        return f"{row.account} attempt {row.out_trade_no}"
     return f"refund {row.out_refund_no} of {refund_money(row)}"
 
 

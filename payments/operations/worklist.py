@@ -1,4 +1,4 @@
-"""Work that waits for a person, and the channels' last two days, for the operator's desk.
+"""Work that waits for a person, and the accounts' last two days, for the operator's desk.
 
 Each figure is one statement over partial indexes of what is open, or over two days' attempts by their number.
 """
@@ -37,7 +37,7 @@ class Work:
 
     Attributes:
         source: one of `SOURCES`.
-        about: kind of anomaly or difference, channel of an attempt or refund, status of an event.
+        about: kind of anomaly or difference, account of an attempt or refund, status of an event.
         reference: number of an anomaly's trade, refund or notification.
         detail: of the anomaly, or of a refund's.
         amount_minor: in `currency`; None where the detail alone knows it.
@@ -64,11 +64,11 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class DayOfChannel:
-    """Attempts of one channel that were opened on one day (UTC), and the money that they brought by now."""
+class DayOfAccount:
+    """Attempts at one account that were opened on one day (UTC), and the money that they brought by now."""
 
     day: Any
-    channel: str
+    account: str
     currency: str
     opened: int
     failed: int
@@ -121,20 +121,21 @@ def counts(wanted: Collection[str]) -> dict[str, int]:
     return {source: found[source] for source in wanted}
 
 
-def last_two_days() -> list[DayOfChannel]:
-    """Sum up the attempts of today and yesterday by channel and currency, the newest day first."""
+def last_two_days() -> list[DayOfAccount]:
+    """Sum up the attempts of today and yesterday by account and currency, the newest day first."""
     since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     # numbers begin with their time (RFC 9562, version 7), so the primary key bounds what is read
     rows = Attempt.objects.filter(pk__gte=UUID(int=int(since.timestamp() * 1000) << 80))
     paid = Q(observations__kind="paid", observations__currency=F("currency"))
-    grouped = rows.annotate(day=TruncDate("created_at")).values_list("day", "channel", "currency").order_by()
+    days = rows.annotate(day=TruncDate("created_at"), at=account_of())
+    grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
         opened=Count("pk", distinct=True),
         failed=Count("pk", distinct=True, filter=Q(status=AttemptStatus.FAILED.value)),
         paid=Count("observations", filter=paid),
         received=Sum("observations__amount_minor", filter=paid, default=0),
     )
-    return [DayOfChannel(*row) for row in summed.order_by("-day", "channel", "currency")]
+    return [DayOfAccount(*row) for row in summed.order_by("-day", "at", "currency")]
 
 
 def newest_bills() -> Iterator[tuple[BillComparison, int]]:
@@ -148,16 +149,21 @@ def newest_bills() -> Iterator[tuple[BillComparison, int]]:
             yield row, row.still_open
 
 
+def account_of(attempt: str = "") -> Coalesce:
+    """Select `Attempt.account`; `attempt` is the lookup that leads there."""
+    return Coalesce(NullIf(f"{attempt}account_key", Value("")), f"{attempt}channel")
+
+
 def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
     """Select the columns of `Work`; every part of a union has the same types."""
     model = rows.model
     named: dict[type[Model], dict[str, Any]] = {
         Anomaly: {"about": "kind", "reference": "reference", "detail": "detail"},
-        Attempt: {"about": "channel", "amount": "amount_minor", "due": "next_query_at"},
+        Attempt: {"about": account_of(), "amount": "amount_minor", "due": "next_query_at"},
         Difference: {"about": "kind", "amount": Coalesce("theirs_minor", "ours_minor"), "currency": "currency"},
         PaymentEvent: {"about": "status", "amount": "paid_minor"},
         Refund: {
-            **{"about": "attempt__channel", "amount": "amount_minor", "due": "next_query_at"},
+            **{"about": account_of("attempt__"), "amount": "amount_minor", "due": "next_query_at"},
             "detail": "anomaly__detail",
         },
     }

@@ -1,22 +1,21 @@
-"""Channels by name, and providers built from settings; every mistake is reported under its environment setting.
+"""Channels by name, and providers built from accounts' settings; every mistake is reported under its setting.
 
-A package below `payments.providers` with a `PLUGIN` is a channel under its own name; any other package is named by
-``BACKEND`` in the channel's settings.
+A package below `payments.providers` with a `PLUGIN` is a channel under its own name; ``BACKEND`` in an account's
+settings names any other package, or one of these for a further account.
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 
 from payments import providers
-from payments.providers import settings_fields as fields
 from payments.providers.base import Provider
 from payments.providers.plugin import Plugin
-from payments.providers.settings_fields import ConfigError, Settings
+from payments.providers.settings_fields import ConfigError, Settings, env_name
 
-__all__ = ["ConfigError", "build", "names", "plugin", "problems", "unlimited"]
+__all__ = ["ConfigError", "build", "names", "plugin", "problems", "setting", "unlimited"]
 
 BACKEND = "BACKEND"
 
@@ -27,19 +26,24 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(providers.__path__) if module.ispkg))
 
 
-def plugin(channel: str, settings: Settings) -> Plugin:
-    """Return the plug-in of `channel`.
+def setting(account: str, field: str, settings: Settings) -> str:
+    """Return how messages name a field: by the environment's name where an account is named like its channel."""
+    return f"PAYMENTS['PROVIDERS'][{account!r}][{field!r}]" if settings.get(BACKEND) else env_name(account, field)
+
+
+def plugin(account: str, settings: Settings) -> Plugin:
+    """Return the plug-in of `account`.
 
     Raises:
         ConfigError: there is none.
     """
     path = settings.get(BACKEND, "")
-    if not path and channel not in names():
+    if not path and account not in names():
         raise ConfigError(
-            f"{channel!r} is not a payment channel; known are {', '.join(names())}. Another one needs "
-            f"{fields.env_name(channel, BACKEND)}, the path of a package with a PLUGIN."
+            f"{account!r} is not a payment channel; known are {', '.join(names())}. Another one, or a "
+            f"further account, needs {env_name(account, BACKEND)}, the path of a package with a PLUGIN."
         )
-    return _plugin_at(path or f"{providers.__name__}.{channel}")
+    return _plugin_at(path or f"{providers.__name__}.{account}")
 
 
 @cache
@@ -53,58 +57,71 @@ def _plugin_at(path: str) -> Plugin:
     return found
 
 
-def unlimited(channel: str) -> AbstractContextManager[None]:
-    """Set no limits on the calls of `channel`."""
+def unlimited(account: str) -> AbstractContextManager[None]:
+    """Set no limits on the calls of `account`."""
     return nullcontext()
 
 
 def build(
-    channels: Mapping[str, Settings], *, limits: Callable[[str], AbstractContextManager[None]] = unlimited
+    accounts: Mapping[str, Settings], *, limits: Callable[[str], AbstractContextManager[None]] = unlimited
 ) -> dict[str, Provider]:
-    """Build a provider for every configured channel.
+    """Build a provider for every configured account.
 
     Args:
-        channels: channel -> field -> value; the environment's name of a field is ``CHANNEL_FIELD``.
-        limits: channel -> a context for one outbound call; see `payments.providers.transport.Limits`.
+        accounts: account -> field -> value; the environment's name of a field is ``CHANNEL_FIELD``.
+        limits: account -> a context for one outbound call; see `payments.providers.transport.Limits`.
 
     Raises:
         ConfigError: a field is missing or wrong, or the channel is unknown.
     """
     built = {}
-    for channel, settings in channels.items():
-        found = plugin(channel, settings)
-        for problem in _missing(channel, found, settings):
+    for account, settings in accounts.items():
+        found = plugin(account, settings)
+        for problem in _missing(account, found, settings):
             raise problem
-        built[channel] = found.build(settings, partial(limits, channel))
+        with _named(account, settings):
+            built[account] = found.build(settings, partial(limits, account))
     return built
 
 
-def problems(channel: str, settings: Settings) -> list[ConfigError]:
-    """List everything that is wrong with a channel's settings; empty if it can be built."""
+def problems(account: str, settings: Settings) -> list[ConfigError]:
+    """List everything that is wrong with an account's settings; empty if it can be built."""
     try:
-        chosen = plugin(channel, settings)
+        chosen = plugin(account, settings)
     except ConfigError as unknown:
         return [unknown]
-    found = _missing(channel, chosen, settings)
+    found = _missing(account, chosen, settings)
     for read in chosen.parts:
         try:
-            read(settings)
+            with _named(account, settings):
+                read(settings)
         except ConfigError as problem:
             found.append(problem)
         except KeyError:
             continue  # `_missing` has reported it
     if not found:
         try:
-            build({channel: settings})
+            build({account: settings})
         except ConfigError as problem:
             found.append(problem)
     return found
 
 
-def _missing(channel: str, chosen: Plugin, settings: Settings) -> list[ConfigError]:
+@contextmanager
+def _named(account: str, settings: Settings) -> Iterator[None]:
+    """Add the account to a message that knows its channel alone."""
+    try:
+        yield
+    except ConfigError as problem:
+        if not settings.get(BACKEND):
+            raise
+        raise ConfigError(f"{account}: {problem}") from problem
+
+
+def _missing(account: str, chosen: Plugin, settings: Settings) -> list[ConfigError]:
     named = {**dict.fromkeys(chosen.required, ""), **settings}
     return [
-        ConfigError(f"{fields.env_name(channel, field)} is not set, but other settings of {channel} are.")
+        ConfigError(f"{setting(account, field, settings)} is not set, but other settings of {account} are.")
         for field, value in named.items()
         if not value and field not in chosen.spared(settings)
     ]

@@ -58,11 +58,11 @@ COLUMNS = (
 )
 
 
-def compare(*, channel: str, day: date) -> BillComparison:
+def compare(*, account: str, day: date) -> BillComparison:
     """Fetch the bill of `day` and list every line on which it and our facts differ.
 
     Args:
-        channel: a configured one.
+        account: a configured one.
         day: in the provider's time zone; over, so that its bill is complete.
 
     Raises:
@@ -72,7 +72,7 @@ def compare(*, channel: str, day: date) -> BillComparison:
     Transaction: NONE may be open.
     """
     calling.must_be_outside_transactions()
-    provider = calling.provider(channel)
+    provider = calling.provider(account)
     lines = provider.bill(day=day)
     known = by_identity(provider, lines)
     for line in lines:
@@ -83,7 +83,7 @@ def compare(*, channel: str, day: date) -> BillComparison:
     absent = [one for one in missing if one.identity not in elsewhere]
     if absent and not lines:
         message = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
-        log.warning(message, channel, day, len(absent))
+        log.warning(message, account, day, len(absent))
     with transaction.atomic():
         return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
 
@@ -95,7 +95,7 @@ def next_comparison(now: datetime) -> datetime:
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
-    """Compare up to `DAYS_A_RUN` of every channel's `_days_left`, and return the number of days.
+    """Compare up to `DAYS_A_RUN` of every account's `_days_left`, and return the number of days.
 
     Args:
         today: in UTC; the days before it are looked at.
@@ -107,14 +107,14 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
     Transaction: NONE may be open.
     """
     done, failed = 0, list[Exception]()
-    for channel, provider in channels.current().items():
+    for account, provider in channels.current().items():
         for day in _days_left(provider, today):
             try:
-                compared = compare(channel=channel, day=day)
+                compared = compare(account=account, day=day)
             except ProviderError as error:
-                log.warning("The bill of %s for %s could not be had: %s", channel, day, error)
+                log.warning("The bill of %s for %s could not be had: %s", account, day, error)
             except Exception as error:
-                log.exception("The bill of %s for %s could not be compared", channel, day)
+                log.exception("The bill of %s for %s could not be compared", account, day)
                 failed.append(error)
             else:
                 found = open_differences(compared).count()

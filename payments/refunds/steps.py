@@ -162,7 +162,7 @@ def charge_of(refund: Refund) -> Observation:
     return named[about]
 
 
-def take_notice(result: RefundResult, *, channel: str) -> bool:
+def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:
     """File what a notification says of a refund in trouble.
 
     "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" counts for a
@@ -174,7 +174,9 @@ def take_notice(result: RefundResult, *, channel: str) -> bool:
     Transaction: needs the caller's; locks the payment's row.
     """
     number = as_id(result.out_refund_no)
-    ours = Refund.objects.select_related("attempt").filter(attempt__channel=channel)
+    ours = Refund.objects.select_related("attempt").filter(
+        attempt__channel=channel, attempt__account_key=account_key
+    )
     refund = number and ours.filter(pk=number).first()
     if not refund:
         return False
@@ -229,7 +231,7 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         paid_minor=charged.amount_minor,
         currency=charged.currency,
         reason=refund.reason,
-        notify_url=notify_url(refund.attempt.channel),
+        notify_url=notify_url(refund.attempt.account),
         reference=_number_of(refund, charged),
     )
 

@@ -49,7 +49,7 @@ def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
     if (stored := state.find(fact)) is not None:
         return _repeated(state, stored, fact)
     attempt = state.attempt_of(fact)
-    if fact.kind is FactKind.REFUNDED and fact.merchant == attempt.merchant:
+    if fact.kind is FactKind.REFUNDED and _is_ours(state, attempt, fact):
         if state.went_back_whole(
             attempt
         ):  # single refunds and their sum are the same money, whichever comes first
@@ -204,11 +204,11 @@ def _repeated(state: PaymentState, stored: FactRow, fact: Fact) -> Decision:
 
 def _refusal(state: PaymentState, attempt: AttemptRow, fact: Fact) -> AnomalyKind | None:
     """Say why a fact is not credited, as far as the order need not be asked."""
-    if fact.merchant != attempt.merchant:
+    if not _is_ours(state, attempt, fact):
         # another account's fact neither pays nor closes our trade, nor gives our money back
         return AnomalyKind.MERCHANT_MISMATCH
     if fact.kind is FactKind.PAID:
-        if state.charges(attempt) and fact.channel not in state.recharging:
+        if state.charges(attempt) and attempt.account not in state.recharging:
             # a refund goes by our number there: it would take back the one charge that there is
             return AnomalyKind.CONTENT_CHANGED
         if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
@@ -219,6 +219,10 @@ def _refusal(state: PaymentState, attempt: AttemptRow, fact: Fact) -> AnomalyKin
         charged_in = {charge.currency for charge in state.charges(attempt, paid_txn_id=fact.paid_txn_id)}
         return None if fact.currency in (charged_in or {attempt.currency}) else AnomalyKind.AMOUNT_MISMATCH
     return None
+
+
+def _is_ours(state: PaymentState, attempt: AttemptRow, fact: Fact) -> bool:
+    return fact.merchant == attempt.merchant and not state.is_misdirected(attempt)
 
 
 def _ended(
@@ -313,6 +317,8 @@ def _filing(kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = Non
 def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow, fact: Fact) -> Filing:
     """File a fact that is not credited; policy refunds exactly what was charged, once, if need be on approval."""
     more: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
+    if state.is_misdirected(attempt):
+        more["account"] = state.account
     if kind is AnomalyKind.CONTENT_CHANGED:
         more["charged_as"] = state.charges(attempt)[0].provider_txn_id
     filing = _filing(kind, fact, payment_id=state.payment.id, **more)

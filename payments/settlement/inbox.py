@@ -38,6 +38,7 @@ class Received:
     Attributes:
         digest: SHA-256 of what it says, hexadecimal.
         out_trade_no: what its row is searched by; may be empty.
+        account_key: of the account at whose address it arrived; empty for the one named like its channel.
     """
 
     channel: str
@@ -47,6 +48,12 @@ class Received:
     body: bytes
     digest: str
     out_trade_no: str
+    account_key: str = ""
+
+    @property
+    def account(self) -> str:
+        """Name of that account."""
+        return self.account_key or self.channel
 
 
 class Stored(NamedTuple):
@@ -54,6 +61,7 @@ class Stored(NamedTuple):
 
     digest: str
     verdict: str
+    account_key: str
 
 
 def finding(received: Received) -> Statement:
@@ -87,8 +95,8 @@ def storing(received: Received, *, verdict: Notification.Verdict) -> Statement:
     To be sent in the transaction of its effect.
     """
     values = (
-        *(received.channel, received.notification_id, received.event_type, json.dumps(received.headers)),
-        *(received.body, received.digest, verdict.value, received.out_trade_no),
+        *(received.channel, received.account_key, received.notification_id, received.event_type),
+        *(json.dumps(received.headers), received.body, received.digest, verdict.value, received.out_trade_no),
     )
     return Statement(queries.STORE_NOTIFICATION, values, rows=1, certain=True)
 
@@ -105,7 +113,7 @@ def finish(received: Received, *, verdict: Notification.Verdict) -> None:
     rows.update(processed_at=Now(), attempts=F("attempts") + 1)
     if verdict in _CHANGED_NOTHING:
         rows = rows.filter(_NOT_PROCESSED)
-    rows.update(verdict=verdict, detail="")
+    rows.update(verdict=verdict, detail="", account_key=received.account_key)
     resolve_named(
         AnomalyKind.NOTIFICATION_FAILED,
         channel=received.channel,

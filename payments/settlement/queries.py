@@ -9,7 +9,8 @@ OFFSET 0: else a plan made while a table was empty would go on reading all of it
 READ = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
     payment.refunded_minor, payment.reserved_minor, payment.order_key,
-    (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
+    (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status, account_key)
+            ORDER BY id)
      FROM payments_attempt WHERE payment_id = payment.id),
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,
             fact.amount_minor, fact.currency, out_refund_no, paid_txn_id, credited, source) ORDER BY fact.id)
@@ -179,13 +180,15 @@ SELECT wanted.id, wanted.endpoint, %s, %s::uuid,
 FROM unnest(%s::uuid[], %s::text[]) AS wanted (id, endpoint)
 """
 
-FIND_NOTIFICATION = "SELECT digest, verdict FROM payments_notification WHERE channel = %s AND notification_id = %s"
+FIND_NOTIFICATION = (
+    "SELECT digest, verdict, account_key FROM payments_notification WHERE channel = %s AND notification_id = %s"
+)
 
 # store a notification with what became of it; its unique id refuses a second one
 STORE_NOTIFICATION = """
-INSERT INTO payments_notification (channel, notification_id, event_type, headers, body, digest, verdict,
-    out_trade_no, detail, attempts, processed_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
+INSERT INTO payments_notification (channel, account_key, notification_id, event_type, headers, body, digest,
+    verdict, out_trade_no, detail, attempts, processed_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
 """
 
 # payments with waiting events and no job. NOT IN hashes the subquery once; LIKE excludes NULL locks, or nothing

@@ -37,6 +37,12 @@ class AttemptRow:
     amount_minor: int
     currency: str
     status: str
+    account_key: str = ""
+
+    @property
+    def account(self) -> str:
+        """Name of the merchant account at which it was opened."""
+        return self.account_key or self.channel
 
     @property
     def out_trade_no(self) -> str:
@@ -86,7 +92,8 @@ class PaymentState:
     Attributes:
         attempts: all of the payment's, oldest first.
         facts: about these attempts, oldest first; and any with the identity of a fact to be decided.
-        recharging: channels where one number of ours can be charged more than once.
+        account: at whose address these facts arrived; empty where the attempt's own was asked.
+        recharging: accounts where one number of ours can be charged more than once.
         approve_above: currency → minor units; policy refunds no larger sum without an operator's approval.
         order_accepts_payment: False once the order has refused; until it is asked, True.
     """
@@ -95,6 +102,7 @@ class PaymentState:
     attempts: tuple[AttemptRow, ...]
     facts: tuple[FactRow, ...] = ()
     refunds: tuple[RefundRow, ...] = ()
+    account: str = ""
     recharging: frozenset[str] = frozenset()
     approve_above: Mapping[str, int] = field(default_factory=dict)
     order_accepts_payment: bool = True
@@ -118,6 +126,10 @@ class PaymentState:
             if attempt.id == as_id(fact.out_trade_no):
                 return attempt
         raise LookupError(f"{fact.out_trade_no} is no attempt of payment {self.payment.id.hex}")
+
+    def is_misdirected(self, attempt: AttemptRow) -> bool:
+        """Whether the facts arrived at another account's address than the attempt's."""
+        return self.account not in {"", attempt.account}
 
     def of(self, attempt: AttemptRow, kind: FactKind) -> list[FactRow]:
         """List the attempt's facts of that kind."""
@@ -150,7 +162,7 @@ class PaymentState:
             self.confirmed_by(fact, attempt) or fact for fact in charges if fact.provider_txn_id == paid_txn_id
         ]
         by_hand_alone = all(fact.source == BY_HAND for fact in charges)  # its number is not known yet
-        if named or (paid_txn_id and not by_hand_alone and attempt.channel in self.recharging):
+        if named or (paid_txn_id and not by_hand_alone and attempt.account in self.recharging):
             return named
         return charges
 

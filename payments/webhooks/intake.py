@@ -7,6 +7,7 @@ is stored with the verdict `anomaly`, and acknowledged. What is not genuine leav
 """
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,9 +18,10 @@ from idempotency.postgres.availability import database_is_away
 from idempotency.postgres.statements import DIVISION_BY_ZERO, send
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import calling
+from payments.channels.accounts import key_of
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Notification
-from payments.providers.base import Notice
+from payments.providers.base import Notice, Provider
 from payments.providers.documents import is_keepable
 from payments.refunds import steps as refunds
 from payments.settlement import inbox, read
@@ -52,11 +54,11 @@ class ProcessingFailed(Exception):
     """The notification is genuine and stored, but its effect failed: it must be sent, or processed, again."""
 
 
-def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
+def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
     """Take one notification in.
 
     Args:
-        channel: of a configured provider.
+        account: to whose address it was sent, a name in ``PROVIDERS``.
         headers: those of `Plugin.headers` that the request has; they are stored.
         body: as received.
 
@@ -70,14 +72,24 @@ def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
 
     Transaction: opens its own. No network.
     """
-    notice = _verified(channel, headers, body)
+    provider, notice = _verified(account, headers, body)
+    received = Received(
+        channel=provider.channel,
+        account_key=key_of(account, provider.channel),
+        notification_id=notice.notification_id,
+        event_type=notice.event_type,
+        headers=headers,
+        body=body,
+        digest=digest_of(notice),
+        out_trade_no=_number_of(notice),
+    )
     try:
-        verdict = _take_in(channel, notice, headers=headers, body=body)
+        verdict = _take_in(received, notice)
     except Exception as error:
         if database_is_away(error):
             raise NotStored(notice.notification_id) from error
         raise
-    RECEIVED.labels(channel, verdict).inc()
+    RECEIVED.labels(account, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
     return verdict
@@ -97,7 +109,7 @@ def replay(notification_pk: int) -> str:
     Raises:
         Notification.DoesNotExist: there is none.
         SignatureInvalid, NotificationMalformed: our keys no longer verify or read it; nothing changed.
-        ChannelUnavailable: its channel is no longer configured; nothing changed.
+        ChannelUnavailable: its account is no longer configured; nothing changed.
         ProcessingFailed: it failed again, for this reason; what had never been processed keeps it.
 
     Transaction: opens its own. No network.
@@ -108,47 +120,39 @@ def replay(notification_pk: int) -> str:
         with transaction.atomic():
             state = read.state_for(notice.facts, lock=True) if notice.facts else None
             work = UnitOfWork()
-            verdict = _settle(work, state, notice, channel=row.channel, is_locked=True)
+            verdict = _settle(work, state, notice, received, is_locked=True)
             work.flush()
             inbox.finish(received, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
             raise
-        log.exception("%s notification %s could not be applied again", row.channel, row.notification_id)
+        log.exception("%s notification %s could not be applied again", row.account, row.notification_id)
         inbox.store_failed(received, error=error, for_good=_fits_nowhere(error))
         raise ProcessingFailed(inbox.why(error)) from error
     return verdict
 
 
-def _verified(channel: str, headers: dict[str, str], body: bytes) -> Notice:
+def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provider, Notice]:
     try:
         if len(body) > MAX_BODY_BYTES:
             raise NotificationMalformed("larger than any notification")
-        return calling.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
+        provider = calling.provider(account)
+        return provider, provider.read_notification(headers=headers, body=body, now=datetime.now(UTC))
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
-        REFUSED.labels(channel, type(error).__name__).inc()
-        log.warning("%s notification refused: %s", channel, error)
+        REFUSED.labels(account, type(error).__name__).inc()
+        log.warning("%s notification refused: %s", account, error)
         if isinstance(error, ChannelUnavailable):
-            raise SignatureInvalid("this channel is not configured here") from error
+            raise SignatureInvalid("this account is not configured here") from error
         raise
 
 
-def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: bytes) -> str:
-    received = Received(
-        channel=channel,
-        notification_id=notice.notification_id,
-        event_type=notice.event_type,
-        headers=headers,
-        body=body,
-        digest=digest_of(notice),
-        out_trade_no=_number_of(notice),
-    )
+def _take_in(received: Received, notice: Notice) -> str:
     try:
         return until_settled(partial(_apply, received, notice))
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not store the notification either
             raise
-        log.exception("%s notification %s could not be applied", channel, notice.notification_id)
+        log.exception("%s notification %s could not be applied", received.account, received.notification_id)
         for_good = _fits_nowhere(error)
         inbox.store_failed(received, error=error, for_good=for_good)
         return Verdict.ANOMALY if for_good else Verdict.ERROR
@@ -159,12 +163,13 @@ def _apply(received: Received, notice: Notice, work: UnitOfWork, lock: bool) -> 
     stored, state = _look(received, notice)
     if stored is not None and not _says_the_same(stored, received):
         return _quarantine(received, stored)
-    if stored is not None and stored.verdict != Verdict.ERROR:
+    # a copy that was sent to another account's address says nothing about this one's
+    if stored is not None and stored.verdict != Verdict.ERROR and stored.account_key == received.account_key:
         return Verdict.DUPLICATE
     with transaction.atomic():
         if lock and notice.facts:
             state = read.state_for(notice.facts, lock=True)
-        verdict = _settle(work, state, notice, channel=received.channel, is_locked=lock)
+        verdict = _settle(work, state, notice, received, is_locked=lock)
         if stored is None:
             work.add(inbox.storing(received, verdict=verdict))
             work.flush(commit=True)
@@ -201,13 +206,14 @@ def _quarantine(received: Received, stored: Stored) -> str:
 
 
 def _settle(
-    work: UnitOfWork, state: PaymentState | None, notice: Notice, *, channel: str, is_locked: bool
+    work: UnitOfWork, state: PaymentState | None, notice: Notice, received: Received, *, is_locked: bool
 ) -> Notification.Verdict:
     """Settle every fact; of their outcomes, return the verdict that a person should see."""
+    state = state and replace(state, account=received.account)
     outcomes = settle_on(work, state, notice.facts, source="notification", is_locked=is_locked)
     if notice.refund is not None:
         work.flush()
-        if refunds.take_notice(notice.refund, channel=channel):
+        if refunds.take_notice(notice.refund, channel=received.channel, account_key=received.account_key):
             outcomes.append(Outcome.ANOMALY)
     for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
@@ -233,7 +239,7 @@ def _number_of(notice: Notice) -> str:
 
 def _read_again(row: Notification) -> Notice:
     """Read a stored notification with today's code and keys, as of the moment when it arrived."""
-    return calling.provider(row.channel).read_notification(
+    return calling.provider(row.account).read_notification(
         headers=row.headers, body=bytes(row.body), now=row.received_at
     )
 
@@ -249,5 +255,5 @@ def _says_the_same(stored: Stored, received: Received) -> bool:
     try:
         return digest_of(_read_again(inbox.row(received))) == received.digest
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
-        log.info("stored %s notification %s cannot be read: %s", received.channel, received.notification_id, error)
+        log.info("stored %s notification %s cannot be read: %s", received.account, received.notification_id, error)
         return False

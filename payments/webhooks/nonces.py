@@ -25,7 +25,7 @@ REPLAYED = Counter(
 )
 
 
-def remember(channel: str, *, headers: dict[str, str], body: bytes) -> None:
+def remember(account: str, *, headers: dict[str, str], body: bytes) -> None:
     """Remember a handled notification, and count it if it was remembered before.
 
     Redis' reply is not awaited: it is read, and counted, before a later command of this process. Without Redis,
@@ -36,11 +36,11 @@ def remember(channel: str, *, headers: dict[str, str], body: bytes) -> None:
     this_request = contextvars.copy_context()  # the reply may be read in another one, the log line belongs here
 
     def replayed() -> None:
-        REPLAYED.labels(channel).inc()
-        log.info("a %s notification arrived again byte for byte, not signed again", channel)
+        REPLAYED.labels(account).inc()
+        log.info("a %s notification arrived again byte for byte, not signed again", account)
 
     def note(redis: object) -> None:
-        nonces = ExpiringSet(f"{channel}-nonce", ttl_seconds=TTL_SECONDS, client=redis)
+        nonces = ExpiringSet(f"{account}-nonce", ttl_seconds=TTL_SECONDS, client=redis)
         nonces.note(member, known=partial(this_request.run, replayed))
 
     shared("notification nonces", note, otherwise=None)

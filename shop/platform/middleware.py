@@ -32,8 +32,8 @@ from shop.platform.fallbacks import is_of_api
 
 DRAIN_MAX_BYTES = 4 * 1024 * 1024  # of an unread body; after a longer one the connection ends
 WEBHOOKS = {
-    f"/webhooks/{channel}": partial(webhook, channel=channel)
-    for channel in {*registry.names(), *settings.PAYMENTS["PROVIDERS"]}
+    f"/webhooks/{account}": partial(webhook, account=account)
+    for account in {*registry.names(), *settings.PAYMENTS["PROVIDERS"]}
 }
 PROBES = {"/healthz": health.healthz, "/readyz": health.readyz, "/metrics": health.metrics}
 

@@ -70,7 +70,7 @@ def _of_call(call: ProviderCall) -> Moment:
     return Moment(
         at=call.ended_at,
         what=_("%(call)s: %(became)s") % {"call": _(CALLS[call.method]), "became": answer},
-        who=call.attempt.channel,
+        who=call.attempt.account,
         note=_("took %s ms") % call.milliseconds,
         address=page_of(call.attempt),
         alarm=call.failed,

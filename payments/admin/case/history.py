@@ -79,7 +79,7 @@ class PaymentRows:
 def read(payment: Payment) -> PaymentRows:
     """Read the rows in nine statements over indexes, however many payments there are."""
     attempts = list(payment.attempts.order_by("id")[:MOST])
-    facts = list(Observation.objects.filter(attempt__in=attempts).order_by("id")[:MOST])
+    facts = list(Observation.objects.filter(attempt__in=attempts).select_related("attempt").order_by("id")[:MOST])
     entries = JournalEntry.objects.filter(observation__in=facts).order_by("id").prefetch_related("lines")
     numbers = [attempt.out_trade_no for attempt in attempts]
     received = Notification.objects.filter(out_trade_no__in=numbers).defer("body", "headers").order_by("id")
@@ -136,7 +136,7 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
 
 
 def _charge(fact: Observation, filed: dict[str, Anomaly], by_policy: dict[int | None, Return]) -> Charge:
-    known = _money(fact, fact.channel, fact.observed_at)
+    known = _money(fact, fact.attempt.account, fact.observed_at)
     anomaly = None if fact.credited else filed.get(f"{fact.merchant}/{fact.provider_txn_id}")
     if anomaly is None:
         return Charge(**known, credited=fact.credited)
@@ -151,20 +151,20 @@ def _charge(fact: Observation, filed: dict[str, Anomaly], by_policy: dict[int | 
 
 def _return(refund: Refund, went_back: dict[str, datetime]) -> Return:
     at = went_back.get(refund.out_refund_no, refund.created_at)
-    return Return(**_money(refund, refund.attempt.channel, at), **_status(refund, RefundStatus))
+    return Return(**_money(refund, refund.attempt.account, at), **_status(refund, RefundStatus))
 
 
 def _outside(fact: Observation) -> Return:
     """A refund that was made in the provider's own pages."""
-    return Return(**_money(fact, fact.channel, fact.observed_at), status=RefundStatus.SUCCEEDED)
+    return Return(**_money(fact, fact.attempt.account, fact.observed_at), status=RefundStatus.SUCCEEDED)
 
 
 def _trade(row: Attempt) -> Trade:
-    return Trade(**_money(row, row.channel, row.expires_at), **_status(row, AttemptStatus))
+    return Trade(**_money(row, row.account, row.expires_at), **_status(row, AttemptStatus))
 
 
-def _money(row: Observation | Refund | Attempt, channel: str, at: datetime) -> dict[str, Any]:
-    return {"channel": channel, "amount_minor": row.amount_minor, "currency": row.currency, "at": at}
+def _money(row: Observation | Refund | Attempt, account: str, at: datetime) -> dict[str, Any]:
+    return {"account": account, "amount_minor": row.amount_minor, "currency": row.currency, "at": at}
 
 
 def _status(row: Refund | Attempt, statuses: type[StrEnum]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
-    address, opened = page_of(attempt), _("%s attempt opened") % attempt.channel
+    address, opened = page_of(attempt), _("%s attempt opened") % attempt.account
     amount = money(attempt.amount_minor, attempt.currency)
     about = {"money": amount, "method": attempt.method, "number": attempt.out_trade_no}
     asked = _("%(money)s by %(method)s, number %(number)s") % about
@@ -198,10 +198,10 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     yield Moment(at=attempt.created_at, what=opened, note=asked, address=address)
     if attempt.submitted_at is not None:
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
-        who = attempt.channel
+        who = attempt.account
         yield Moment(
             at=attempt.submitted_at,
-            what=_("%s attempt submitted") % attempt.channel,
+            what=_("%s attempt submitted") % attempt.account,
             who=who,
             address=address,
             alarm=failed,
@@ -226,7 +226,7 @@ def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
     return Moment(
         at=_received_at(row, facts),
         what=_("notification %s") % row.event_type,
-        who=row.channel,
+        who=row.account,
         address=page_of(row),
         alarm=bad,
         now=(row.verdict, row.get_verdict_display()),
@@ -239,7 +239,7 @@ def _of_fact(fact: Observation) -> Moment:
     return Moment(
         at=fact.observed_at,
         what=_("fact: %s") % f"{of}{gettext(fact.kind)}",
-        who=fact.channel,
+        who=fact.attempt.account,
         note=_("%(number)s, by %(source)s") % {"number": fact.provider_txn_id, "source": fact.source},
         address=page_of(fact),
         alarm=not_counted,
@@ -279,7 +279,7 @@ def _of_refund(refund: Refund) -> Iterator[Moment]:
         at=refund.created_at, what=_("%s asked for") % what, note=note, address=address, now=now, moves_money=True
     )
     if refund.submitted_at is not None:
-        who, alarm = refund.attempt.channel, refund.status in {"failed", "uncertain"}
+        who, alarm = refund.attempt.account, refund.status in {"failed", "uncertain"}
         yield Moment(at=refund.submitted_at, what=_("%s sent") % what, who=who, address=address, alarm=alarm)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from idempotency.admin.labels import utc
-from payments.admin.badges import badge, channel_name
+from payments.admin.badges import account_name, badge
 from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
@@ -22,7 +22,7 @@ def head(payment: Payment) -> dict[str, Any]:
         "state": badge(payment.status),
         "order": link_to_order(payment.order_no),
         "customer": payment.owner or "-",
-        "methods": sorted({f"{channel_name(row.channel)} ({row.method})" for row in rows.attempts}),
+        "methods": sorted({f"{account_name(row.account)} ({row.method})" for row in rows.attempts}),
         "numbers": [fact.provider_txn_id for fact in paid],
     }
 

@@ -8,7 +8,7 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from payments.admin.badges import channel_name
+from payments.admin.badges import account_name
 from payments.display import money
 from payments.states import OPEN_REFUNDS, AnomalyKind, AttemptStatus, RefundStatus
 
@@ -32,7 +32,7 @@ _RETURNED = {
 class Money:
     """An amount at a provider, and its time: of the charge or refund, or the end of an attempt."""
 
-    channel: str
+    account: str
     amount_minor: int
     currency: str
     at: datetime
@@ -190,7 +190,7 @@ def _about(one: Money, case: Case) -> dict[str, str]:
     return {
         "money": money(one.amount_minor, one.currency),
         "asked": money(case.amount_minor, case.currency),
-        "channel": channel_name(one.channel),
+        "channel": account_name(one.account),
         "at": _time(one.at, case),
     }
 

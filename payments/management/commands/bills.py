@@ -19,29 +19,29 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["compare", "export"])
-        parser.add_argument("--channel", help="one of the configured channels (default: all)")
+        parser.add_argument("--account", "--channel", help="one of the configured accounts (default: all)")
         parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: yesterday)")
         parser.add_argument("--open", action="store_true", help="export: only what is not resolved")
 
     def handle(self, *args: Any, **options: Any) -> None:
         day = options["day"] or datetime.now(UTC).date() - timedelta(days=1)
         if options["action"] == "export":
-            self._export(options["channel"], options["day"], only_open=options["open"])
+            self._export(options["account"], options["day"], only_open=options["open"])
         else:
-            self._compare([options["channel"]] if options["channel"] else list(channels.current()), day)
+            self._compare([options["account"]] if options["account"] else list(channels.current()), day)
 
     def _compare(self, names: list[str], day: date) -> None:
         failed = []
-        for channel in names:
-            self._must_be_over(channel, day)
-        for channel in names:
+        for account in names:
+            self._must_be_over(account, day)
+        for account in names:
             try:
-                compared = bills.compare(channel=channel, day=day)
+                compared = bills.compare(account=account, day=day)
             except ChannelUnavailable as error:
-                raise CommandError(f"{channel!r} is not configured here.") from error
+                raise CommandError(f"{account!r} is not configured here.") from error
             except ProviderError as error:
-                failed.append(channel)
-                self.stderr.write(f"{channel} {day}: no bill: {error}")
+                failed.append(account)
+                self.stderr.write(f"{account} {day}: no bill: {error}")
                 continue
             found = bills.open_differences(compared).count()
             self.stdout.write(
@@ -51,19 +51,21 @@ class Command(BaseCommand):
         if failed:
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
 
-    def _must_be_over(self, channel: str, day: date) -> None:
+    def _must_be_over(self, account: str, day: date) -> None:
         """Refuse a day that is not over: half of it would count as done for the timer."""
-        provider = channels.current().get(channel)
+        provider = channels.current().get(account)
         if provider is not None and day >= datetime.now(provider.zone).date():
-            raise CommandError(f"{day} is not over at {channel}; compare it tomorrow.")
+            raise CommandError(f"{day} is not over at {account}; compare it tomorrow.")
 
-    def _export(self, channel: str | None, day: date | None, *, only_open: bool) -> None:
+    def _export(self, account: str | None, day: date | None, *, only_open: bool) -> None:
         rows = Difference.objects.select_related("comparison").order_by("id")
-        if channel:
-            rows = rows.filter(comparison__channel=channel)
+        if account:
+            provider = channels.current().get(account)
+            of_account = {"comparison__merchant": provider.merchant} if provider else {}
+            rows = rows.filter(comparison__channel=provider.channel if provider else account, **of_account)
             # one that was switched off may have differences of former days
-            if channel not in channels.current() and not rows.exists():
-                raise CommandError(f"{channel!r} is not configured here.")
+            if provider is None and not rows.exists():
+                raise CommandError(f"{account!r} is not configured here.")
         if day:
             rows = rows.filter(comparison__day=day)
         if only_open:

@@ -192,7 +192,7 @@ class Till:
     def compare_today(self, channel: str) -> Any:
         """Compare today's bill, which the sandbox has, unlike the providers."""
         provider = channels.current()[channel]
-        return bills.compare(channel=channel, day=datetime.now(provider.zone).date())
+        return bills.compare(account=channel, day=datetime.now(provider.zone).date())
 
     # what is true afterwards
 

@@ -826,7 +826,7 @@ class TestProcessingAgain:
         settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "The channel wechat is not configured here; nothing changed."
+        assert told == "The account wechat is not configured here; nothing changed."
 
     def test_bytes_that_cannot_be_read(
         self, admin_client: Client, broken: Notification, monkeypatch: pytest.MonkeyPatch

@@ -46,8 +46,8 @@ Cut = Callable[..., None]
 OLD = refunds.IN_DOUBT + timedelta(seconds=1)
 GONE = ["off", "of_another_merchant", "without_an_answer"]
 WHY = {
-    "off": "the channel is not configured here",
-    "of_another_merchant": "the channel is configured for another merchant",
+    "off": "the account is not configured here",
+    "of_another_merchant": "the account is configured for another merchant",
     "without_an_answer": "it has given no answer that can be trusted for more than 10 minutes",
 }
 

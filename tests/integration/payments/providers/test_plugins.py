@@ -82,11 +82,14 @@ def test_its_notifications_are_answered_in_its_own_form(coins: None, client: Cli
     [
         (
             {},
-            "'coins' is not a payment channel; known are alipay, stripe, wechat. Another one needs COINS_BACKEND",
+            "'coins' is not a payment channel; known are alipay, stripe, wechat. Another one, or a further account, needs COINS_BACKEND",
         ),
         ({"BACKEND": "no.such.place"}, "BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
         ({"BACKEND": "payments.money"}, "BACKEND = 'payments.money' is no package with a PLUGIN"),
-        ({"BACKEND": "payments.providers.wechat"}, "COINS_API_URL is not set, but other settings of coins are"),
+        (
+            {"BACKEND": "payments.providers.wechat"},
+            "PAYMENTS['PROVIDERS']['coins']['API_URL'] is not set, but other settings of coins are",
+        ),
     ],
 )
 def test_a_channel_that_cannot_be_found_is_explained(fields: dict[str, str], why: str) -> None:

@@ -98,7 +98,7 @@ def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> 
     number = attempt.out_trade_no[:31] + "r"
     fold(paid(attempt, occurred_at=NOON), refunded(attempt, 90, number), source="notification")
     bank.lines = (line(attempt), refund_line(attempt, 90, number))
-    compared = bills.compare(channel="wechat", day=DAY)
+    compared = bills.compare(account="wechat", day=DAY)
     assert (compared.lines, compared.theirs_minor, compared.ours_minor) == (2, 1900, 1900)
     assert listed() == []
 
@@ -106,7 +106,7 @@ def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> 
 def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
     bank.lines = (line(attempt),)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
     assert Observation.objects.get().source == "bill"
     assert listed() == []
@@ -120,7 +120,7 @@ def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank:
         line(other_amount, out_trade_no="somebody-else-s", provider_txn_id="4200-unknown"),
     )
     for _ in range(2):
-        compared = bills.compare(channel="wechat", day=DAY)
+        compared = bills.compare(account="wechat", day=DAY)
         assert sorted(listed(), key=str) == sorted(
             [
                 ("amount", "paid", 1000, 1990),
@@ -141,12 +141,12 @@ def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
     attempt = open_attempt()
     fold(paid(attempt, occurred_at=NOON), source="query")
     bank.lines = (line(attempt, provider_txn_id="4200-other", out_trade_no="elsewhere"),)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     here = Difference.objects.get(kind="missing_here")
     assert bills.resolve(here.pk, resolution="the other shop's") is True
     assert bills.resolve(here.pk, resolution="once more") is False
     bank.lines = (*bank.lines, line(attempt))
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert listed() == []
     resolutions = set(Difference.objects.values_list("resolution", flat=True))
     assert resolutions == {"the other shop's", "it agrees now"}
@@ -156,7 +156,7 @@ def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt,
     attempt = open_attempt()
     fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
     bank.lines = (line(attempt),)
-    assert bills.compare(channel="wechat", day=DAY).ours_minor == 1990
+    assert bills.compare(account="wechat", day=DAY).ours_minor == 1990
     assert listed() == []
 
 
@@ -165,10 +165,10 @@ def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: Op
     one, other = open_attempt(), open_attempt()
     fold(paid(one), paid(other), source="query")
     bank.before = (refund_line(one, 500, "1"),)
-    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    bills.compare(account="wechat", day=DAY - timedelta(days=1))
     assert payment_of(one).refunded_minor == 500
     bank.lines = (refund_line(other, 500, "1"),)
-    compared = bills.compare(channel="wechat", day=DAY)
+    compared = bills.compare(account="wechat", day=DAY)
     assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_here", "refunded")]
     assert Difference.objects.get(moved="refunded").out_trade_no == other.out_trade_no
     assert (compared.theirs_minor, compared.ours_minor) == (-500, 0)
@@ -179,10 +179,10 @@ def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
 ) -> None:
     attempt, missing = open_attempt(), open_attempt()
     fold(paid(attempt, occurred_at=NOON), paid(missing, occurred_at=NOON), source="query")
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert [kind for kind, *_ in listed()] == ["missing_there", "missing_there"]
     bank.before = (line(attempt),)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
 
@@ -191,10 +191,10 @@ def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
 ) -> None:
     attempt = open_attempt()
     fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
-    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    bills.compare(account="wechat", day=DAY - timedelta(days=1))
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.lines = (line(attempt),)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert (listed(), Difference.objects.get().resolution) == ([], f"it is in the bill of {DAY}")
 
 
@@ -216,11 +216,11 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
     began = attempt.created_at.date()
     bank.others[began - timedelta(days=3)] = (line(attempt),)
     bank.others[began - timedelta(days=17)] = (refund_line(attempt, 990, refund.out_refund_no),)
-    bills.compare(channel="wechat", day=told)
+    bills.compare(account="wechat", day=told)
     assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "paid")]
     assert Difference.objects.get().out_trade_no == invented.out_trade_no
-    bills.compare(channel="wechat", day=began - timedelta(days=3))  # which learns the provider's own number
-    bills.compare(channel="wechat", day=told)
+    bills.compare(account="wechat", day=began - timedelta(days=3))  # which learns the provider's own number
+    bills.compare(account="wechat", day=told)
     assert (len(listed()), Observation.objects.filter(kind="paid").count()) == (1, 3)
     assert payment_of(attempt).paid_minor == 1990
 
@@ -232,10 +232,10 @@ def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
     attempt = open_attempt()
     fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
     told = Observation.objects.get().observed_at.date()
-    bills.compare(channel="wechat", day=told)
+    bills.compare(account="wechat", day=told)
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.others[told + timedelta(days=days_later)] = (line(attempt),)
-    bills.compare(channel="wechat", day=told + timedelta(days=days_later))
+    bills.compare(account="wechat", day=told + timedelta(days=days_later))
     assert listed() == []
 
 
@@ -257,7 +257,7 @@ def test_what_came_back_of_a_refund_that_an_operator_told_is_a_difference(
         takes_back=failed.provider_txn_id,
     )
     bank.lines = (line(attempt), failed, came_back)
-    compared = bills.compare(channel="wechat", day=DAY)
+    compared = bills.compare(account="wechat", day=DAY)
     assert [(kind, moved, theirs) for kind, moved, theirs, _ in listed()] == [("missing_here", "paid", 990)]
     assert (compared.theirs_minor, compared.ours_minor) == (1990, 1000)
 
@@ -348,7 +348,7 @@ def test_a_refund_in_stripe_s_bill_is_a_fact_once_it_has_succeeded(
     fold(paid(attempt, occurred_at=NOON), source="notification")
     number = asked_back(attempt, bank, ours).out_refund_no if ours else ""
     bank.lines = (line(attempt), of_stripe(attempt, theirs, number))
-    compared = bills.compare(channel="wechat", day=DAY)
+    compared = bills.compare(account="wechat", day=DAY)
     assert [(kind, moved) for kind, moved, *_ in listed()] == found
     assert (payment_of(attempt).refunded_minor, order_of(attempt).status) == (back_minor, "paid")
     assert compared.theirs_minor == 1990 - (990 if found else back_minor)
@@ -365,7 +365,7 @@ def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
     number = asked_back(attempt, bank, ours).out_refund_no
     both = (of_stripe(attempt, "failed", number), of_stripe(attempt, "failed", number, kind="refund_failure"))
     bank.lines = (line(attempt), *both)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert [(kind, moved) for kind, moved, *_ in listed()] == found
 
 
@@ -376,7 +376,7 @@ def test_a_refund_by_hand_that_was_under_way_is_learned_when_its_day_is_compared
     fold(paid(attempt, occurred_at=NOON), source="notification")
     for status, back_minor, still_open in (("pending", 0, 1), ("succeeded", 990, 0)):
         bank.lines = (line(attempt), of_stripe(attempt, status))
-        bills.compare(channel="wechat", day=DAY)
+        bills.compare(account="wechat", day=DAY)
         assert (payment_of(attempt).refunded_minor, len(listed())) == (back_minor, still_open)
 
 
@@ -394,13 +394,13 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
         line(attempt),
         replace(refund_line(attempt, 990, number), refund_status=RefundStatus.PROCESSING),
     )
-    bills.compare(channel="wechat", day=accepted)
+    bills.compare(account="wechat", day=accepted)
     assert [(kind, moved) for kind, moved, *_ in listed()] == (A_PERSON_LOOKS if by_hand else AGREES)
     missing = open_attempt()
     fold(paid(missing, occurred_at=NOON - timedelta(days=30)), source="notification")
     for one, refund_number in ((attempt, number), (missing, "never-listed")):
         fold(replace(refunded(one, 990, refund_number), occurred_at=NOON), source="notification")
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "refunded")]
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
@@ -410,7 +410,7 @@ def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: Open
     fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
     bank.lines = (line(attempt),)
     for day in (DAY, DAY - timedelta(days=1)):
-        bills.compare(channel="wechat", day=day)
+        bills.compare(account="wechat", day=day)
     assert Difference.objects.count() == 0
 
 
@@ -433,7 +433,7 @@ def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: Op
         line(attempt, out_trade_no="e" * 65, provider_txn_id="4" * 65, out_refund_no="r" * 65),
         refund_line(attempt, 90, "r" * 65),
     )
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert sorted((kind, moved) for kind, moved, *_ in listed()) == [
         ("missing_here", "paid"),
         ("missing_here", "refunded"),
@@ -468,7 +468,7 @@ def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
 ) -> None:
     attempt = open_attempt()
     fold(paid(attempt, occurred_at=NOON), source="query")
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     assert "is empty, but we have facts of it: 1" in caplog.text
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.lines = (line(attempt),)
@@ -522,14 +522,14 @@ def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank,
 
 def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="elsewhere"),)
-    bills.compare(channel="wechat", day=DAY)
+    bills.compare(account="wechat", day=DAY)
     with pytest.raises(DatabaseError, match="money stays"):
         Difference.objects.all().delete()
 
 
 def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, bank: Bank) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="elsewhere", provider_txn_id="4200-unknown"),)
-    compared = bills.compare(channel="wechat", day=DAY)
+    compared = bills.compare(account="wechat", day=DAY)
     row = Difference.objects.get()
     reader = User.objects.create_user("reader", password="reader", is_staff=True)
     reader.user_permissions.add(

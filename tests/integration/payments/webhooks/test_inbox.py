@@ -14,7 +14,9 @@ from payments.operations import actions
 from payments.operations.actions import Operator
 from payments.providers.base import Notice
 from payments.settlement import anomalies
+from payments.settlement.inbox import Received
 from payments.webhooks import intake as webhooks
+from payments.webhooks.digest import digest_of
 from shop.models import Product
 from tests.integration.payments.conftest import CHANNELS, fold, letter, order_of, paid, payment_of, refunded
 from tests.threads import at_once
@@ -41,7 +43,9 @@ def refused(*args: Any, **kwargs: Any) -> None:
 
 def take_in(notification_id: str, *facts: Any) -> str:
     notice = Notice(notification_id=notification_id, event_type="test", facts=facts)
-    return webhooks._take_in("wechat", notice, headers={}, body=b"{}")
+    number = webhooks._number_of(notice)
+    received = Received("wechat", notification_id, "test", {}, b"{}", digest_of(notice), number)
+    return webhooks._take_in(received, notice)
 
 
 def test_a_refund_that_comes_early_is_held_and_applied_after_its_payment(open_attempt: OpenAttempt) -> None:

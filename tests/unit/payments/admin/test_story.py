@@ -13,18 +13,18 @@ AT = datetime(2026, 11, 24, 5, 56, 14, tzinfo=UTC)
 
 
 def charge(after: float = 0, **known: Any) -> Charge:
-    given = {"channel": "wechat", "amount_minor": 3980, "currency": "CNY", "at": AT + timedelta(seconds=after)}
+    given = {"account": "wechat", "amount_minor": 3980, "currency": "CNY", "at": AT + timedelta(seconds=after)}
     return Charge(**{**given, **known})
 
 
 def back(after: float, status: RefundStatus = RefundStatus.SUCCEEDED, **known: Any) -> Return:
     at = AT + timedelta(seconds=after)
-    given = {"channel": "alipay", "amount_minor": 3980, "currency": "CNY", "status": status, "at": at}
+    given = {"account": "alipay", "amount_minor": 3980, "currency": "CNY", "status": status, "at": at}
     return Return(**{**given, **known})
 
 
 def trade(status: AttemptStatus, **known: Any) -> Trade:
-    given = {"channel": "wechat", "amount_minor": 3980, "currency": "CNY", "status": status}
+    given = {"account": "wechat", "amount_minor": 3980, "currency": "CNY", "status": status}
     return Trade(**{**given, "at": AT + timedelta(minutes=30), **known})
 
 
@@ -33,7 +33,7 @@ def case(**known: Any) -> Case:
 
 
 def uncounted(kind: AnomalyKind | None, refund: Return | None, **known: Any) -> Charge:
-    return charge(2, channel="alipay", credited=False, kind=kind, back=refund, **known)
+    return charge(2, account="alipay", credited=False, kind=kind, back=refund, **known)
 
 
 TWICE = (charge(), uncounted(AnomalyKind.PAID_TWICE, back(2.4)))

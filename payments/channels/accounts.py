@@ -1,0 +1,36 @@
+"""Accounts: the merchant accounts of a channel, by their names in ``PROVIDERS``.
+
+Rows name the account where its name is not its channel's (`key_of`); what follows from a row goes by that name.
+"""
+
+from collections import Counter
+
+from django.db.models import Count
+
+from payments.channels import configured as channels
+from payments.conf import config
+from payments.models import Attempt, Refund
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS
+
+
+def chosen(channel: str) -> str:
+    """Return the account that takes money by default: the one named like the channel, or its only one."""
+    names = [name for name, provider in channels.current().items() if provider.channel == channel]
+    return names[0] if len(names) == 1 else channel
+
+
+def key_of(account: str, channel: str) -> str:
+    """Return what a row says of its account."""
+    return "" if account == channel else account
+
+
+def gone() -> Counter[str]:
+    """Count open attempts and refunds by the accounts that are no longer configured."""
+    attempts = Attempt.objects.filter(status__in=[status.value for status in LIVE_ATTEMPTS])
+    refunds = Refund.objects.filter(status__in=[status.value for status in OPEN_REFUNDS])
+    found = Counter[str]()
+    for rows, attempt in ((attempts, ""), (refunds, "attempt__")):
+        grouped = rows.order_by().values_list(f"{attempt}channel", f"{attempt}account_key")
+        for channel, key, count in grouped.annotate(count=Count("pk")):
+            found[key or channel] += count
+    return Counter({name: count for name, count in found.items() if name not in config().providers})
