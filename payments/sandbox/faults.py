@@ -21,6 +21,7 @@ _FAULTS: dict[str, tuple[Any, float, float]] = {
     "timeout_after_success": (False, 0, 1_000_000),
     "http_500_rate": (0.0, 0, 1),
     "wrong_amount": (False, 0, 1),
+    "wrong_currency": (False, 0, 1),
     "wrong_seller": (False, 0, 1),
     "pay_closed": (False, 0, 1),
     "user_paying": (False, 0, 1),
@@ -98,6 +99,13 @@ def senders() -> int:
     """Return the number of notifications that are sent at once."""
     parallel = current()["parallel"]
     return 16 if parallel is True else max(1, int(parallel))
+
+
+def charged_currency(asked: str) -> str:
+    """Return the currency that is charged where `asked` was asked for."""
+    if not current()["wrong_currency"]:
+        return asked
+    return "USD" if asked != "USD" else "EUR"
 
 
 def wrong_seller(channel: str) -> str:

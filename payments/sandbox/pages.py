@@ -174,7 +174,9 @@ def _arrive_from_shop(number: str) -> None:
 
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
     """Describe a charge; `seller` names the other account where the money went there."""
-    known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
+    known = {
+        name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor", "currency")
+    }
     seller = paid_elsewhere(trade)
     return known | ({"seller": seller} if seller else {})
 

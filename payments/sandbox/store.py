@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS trades (
     amount_minor INTEGER NOT NULL CHECK (amount_minor > 0),
     description TEXT NOT NULL,
     notify_url TEXT NOT NULL,
+    currency TEXT NOT NULL DEFAULT 'CNY',
     seller TEXT NOT NULL DEFAULT '',
     return_url TEXT NOT NULL DEFAULT '',
     signed_with TEXT NOT NULL DEFAULT '',
@@ -96,8 +97,9 @@ class Store:
         with self._connected() as connection:
             connection.executescript(_SCHEMA)
             columns = [column["name"] for column in connection.execute("PRAGMA table_info(trades)")]
-            if "seller" not in columns:  # a file of an earlier version
-                connection.execute("ALTER TABLE trades ADD COLUMN seller TEXT NOT NULL DEFAULT ''")
+            for name, value in {"seller": "''", "currency": "'CNY'"}.items():
+                if name not in columns:  # a file of an earlier version
+                    connection.execute(f"ALTER TABLE trades ADD COLUMN {name} TEXT NOT NULL DEFAULT {value}")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -148,6 +150,11 @@ class Store:
         """Replace the faults."""
         with self.write() as connection:
             connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
+
+
+def currency_of(trade: Mapping[str, Any] | sqlite3.Row) -> str:
+    """Return the currency; a queued notification of an earlier version has none."""
+    return str(dict(trade).get("currency", "CNY"))
 
 
 def paid_elsewhere(trade: Mapping[str, Any] | sqlite3.Row) -> str:

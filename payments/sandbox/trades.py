@@ -70,10 +70,11 @@ def pay(out_trade_no: str) -> sqlite3.Row:
         charged = found["amount_minor"]
         if faults.current()["wrong_amount"]:
             charged += faults.WRONG_AMOUNT_MORE_MINOR
+        currency = faults.charged_currency(found["currency"])
         connection.execute(
-            "UPDATE trades SET state = 'SUCCESS', charged_minor = ?, paid_at = ?, seller = ?"
+            "UPDATE trades SET state = 'SUCCESS', charged_minor = ?, currency = ?, paid_at = ?, seller = ?"
             " WHERE out_trade_no = ?",
-            [charged, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
+            [charged, currency, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
         )
         paid = _must(connection, found["channel"], out_trade_no)
         outbox.enqueue(connection, paid, event="paid")

@@ -144,4 +144,8 @@ class Lookup:
         wanted = {"payment_intent": intent_id, "expand": ["data.payment_intent"]}
         made = listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES)
         with reading("refunds"):
-            return next((refund for refund in made if refund_number_of(refund) == out_refund_no), None)
+            for refund in made:
+                must_match(CHANNEL, asked={"payment_intent": intent_id}, answer=about(refund))
+                if refund_number_of(refund) == out_refund_no:
+                    return refund
+        return None

@@ -61,12 +61,13 @@ def _create(request: HttpRequest) -> Document:
     out_trade_no = number if state.store().trade_where("out_trade_no", ours) else ours
     page = request.build_absolute_uri(f"/pay/{out_trade_no}")
     action = _next_action(method, page=page, prepay=prepay, return_url=return_url)
-    kept = {"metadata": metadata, "method": types[0], "currency": currency, "confirmed": confirmed}
+    kept = {"metadata": metadata, "method": types[0], "confirmed": confirmed}
     _keep(number, {**kept, "next_action": action})
     trade = trades.open_trade(
         channel="stripe",
         out_trade_no=out_trade_no,
         amount_minor=amount,
+        currency=currency.upper(),
         transaction_id=number,
         prepay=prepay,
         description=given.get("description", ""),

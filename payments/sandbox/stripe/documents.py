@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from payments.sandbox import faults, state
+from payments.sandbox.store import currency_of
 
 API_VERSION = "2026-10-28.endive"
 
@@ -48,7 +49,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
         "client_secret": f"{trade['transaction_id']}_secret_sandbox",
         "confirmation_method": "automatic",
         "created": int(trade["created_at"]),
-        "currency": kept.get("currency", "cny"),
+        "currency": currency_of(trade).lower(),
         "description": trade["description"] or None,
         "last_payment_error": None,
         "latest_charge": latest,
@@ -73,7 +74,7 @@ def charge(trade: Row) -> Document:
         "billing_details": BILLING_DETAILS,
         "captured": True,
         "created": int(trade["paid_at"]),
-        "currency": kept.get("currency", "cny"),
+        "currency": currency_of(trade).lower(),
         "livemode": False,
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "paid": True,
@@ -96,7 +97,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
         "amount": made["amount_minor"],
         "charge": _charge_id(trade),
         "created": int(made["created_at"]),
-        "currency": _kept(trade["transaction_id"]).get("currency", "cny"),
+        "currency": currency_of(trade).lower(),
         "metadata": kept.get("metadata", {}),
         "payment_intent": intent(trade) if whole else trade["transaction_id"],
         "reason": kept.get("reason"),

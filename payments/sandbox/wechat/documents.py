@@ -6,7 +6,7 @@ from typing import Any
 
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state
-from payments.sandbox.store import expired, paid_elsewhere
+from payments.sandbox.store import currency_of, expired, paid_elsewhere
 
 SHOPPER = "oSandboxShopper000000000000"
 
@@ -28,7 +28,7 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
         "out_trade_no": trade["out_trade_no"],
         "trade_state": "REFUND" if trade["refunded_minor"] else name,
         "trade_state_desc": "转入退款" if trade["refunded_minor"] else described,
-        "amount": {"total": trade["amount_minor"], "currency": "CNY"},
+        "amount": {"total": trade["amount_minor"], "currency": currency_of(trade)},
     }
     if trade["state"] == "SUCCESS":
         charged = trade["charged_minor"]
@@ -40,7 +40,12 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
             "attach": "",
             "success_time": china_time(trade["paid_at"]),
             "payer": {"openid": openid},
-            "amount": {"total": charged, "payer_total": charged, "currency": "CNY", "payer_currency": "CNY"},
+            "amount": {
+                "total": charged,
+                "payer_total": charged,
+                "currency": currency_of(trade),
+                "payer_currency": currency_of(trade),
+            },
         }
     return document
 
@@ -91,6 +96,6 @@ def _refund_part(trade: Any, made: Any) -> dict[str, Any]:
             "refund": amount,
             "payer_total": total,
             "payer_refund": amount,
-            "currency": "CNY",
+            "currency": currency_of(trade),
         },
     }

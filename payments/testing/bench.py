@@ -1,0 +1,226 @@
+"""What a case has at hand: the plug-in's provider, its simulator, the relay between them, a shopper."""
+
+import queue
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import httpx
+
+from idempotency.ids import new_id
+from payments.providers.authenticity import lower_case
+from payments.providers.base import (
+    Fact,
+    FactKind,
+    NextAction,
+    NextActionType,
+    Notice,
+    Provider,
+    RefundResult,
+    RefundStatus,
+    Trade,
+)
+from payments.providers.plugin import Plugin
+from payments.providers.settings_fields import Settings
+from payments.testing.relay import SECONDS_MAX, Endpoint, Relay, Reply
+from payments.testing.verdicts import Broken, must
+
+AMOUNT_MINOR = 1990
+PART_MINOR = 990
+COPIES = 3
+MOVED = (RefundStatus.SUCCEEDED, RefundStatus.PROCESSING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What really moved, in the simulator's own books; amounts in minor units, 0 while nothing did."""
+
+    paid_minor: int
+    refunded_minor: int
+    currency: str
+    merchant: str
+
+
+class Simulator(Protocol):
+    """The provider's side of a certification: it plays the provider, and the shopper.
+
+    Attributes:
+        url: where it listens.
+        mistakes: what `pay` can get wrong, of ``amount``, ``currency``, ``merchant``.
+        stale_after: the age at which a notification is refused; None where it carries no signed time.
+    """
+
+    url: str
+    mistakes: frozenset[str]
+    stale_after: timedelta | None
+
+    def settings(self, *, url: str, notify_url: str) -> Settings:
+        """Return settings of an account.
+
+        Args:
+            url: to reach the provider at, instead of `self.url`.
+            notify_url: where the account's notifications go, if they don't go to the `notify_url` of `create`.
+        """
+        ...
+
+    def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
+        """Pay as the shopper; the notification is sent `copies` times.
+
+        Args:
+            late: as a payment that was on its way when the trade was closed.
+
+        Returns:
+            False if the trade cannot be paid (any more).
+        """
+        ...
+
+    def charge(self, out_trade_no: str) -> Charge:
+        """Return what was charged and given back."""
+        ...
+
+
+@dataclass(slots=True)
+class Opened:
+    """A trade that a case opened."""
+
+    number: str
+    currency: str
+    action: NextAction | None = None
+    wanted: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The trade in the provider's words."""
+        return {"out_trade_no": self.number, "reference": self.action.reference if self.action else ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A notification as it came, and as the plug-in read it."""
+
+    headers: dict[str, str]
+    body: bytes
+    notice: Notice
+
+    def fact(self, kind: FactKind = FactKind.PAID) -> Fact:
+        """Return its fact of this kind."""
+        return next(fact for fact in self.notice.facts if fact.kind is kind)
+
+
+class Bench:
+    """One plug-in under certification."""
+
+    def __init__(self, plugin: Plugin, simulator: Simulator) -> None:
+        taken = plugin.acknowledge(None)
+        self.plugin, self.simulator = plugin, simulator
+        self.relay = Relay(simulator.url)
+        acknowledged = Reply(
+            status=taken.status, body=taken.body.encode(), headers={"Content-Type": taken.content_type}
+        )
+        self.endpoint = Endpoint(acknowledged)
+        self.provider: Provider = plugin.build(
+            simulator.settings(url=self.relay.url, notify_url=self.endpoint.url), nullcontext
+        )
+
+    def close(self) -> None:
+        """Close both ports."""
+        self.relay.stop()
+        self.endpoint.stop()
+
+    def new(self, **more: Any) -> Opened:
+        """Think of a trade; nobody has heard of it yet."""
+        currencies = self.provider.currencies
+        made = Opened(new_id().hex, "CNY" if "CNY" in currencies else min(currencies))
+        made.wanted = {
+            "out_trade_no": made.number,
+            "amount_minor": AMOUNT_MINOR,
+            "currency": made.currency,
+            "description": "杯子 & more",
+            "notify_url": self.endpoint.url,
+            "return_url": f"{self.endpoint.url}/back",
+            "expires_at": datetime.now(UTC) + timedelta(minutes=30),
+            **more,
+        }
+        return made
+
+    def create(self, trade: Opened) -> NextAction:
+        """Open it at the provider, and follow the shopper's link."""
+        trade.action = action = self.provider.create(**trade.wanted)
+        if action.type is NextActionType.REDIRECT:
+            httpx.get(action.url, follow_redirects=True, timeout=SECONDS_MAX, trust_env=False)
+        return action
+
+    def opened(self) -> Opened:
+        """Open a new trade."""
+        trade = self.new()
+        self.create(trade)
+        return trade
+
+    def paid(self, **how: Any) -> Opened:
+        """Open a new trade that the shopper pays; a query takes the money where the provider waits for that."""
+        trade = self.opened()
+        must(self.simulator.pay(trade.number, **how), "its trade, just opened, cannot be paid")
+        self.query(trade)
+        return trade
+
+    def query(self, trade: Opened) -> Trade:
+        return self.provider.query(**trade.names)
+
+    def close_trade(self, trade: Opened) -> Trade:
+        return self.provider.close(**trade.names)
+
+    def refund(self, trade: Opened, number: str, amount_minor: int = AMOUNT_MINOR) -> RefundResult:
+        return self.provider.refund(
+            **trade.names,
+            out_refund_no=number,
+            amount_minor=amount_minor,
+            paid_minor=AMOUNT_MINOR,
+            currency=trade.currency,
+            reason="changed mind",
+            notify_url=self.endpoint.url,
+        )
+
+    def query_refund(self, trade: Opened, number: str) -> RefundResult:
+        return self.provider.query_refund(**trade.names, out_refund_no=number)
+
+    def refunded(self, trade: Opened) -> int:
+        """Return what really went back."""
+        return self.simulator.charge(trade.number).refunded_minor
+
+    def paid_fact(self, trade: Opened) -> Fact:
+        """Return the one payment that a query states."""
+        facts = [fact for fact in self.query(trade).facts if fact.kind is FactKind.PAID]
+        must(len(facts) == 1, f"the query of a paid trade states {len(facts)} payments")
+        return facts[0]
+
+    def received(self, trade: Opened, kind: FactKind = FactKind.PAID) -> Received:
+        """Wait for the notification of this kind about the trade; skip others.
+
+        Of its headers the plug-in gets those that it names: no other one is stored.
+        """
+        while True:
+            try:
+                headers, body = self.endpoint.next()
+            except queue.Empty:
+                raise Broken(f"no {kind.value} notification came within {SECONDS_MAX:.0f} s") from None
+            given = lower_case(headers)
+            named = {name: given[name.lower()] for name in self.plugin.headers if name.lower() in given}
+            notice = self.read(named, body)
+            if any(fact.kind is kind and fact.out_trade_no == trade.number for fact in notice.facts):
+                return Received(named, body, notice)
+
+    def read(self, headers: Mapping[str, str], body: bytes, *, age: timedelta = timedelta()) -> Notice:
+        """Let the plug-in read it as if it arrived `age` later."""
+        return self.provider.read_notification(headers=headers, body=body, now=datetime.now(UTC) + age)
+
+
+@contextmanager
+def bench(plugin: Plugin, simulator: Simulator) -> Iterator[Bench]:
+    """Set a bench up, and clear it away."""
+    made = Bench(plugin, simulator)
+    try:
+        yield made
+    finally:
+        made.close()

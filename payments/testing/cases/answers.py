@@ -1,0 +1,122 @@
+"""Cases of answers: lost, refused, about something else, from somebody else."""
+
+from collections.abc import Callable
+from functools import partial
+
+from idempotency.ids import new_id
+from payments.errors import (
+    OutcomeUnknown,
+    ProviderError,
+    ProviderUnavailable,
+)
+from payments.providers.base import RefundStatus, TradeStatus
+from payments.testing.bench import AMOUNT_MINOR, MOVED, PART_MINOR, Bench, Opened
+from payments.testing.relay import Behaviour, Reply, losing, saying
+from payments.testing.verdicts import Broken, must, proves_nothing, unless_unknown
+
+
+def wrong_number(bench: Bench) -> None:
+    """A genuine answer about another trade, or another refund, is no answer about ours."""
+    other, ours = bench.paid(), bench.paid()
+    theirs, number = new_id().hex, new_id().hex
+    asked: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "query": (lambda: bench.query(other), lambda: bench.query(ours)),
+        "refund": (
+            lambda: bench.refund(other, theirs, PART_MINOR),
+            lambda: bench.refund(ours, number, PART_MINOR),
+        ),
+        "query_refund": (
+            lambda: bench.query_refund(other, theirs),
+            lambda: bench.query_refund(ours, number),
+        ),
+    }
+    for what, (of_theirs, of_ours) in asked.items():
+        of_theirs()
+        with bench.relay.behaving(saying(bench.relay.last)):
+            proves_nothing(of_ours, what=what, after="an answer about another number")
+
+
+def answers_lost(bench: Bench) -> None:
+    """A call that took effect and whose answer is lost is unknown; asked again, it moves nothing twice."""
+    trade, number = bench.new(), new_id().hex
+    with bench.relay.behaving(losing):
+        if unless_unknown(lambda: bench.provider.create(**trade.wanted)) and bench.relay.last.status < 500:
+            raise Broken("create returned although its answer was lost")
+    bench.create(trade)
+    must(bench.simulator.pay(trade.number), "a trade that was opened again after a lost answer cannot be paid")
+    bench.query(trade)
+    with bench.relay.behaving(losing):
+        must(
+            not unless_unknown(lambda: bench.refund(trade, number, PART_MINOR)),
+            "refund returned although its answer was lost",
+        )
+    must(bench.query_refund(trade, number).status in MOVED, "the query does not know a refund that was made")
+    must(
+        bench.refund(trade, number, PART_MINOR).status in MOVED,
+        "a refund that was made is refused when asked again",
+    )
+    must(bench.refunded(trade) == PART_MINOR, "a refund moved money twice after its answer was lost")
+    closing = bench.opened()
+    with bench.relay.behaving(losing):
+        unless_unknown(lambda: bench.close_trade(closing))
+    must(
+        bench.close_trade(closing).status is TradeStatus.CLOSED, "a close whose answer was lost cannot be repeated"
+    )
+
+
+def refused_questions(bench: Bench) -> None:
+    """A question that fails says nothing about the command before it."""
+    trade = bench.paid()
+    number = new_id().hex
+    for what, call in _calls(bench, trade, number).items():
+        for status in (500, 503, 429):
+            with bench.relay.behaving(saying(Reply(status=status, body=b"busy"))):
+                proves_nothing(call, what=what, after=f"a bare {status}")
+    for what, command in (
+        ("close", partial(bench.close_trade, trade)),
+        ("refund", partial(bench.refund, trade, number, 2 * AMOUNT_MINOR)),
+    ):
+        with bench.relay.behaving(_failing_after(1)):
+            try:
+                result = command()
+            except (ProviderError, ValueError) as error:
+                refusal = what == "close" and not isinstance(error, OutcomeUnknown | ProviderUnavailable)
+                must(not refusal, "a refused close whose question fails must be unknown, for it may be paid")
+            else:
+                known = (TradeStatus.PAID, RefundStatus.FAILED, RefundStatus.UNFUNDED)
+                must(result.status in known, f"{what} returned {result.status} although it was refused")
+
+
+def foreign_answers(bench: Bench) -> None:
+    """What is not the provider's, such as a captive portal's page, proves nothing."""
+    trade = bench.paid()
+    html = {"Content-Type": "text/html"}
+    strange = [
+        *(Reply(status=status, body=b"<html>Sign in</html>", headers=html) for status in (200, 302, 403, 404)),
+        *(
+            Reply(status=200, body=body, headers={"Content-Type": "application/json"})
+            for body in (b"{}", b"[]", b"null", b'{"id": ', b"")
+        ),
+    ]
+    for reply in strange:
+        for what, call in _calls(bench, trade, new_id().hex).items():
+            with bench.relay.behaving(saying(reply)):
+                proves_nothing(call, what=what, after=f"a {reply.status} with {reply.body.decode() or 'nothing'}")
+
+
+def _calls(bench: Bench, trade: Opened, number: str) -> dict[str, Callable[[], object]]:
+    return {
+        "query": lambda: bench.query(trade),
+        "close": lambda: bench.close_trade(trade),
+        "refund": lambda: bench.refund(trade, number, PART_MINOR),
+        "query_refund": lambda: bench.query_refund(trade, number),
+    }
+
+
+def _failing_after(passed: int) -> Behaviour:
+    left = iter(range(passed))
+
+    def behave(method: str, forward: Callable[[], Reply]) -> Reply | None:
+        return Reply(status=500) if next(left, None) is None else forward()
+
+    return behave

@@ -1,0 +1,135 @@
+"""Cases of money: paid, refunded, closed, billed, and each of it once."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from idempotency.ids import new_id
+from payments.errors import (
+    ProviderError,
+)
+from payments.providers.base import FactKind, RefundStatus, TradeStatus
+from payments.testing.bench import AMOUNT_MINOR, COPIES, MOVED, PART_MINOR, Bench
+from payments.testing.verdicts import must
+
+T = TypeVar("T")
+
+
+def a_payment(bench: Bench) -> None:
+    """From unknown to paid; a question moves nothing."""
+    trade = bench.new()
+    must(bench.query(trade).status is TradeStatus.NOT_FOUND, "a number that nobody used must be NOT_FOUND")
+    bench.create(trade)
+    must(bench.query(trade).status is not TradeStatus.PAID, "a trade that nobody paid is PAID")
+    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
+    must(bench.query(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
+    fact, charge = bench.paid_fact(trade), bench.simulator.charge(trade.number)
+    must(fact.channel == bench.provider.channel, "its fact names another channel")
+    must(fact.merchant == bench.provider.merchant, "its fact names another merchant than `Provider.merchant`")
+    must(fact.out_trade_no == trade.number, "its fact does not carry our number")
+    must(fact.amount_minor == charge.paid_minor == AMOUNT_MINOR, "its fact's amount is not what was charged")
+    must(fact.currency == charge.currency, "its fact's currency is not the one that was charged")
+    at = fact.occurred_at
+    must(at is None or at.tzinfo is not None, "its fact's time has no zone")
+
+
+def refunds(bench: Bench) -> None:
+    """Two parts and no third; each number moves money once."""
+    trade, one = bench.paid(), new_id().hex
+    before = bench.query_refund(trade, one)
+    must(before.status is RefundStatus.NOT_FOUND, "a refund that nobody asked for must be NOT_FOUND")
+    for _ in range(2):
+        result = bench.refund(trade, one, PART_MINOR)
+        must(result.status in MOVED, f"a refund of a part is {result.status}")
+    must(bench.refunded(trade) == PART_MINOR, "the same refund, asked for twice, moved money twice")
+    (fact,) = bench.query_refund(trade, one).facts or (None,)
+    must(fact is not None, "the query of a refund that was made states no fact")
+    assert fact is not None  # noqa: S101  for the type checker
+    must(
+        (fact.kind, fact.out_refund_no) == (FactKind.REFUNDED, one), "a refund's fact must carry our number of it"
+    )
+    must(fact.amount_minor == PART_MINOR, "a refund's fact must state its own amount, not a sum")
+    bench.refund(trade, new_id().hex, AMOUNT_MINOR - PART_MINOR)
+    try:
+        more = bench.refund(trade, new_id().hex, PART_MINOR)
+        must(more.status not in MOVED, "more was given back than had been paid")
+    except ProviderError:
+        pass
+    must(bench.refunded(trade) == AMOUNT_MINOR, "what went back is not the sum of the refunds")
+    must(bench.query(trade).status is TradeStatus.PAID, "a refunded trade was paid, so it must stay PAID")
+
+
+def parallel(bench: Bench) -> None:
+    """The same call at the same instant takes effect once."""
+    trade = bench.new()
+    bench.create(trade)
+    _at_once(lambda: bench.create(trade))
+    must(bench.simulator.pay(trade.number, copies=COPIES), "its trade, opened several times, cannot be paid")
+    bench.query(trade)
+    must(bench.simulator.charge(trade.number).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
+    letter = bench.received(trade)
+    read = _at_once(lambda: bench.read(letter.headers, letter.body))
+    must(
+        all(notice == letter.notice for notice in read), "threads that read one notification read different things"
+    )
+    number = new_id().hex
+    _at_once(lambda: bench.refund(trade, number, PART_MINOR))
+    must(bench.refunded(trade) == PART_MINOR, "one refund, asked for by several threads, moved money twice")
+
+
+def after_close(bench: Bench) -> None:
+    """Closed is closed, twice if asked twice; but money that comes nevertheless is stated."""
+    unknown = bench.close_trade(bench.new())
+    must(unknown.status is TradeStatus.CLOSED, "a number that the provider never saw must count as CLOSED")
+    trade = bench.opened()
+    for _ in range(2):
+        closed = bench.close_trade(trade)
+        kinds = [fact.kind for fact in closed.facts]
+        must(
+            closed.status is TradeStatus.CLOSED and kinds == [FactKind.CLOSED],
+            f"closing an unpaid trade must be CLOSED with its fact, not {closed.status} with {kinds}",
+        )
+    must(bench.query(trade).status is TradeStatus.CLOSED, "a closed trade must be CLOSED")
+    late = bench.simulator.pay(trade.number, late=True)
+    answers = bench.query(trade), bench.close_trade(trade)
+    if late and bench.simulator.charge(trade.number).paid_minor:
+        must(all(answer.status is TradeStatus.PAID for answer in answers), "money after a close must make it PAID")
+    else:
+        must(not any(answer.facts[0].amount_minor for answer in answers), "a closed trade states money")
+    paid = bench.paid()
+    must(bench.close_trade(paid).status is TradeStatus.PAID, "closing a paid trade must tell that it is PAID")
+
+
+def a_bill(bench: Bench) -> None:
+    """The day's bill lists the facts: the same numbers, amounts and currency."""
+    trade, number = bench.paid(), new_id().hex
+    bench.refund(trade, number, PART_MINOR)
+    facts = [bench.paid_fact(trade), *bench.query_refund(trade, number).facts]
+    days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
+    lines = {
+        (line.kind, line.out_trade_no, line.provider_txn_id, line.amount_minor, line.currency)
+        for day in days
+        for line in bench.provider.bill(day=day)
+        if line.out_trade_no == trade.number
+    }
+    wanted = {
+        (fact.kind, fact.out_trade_no, fact.provider_txn_id, fact.amount_minor, fact.currency) for fact in facts
+    }
+    must(lines == wanted, f"the bill lists {sorted(lines)}, the facts are {sorted(wanted)}")
+
+
+def _at_once(call: Callable[[], T], *, threads: int = 4) -> list[T]:
+    """Return the answers of calls that start together; those that were turned away have none."""
+    barrier = threading.Barrier(threads)
+
+    def one() -> T | None:
+        barrier.wait()
+        try:
+            return call()
+        except ProviderError:
+            return None
+
+    with ThreadPoolExecutor(threads) as pool:
+        answers = [future.result() for future in [pool.submit(one) for _ in range(threads)]]
+    return [answer for answer in answers if answer is not None]

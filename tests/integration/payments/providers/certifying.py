@@ -1,0 +1,86 @@
+"""The sandbox as a simulator of a certificate, one for each channel."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from payments.providers.settings_fields import Settings
+from payments.testing import Charge, Simulator
+from tests.sandbox import Sandbox
+
+FAULTS = {"amount": "wrong_amount", "currency": "wrong_currency", "merchant": "wrong_seller"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One channel at the sandbox.
+
+    Attributes:
+        field, path: the setting of the provider's address, and its place below the sandbox's.
+        merchant: the setting that names the account.
+        skipped: the cases that it cannot show.
+    """
+
+    field: str
+    path: str
+    mistakes: frozenset[str]
+    skipped: set[str]
+    merchant: str = ""
+    stale_after: timedelta | None = None
+
+
+CHANNELS = {
+    "wechat": Channel(
+        field="API_URL",
+        path="/wechat",
+        merchant="MCH_ID",
+        mistakes=frozenset(FAULTS),
+        skipped=set(),
+        stale_after=timedelta(seconds=300),
+    ),
+    "alipay": Channel(
+        field="GATEWAY_URL",
+        path="/alipay/gateway.do",
+        merchant="SELLER_ID",
+        mistakes=frozenset({"amount", "merchant"}),  # its documents name no currency
+        skipped={"stale", "wrong currency"},
+    ),
+    "stripe": Channel(
+        field="API_URL",
+        path="/stripe",
+        mistakes=frozenset({"amount", "currency"}),  # its documents name no account
+        skipped={"wrong merchant"},
+        stale_after=timedelta(seconds=300),
+    ),
+}
+
+
+class SandboxSide:
+    """One channel's side of the sandbox."""
+
+    def __init__(self, name: str, sandbox: Sandbox) -> None:
+        self.channel, self._sandbox = CHANNELS[name], sandbox
+        self._fields = sandbox.channels()[name]
+        self.url, self.mistakes, self.stale_after = sandbox.url, self.channel.mistakes, self.channel.stale_after
+
+    def settings(self, *, url: str, notify_url: str) -> Settings:
+        return self._fields | {self.channel.field: url + self.channel.path}
+
+    def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
+        wrong = {FAULTS[mistake]: True} if mistake else {}
+        self._sandbox.reset_faults()
+        self._sandbox.faults(duplicates=copies, parallel=copies, pay_closed=late, **wrong)
+        return self._sandbox.http.post("/_control/pay", json={"out_trade_no": out_trade_no}).is_success
+
+    def charge(self, out_trade_no: str) -> Charge:
+        found = self._sandbox.charges()[out_trade_no]
+        return Charge(
+            paid_minor=found["charged_minor"],
+            refunded_minor=found["refunded_minor"],
+            currency=found["currency"],
+            merchant=found.get("seller") or self._fields.get(self.channel.merchant, "stripe"),
+        )
+
+
+def simulator_of(name: str, sandbox: Sandbox) -> Simulator:
+    """The simulator of a channel."""
+    return SandboxSide(name, sandbox)
