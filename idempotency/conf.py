@@ -18,7 +18,7 @@ from idempotency.keyring import keyring
 MARKED, UNSAFE = "marked", "unsafe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Config:
     """Values of the `IDEMPOTENCY` setting; each field is its key in capitals.
 

@@ -17,8 +17,8 @@ from django.http.response import HttpResponseBase
 from idempotency.conf import MARKED, UNSAFE, config
 from idempotency.errors import problem_response, raise_if_not_migrated
 from idempotency.protocol.policy import Policy
-from idempotency.protocol.problem_pages import as_page, wants_page
-from idempotency.protocol.problems import problem_of
+from idempotency.protocol.problem_pages import as_page
+from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.views import SAFE_METHODS, View, is_marked, keyed_class, keyed_function
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]

@@ -24,8 +24,7 @@ from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
 from idempotency.protocol.policy import Options, Policy
-from idempotency.protocol.problem_pages import as_page, wants_page
-from idempotency.protocol.problems import problem_of
+from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.request.rereading import rewind
 
 V = TypeVar("V")
@@ -145,7 +144,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
             return response
 
         response = answer(request, policy, handler, rewind=lambda: rewind(request))
-        return as_page(request, response) if _shows_page(request, policy, response) else response
+        return _page(request, response) if _shows_page(request, policy, response) else response
 
     return wrapper
 
@@ -171,7 +170,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
 
         response = await answer_async(request, policy, handler, rewind=lambda: rewind(request))
         if _shows_page(request, policy, response):
-            return await sync_to_async(as_page)(request, response)
+            return await sync_to_async(_page)(request, response)
         return response
 
     return wrapper
@@ -179,6 +178,12 @@ def _keyed_async(view: View, policy: Policy) -> View:
 
 def _shows_page(request: HttpRequest, policy: Policy, response: HttpResponseBase) -> bool:
     return policy.on_problem is None and wants_page(request, response)
+
+
+def _page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    from idempotency.protocol.problem_pages import as_page  # noqa: PLC0415  only browsers get pages
+
+    return as_page(request, response)
 
 
 def answer(

@@ -11,7 +11,7 @@ from idempotency.conf import config
 from idempotency.maintenance import request_log
 from idempotency.maintenance.request_log import RequestLog, read_scope
 from idempotency.models import ArrivalOutcome, LedgerEntry
-from idempotency.redis.arrivals import Line
+from idempotency.redis.log_lines import Line
 
 SESSION_SHOWN = 8  # characters of a session's digest
 

@@ -17,8 +17,8 @@ from idempotency.conf import config
 from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
 from idempotency.observability.outline import differences
 from idempotency.postgres import home
-from idempotency.redis import arrivals
-from idempotency.redis.arrivals import Line
+from idempotency.redis import log_lines
+from idempotency.redis.log_lines import Line
 from idempotency.request.keys import digest_of, fault_of
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def store() -> int:
     """
     done = 0
     for _ in range(BATCHES_MAX):
-        lines = arrivals.oldest(limit=BATCH)
+        lines = log_lines.oldest(limit=BATCH)
         if not lines:
             break
         known = [line for line in lines if line.outcome in _OUTCOMES]  # a newer version's wait for nobody
@@ -79,7 +79,7 @@ def store() -> int:
         except Error:
             log.exception("The request log cannot be stored now. Its lines stay in Redis.")
             break
-        arrivals.drop(through=lines[-1])
+        log_lines.drop(through=lines[-1])
         done += len(lines)
         if len(lines) < BATCH:
             break
@@ -110,7 +110,7 @@ class RequestLog:
 def log_of(*, scope: str, key: str) -> RequestLog:
     """Return the request log of a key."""
     digest = digest_of(scope=scope, key=key)
-    held = arrivals.newest(limit=LOOKED_AT, digest=digest)
+    held = log_lines.newest(limit=LOOKED_AT, digest=digest)
     found = {line.line_id: line for line in held or () if line.outcome in _OUTCOMES}
     rows = Arrival.objects.using(home.alias()).filter(digest=digest)
     for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -14,22 +14,22 @@ from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.identity import identify, key_in_window
-from idempotency.protocol.phases import PhasedExchange
-from idempotency.protocol.recovery import Phases
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import fingerprint
+
+if TYPE_CHECKING:
+    from idempotency.protocol.recovery import Phases
 
 OnProblem = Callable[[Any, Problem], HttpResponseBase]
 OnReplay = Callable[[Any, HttpResponseBase], HttpResponseBase | None]
 
 REQUEST_ID_MAX = 64  # characters that the ledger stores
-_STRATEGIES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
 
 
 class Options(TypedDict, total=False):
     """Options of `@idempotent`; what each means stands at `Policy`."""
 
-    mode: Mode | Phases
+    mode: "Mode | Phases"
     required: bool | Callable[[Any], bool]
     wait: float
     lease: float
@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
     on_replay: OnReplay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Policy:
     """Options of one keyed view. What is None is as ``IDEMPOTENCY`` says.
 
@@ -72,7 +72,7 @@ class Policy:
         TypeError: an option that cannot be honoured, named.
     """
 
-    mode: Mode | Phases = ATOMIC
+    mode: "Mode | Phases" = ATOMIC
     required: bool | Callable[[Any], bool] | None = None
     wait: float | None = None
     lease: float | None = None
@@ -134,8 +134,8 @@ class Policy:
             key = key_in_window(scope, content, seconds=self.window or 0)
         elif callable(key):
             key = key(content)
-        phases = self.mode if isinstance(self.mode, Phases) else None
-        return _STRATEGIES[_plain(self.mode)](
+        phases = None if isinstance(self.mode, Mode) else self.mode
+        return _strategy(self.mode)(
             scope=scope,
             key=key,
             content=content,
@@ -186,7 +186,7 @@ class Policy:
 
     @property
     def _handler(self) -> str:
-        return self.mode.name if isinstance(self.mode, Phases) else ""
+        return "" if isinstance(self.mode, Mode) else self.mode.name
 
     def _needs_key(self, request: Any) -> str:
         """Decide on a call without a key: ``"key"``, ``"window"`` or ``""`` (runs unkeyed)."""
@@ -203,7 +203,7 @@ def _document(request: Any, problem: Problem) -> HttpResponseBase:
 def _wants(policy: Policy) -> list[tuple[str, bool, str]]:
     """List option, fitness and requirement of each."""
     return [
-        ("mode", isinstance(policy.mode, Mode | Phases), "give a Mode or Phases"),
+        ("mode", _is_mode(policy.mode), "give a Mode or Phases"),
         (
             "required",
             policy.required in (None, True, False) or callable(policy.required),
@@ -211,7 +211,7 @@ def _wants(policy: Policy) -> list[tuple[str, bool, str]]:
         ),
         ("wait", _is_seconds(policy.wait), "give seconds, 0 or more"),
         ("lease", _is_seconds(policy.lease) and policy.lease != 0, "give seconds, more than 0"),
-        ("lease", policy.lease is None or _plain(policy.mode) is Mode.PHASED, "only a phased handler has a lease"),
+        ("lease", policy.lease is None or policy.mode is not Mode.ATOMIC, "only a phased handler has a lease"),
         ("lifetime", _is_seconds(policy.lifetime), "give seconds, 0 or more"),
         ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
         ("principal", policy.principal is None or callable(policy.principal), "give a function"),
@@ -231,5 +231,21 @@ def _is_names(value: Any) -> bool:
     return not isinstance(value, str) and all(isinstance(name, str) and name for name in value)
 
 
-def _plain(mode: Mode | Phases) -> Mode:
-    return mode.mode if isinstance(mode, Phases) else mode
+def _is_mode(value: Any) -> bool:
+    if isinstance(value, Mode):
+        return True
+    from idempotency.protocol.recovery import Phases  # noqa: PLC0415  imported by who made one
+
+    return isinstance(value, Phases)
+
+
+def _plain(mode: "Mode | Phases") -> Mode:
+    return mode if isinstance(mode, Mode) else mode.mode
+
+
+def _strategy(mode: "Mode | Phases") -> type[Exchange]:
+    if _plain(mode) is Mode.ATOMIC:
+        return AtomicExchange
+    from idempotency.protocol.phases import PhasedExchange  # noqa: PLC0415  atomic views need none of it
+
+    return PhasedExchange

@@ -15,8 +15,9 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
+from idempotency.protocol.problems import HTML
+
 TEMPLATE = "idempotency/problem.html"
-PROBLEM, HTML = "application/problem+json", "text/html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,6 @@ _WORDS = {
         leads_back=False,
     ),
 }
-
-
-def wants_page(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Check if `response` is a problem document whose caller prefers a page; who has no preference does not."""
-    return (
-        response.status_code >= 400
-        and response.headers.get("Content-Type") == PROBLEM
-        and request.get_preferred_type([PROBLEM, "application/json", HTML]) == HTML
-    )
 
 
 def as_page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

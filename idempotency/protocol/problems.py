@@ -1,14 +1,18 @@
-"""Problems that exceptions mean for the caller."""
+"""Problems that exceptions mean for the caller, and who gets them as a page."""
 
 import logging
 
 from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 from idempotency.errors import Problem, answer_sealed, payload_too_large
 from idempotency.postgres.availability import outage
 from idempotency.response.encryption import EncryptionError
 
 log = logging.getLogger("idempotency")
+
+PROBLEM, HTML = "application/problem+json", "text/html"
 
 
 def problem_of(exception: BaseException | None) -> Problem | None:
@@ -23,3 +27,12 @@ def problem_of(exception: BaseException | None) -> Problem | None:
         log.error("A replay is 503: %s", exception)
         return answer_sealed()
     return None
+
+
+def wants_page(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """Check if `response` is a problem document whose caller prefers a page; who has no preference does not."""
+    return (
+        response.status_code >= 400
+        and response.headers.get("Content-Type") == PROBLEM
+        and request.get_preferred_type([PROBLEM, "application/json", HTML]) == HTML
+    )

@@ -1,4 +1,4 @@
-"""Request log in Redis: each call under a key, in a capped stream that `maintenance.request_log` drains.
+"""Request log in Redis: each call under a key, in a capped stream (`redis.log_lines` reads it).
 
 A call only appends to a buffer of its process. A thread sends the buffer every `SEND_SECONDS`, so no answer waits
 for the log. Lost with Redis, and what the buffer holds with the process.
@@ -12,14 +12,10 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from redis.exceptions import ResponseError
 
-from idempotency.ledger import redis_prefix
 from idempotency.observability.background import Worker
 from idempotency.observability.outline import CONTENT_MAX, outline
 from idempotency.observability.watchdog import Watchdog
@@ -40,27 +36,6 @@ _WITH_CONTENT = frozenset({"executed", "refused", "uncertain", "reused"})
 
 
 Noted = tuple[float, str, str, str, str, bytes]  # at, digest, outcome, request id, address, content
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One call under a key.
-
-    Attributes:
-        line_id: of the stream; unique.
-        at: time of the answer, by the clock of the server that gave it.
-        digest: names the key (`keys.digest_of`).
-        outcome: empty for a line that cannot be read.
-        outline: see `observability.outline`; empty for a copy.
-    """
-
-    line_id: str
-    at: datetime
-    digest: str
-    outcome: str
-    request_id: str = ""
-    address: str = ""
-    outline: Mapping[str, str] = field(default_factory=dict)
 
 
 class Recorder:
@@ -110,43 +85,11 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")
-        _recorder.add(_stream_of(prefix), (time.time(), digest, outcome, request_id, address[:ADDRESS_MAX], own))
+        _recorder.add(stream_of(prefix), (time.time(), digest, outcome, request_id, address[:ADDRESS_MAX], own))
 
 
-def oldest(*, limit: int) -> list[Line] | None:
-    """Return the first lines of the stream; None if Redis is unavailable."""
-    name = _stream_of(redis_prefix())
-    return attempt(lambda redis: [_read(*line) for line in redis.xrange(name, count=limit)])
-
-
-def newest(*, limit: int, digest: str | None = None) -> list[Line] | None:
-    """Return the last lines of the stream, the newest first; None if Redis is unavailable.
-
-    Args:
-        limit: how many are asked for.
-        digest: of the key whose lines among them are wanted; None: all.
-    """
-    name = _stream_of(redis_prefix())
-    wanted = {digest, digest and digest.encode()}  # compared as they came: most are another key's
-
-    def ask(redis: Any) -> list[Line]:
-        return [
-            _read(at, fields)
-            for at, fields in redis.xrevrange(name, count=limit)
-            if digest is None or fields.get(b"digest", fields.get("digest")) in wanted
-        ]
-
-    return attempt(ask)
-
-
-def drop(*, through: Line) -> None:
-    """Remove the lines up to and including `through`."""
-    name = _stream_of(redis_prefix())
-    milliseconds, _, number = through.line_id.partition("-")
-    attempt(lambda redis: redis.xtrim(name, minid=f"{milliseconds}-{int(number) + 1}", approximate=False))
-
-
-def _stream_of(prefix: str) -> str:
+def stream_of(prefix: str) -> str:
+    """Name the stream below a prefix of names."""
     return f"{prefix}:request-log"
 
 
@@ -167,28 +110,6 @@ def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
                 connection.ask(*command)
     except ResponseError as error:  # a server without streams, say, serves markers all the same: no breaker opens
         log.info("Redis refused lines of the request log: %s", error)
-
-
-def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
-    """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
-    line = Line(line_id=_text(line_id), at=datetime.fromtimestamp(0, UTC), digest="", outcome="")
-    try:
-        found = {_text(name): _text(value) for name, value in fields.items()}
-        return replace(
-            line,
-            at=datetime.fromtimestamp(float(found["at"]), UTC),
-            digest=found["digest"],
-            outcome=found["outcome"],
-            request_id=found["request"],
-            address=found["address"],
-            outline=dict(json.loads(found.get("outline", "{}"))),
-        )
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        return line
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _begin() -> None:

@@ -19,9 +19,9 @@ from redis.exceptions import (
 _PASSING = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
 _PASSING_WORDS = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
 # before Redis 7 a refusal inside a script comes at the end of a sentence about the script
-_OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
+_OF_A_SCRIPT = r"^Error running script .*?: -(?=[A-Z])"
 # a script's command is denied: by Redis 7 and Valkey, and by Redis 6
-_DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
+_DENIED = ("ACL failure in script", "The user executing the script can't")
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -36,8 +36,8 @@ def is_of_a_replica(error: ResponseError) -> bool:
 
 def is_denied(error: BaseException) -> bool:
     """Return whether the server's ACL refuses the client's user a command or a channel."""
-    return isinstance(error, NoPermissionError) or _DENIED.search(str(error)) is not None
+    return isinstance(error, NoPermissionError) or any(text in str(error) for text in _DENIED)
 
 
 def _says(error: BaseException, *words: str) -> bool:
-    return _OF_A_SCRIPT.sub("", str(error)).startswith(words)
+    return re.sub(_OF_A_SCRIPT, "", str(error)).startswith(words)

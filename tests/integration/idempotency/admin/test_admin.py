@@ -12,7 +12,7 @@ from django.test import Client, override_settings
 from idempotency.admin import answer_display
 from idempotency.maintenance import request_log
 from idempotency.models import LedgerEntry
-from idempotency.redis import arrivals
+from idempotency.redis import log_lines
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
@@ -143,7 +143,7 @@ def test_the_request_log_says_who_did_what(
         caller.post()
         caller.post()
         caller.post(body={"name": "b"})
-    until(lambda: len(arrivals.newest(limit=9) or ()) == 3)
+    until(lambda: len(log_lines.newest(limit=9) or ()) == 3)
     request_log.store()
     with override_settings(IDEMPOTENCY=config):
         page = entry_page(admin_client, key="k1")

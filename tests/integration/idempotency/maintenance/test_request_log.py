@@ -19,7 +19,7 @@ from idempotency.errors import KeyReused
 from idempotency.ledger import redis_prefix
 from idempotency.maintenance import complete_stalled, reap, request_log
 from idempotency.models import Arrival, LedgerEntry
-from idempotency.redis import arrivals
+from idempotency.redis import arrivals, log_lines
 from idempotency.redis.fastpath import breaker
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
@@ -34,7 +34,7 @@ SECRET = "rosebud"
 
 def sent(count: int) -> None:
     """Wait until Redis has `count` lines."""
-    until(lambda: len(arrivals.newest(limit=1_000) or ()) == count)
+    until(lambda: len(log_lines.newest(limit=1_000) or ()) == count)
 
 
 def log_of(key: str = "k1") -> request_log.RequestLog:
@@ -131,7 +131,7 @@ def test_a_replay_asks_no_database_and_redis_no_more_than_without_it(
 
 def test_lines_of_many_calls_travel_together(caller: Caller, redis_server: redis.Redis) -> None:
     at_once(*[caller.post] * 4)
-    until(lambda: len(arrivals.newest(limit=9) or ()) == 4)
+    until(lambda: len(log_lines.newest(limit=9) or ()) == 4)
     (name,) = redis_server.scan_iter("*:request-log")
     assert 0 < redis_server.ttl(name) <= arrivals.STREAM_SECONDS
 
@@ -165,7 +165,7 @@ def test_workers_store_each_line_once(caller: Caller) -> None:
     sent(3)
     at_once(*[request_log.store] * 4)
     assert Arrival.objects.count() == 3
-    (line, *_) = request_log.arrivals.newest(limit=9) or [None]
+    (line, *_) = request_log.log_lines.newest(limit=9) or [None]
     assert line is None
 
 

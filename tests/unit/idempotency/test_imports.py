@@ -1,0 +1,63 @@
+"""A part that nobody uses is not imported: it costs no time at start, and needs no package."""
+
+import ast
+import subprocess
+import sys
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_client_brings_neither_django_nor_the_rest_of_the_project() -> None:
+    code = """
+import sys
+import idempotency.client
+ours = ("idempotency", "idempotency.client", "idempotency.extras")
+print([name for name in sys.modules if name.partition(".")[0] in ("django", "payments", "shop")
+       or (name.startswith("idempotency") and name not in ours and not name.startswith("idempotency.client."))])
+"""
+    assert run(code) == "[]"
+
+
+def test_without_httpx_the_clients_error_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["httpx"] = None
+try:
+    import idempotency.client
+except ImportError as error:
+    print(error)
+"""
+    assert run(code) == "idempotency.client needs httpx: pip install 'payonce[client]'"
+
+
+def test_the_door_of_plain_views_brings_no_other_and_nothing_of_phased_calls() -> None:
+    code = """
+import sys
+from django.apps import AppConfig
+from django.conf import settings
+class Alone(AppConfig):  # without the checks, which look at every door
+    name = "idempotency"
+sys.modules["alone"] = sys.modules["__main__"]
+settings.configure(
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "alone.Alone"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}},
+)
+import django
+django.setup()
+import idempotency.views
+print(sorted(name.removeprefix("idempotency.") for name in sys.modules if name.startswith("idempotency.")))
+print({name.partition(".")[0] for name in sys.modules} &
+      {"rest_framework", "ninja", "httpx", "kazoo", "celery", "procrastinate", "django_redis"})
+"""
+    ours, others = run(code).splitlines()
+    assert others == "set()"
+    rooms = {name.partition(".")[0] for name in ast.literal_eval(ours)}
+    assert not rooms & {
+        *("admin", "cachedmap", "checks", "client", "drf", "functions", "inbox", "locks", "maintenance"),
+        *("management", "middleware", "ninja", "testing", "webhooks"),
+    }
+    lazy = {"phases", "recovery", "heartbeat", "problem_pages"}
+    assert not {f"protocol.{name}" for name in lazy} & set(ast.literal_eval(ours))
+    assert "redis.log_lines" not in ours
