@@ -15,12 +15,15 @@ if apps.get_containing_app_config(__name__) is None:  # Django would speak of an
     raise ImproperlyConfigured("Add 'idempotency' to INSTALLED_APPS, then run `manage.py migrate idempotency`.")
 
 
+MODES = [(Mode.ATOMIC.value, _("atomic")), (Mode.PHASED.value, _("phased"))]
+
+
 class State(models.TextChoices):
     """State of an entry: `running` has no answer yet, `uncertain` one but no known outcome outside."""
 
-    RUNNING = "running", "running"
-    UNCERTAIN = "uncertain", "uncertain"
-    FINISHED = "finished", "finished"
+    RUNNING = "running", _("running")
+    UNCERTAIN = "uncertain", _("uncertain")
+    FINISHED = "finished", _("finished")
 
 
 # bounds and not their negation: every node of a CHECK is paid for by each insert
@@ -53,7 +56,7 @@ class LedgerEntry(models.Model):
     scope = models.CharField(max_length=512)
     key = models.CharField(max_length=255)
     fingerprint = models.BinaryField(help_text="HMAC-SHA-256 of the request, 32 bytes")
-    mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode])
+    mode = models.CharField(max_length=8, choices=MODES)
     state = models.CharField(max_length=10, choices=State)
     owner = models.CharField(max_length=128, help_text="process that ran it last")
     request_id = models.CharField(max_length=64, blank=True)
@@ -97,13 +100,13 @@ class LedgerEntry(models.Model):
 class Outcome(models.TextChoices):
     """Outcome of one run of a phased entry."""
 
-    RUNNING = "running", "running"
-    FINISHED = "finished", "finished"
-    UNCERTAIN = "uncertain", "outcome unknown"
-    FAILED = "failed", "failed"
-    LOST = "lost", "lost its lease"
-    RESOLVED = "resolved", "resolved by an operator"
-    ABANDONED = "abandoned", "abandoned by an operator"
+    RUNNING = "running", _("running")
+    FINISHED = "finished", _("finished")
+    UNCERTAIN = "uncertain", _("outcome unknown")
+    FAILED = "failed", _("failed")
+    LOST = "lost", _("lost its lease")
+    RESOLVED = "resolved", _("resolved by an operator")
+    ABANDONED = "abandoned", _("abandoned by an operator")
 
 
 class LedgerAttempt(models.Model):
@@ -202,11 +205,11 @@ class ConsumedMessage(models.Model):
 class EventStatus(models.TextChoices):
     """State of a webhook event: `held` waits for its predecessor, `quarantined` for a person."""
 
-    STORED = "stored", "stored"
-    HELD = "held", "held"
-    FAILED = "failed", "failed"
-    QUARANTINED = "quarantined", "quarantined"
-    APPLIED = "applied", "applied"
+    STORED = "stored", _("stored")
+    HELD = "held", _("held")
+    FAILED = "failed", _("failed")
+    QUARANTINED = "quarantined", _("quarantined")
+    APPLIED = "applied", _("applied")
 
 
 _WAITING = ["stored", "held", "failed"]

@@ -190,6 +190,7 @@ APPEND_SLASH = False
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "shop" / "templates"],  # before those of Django's admin, the first app
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

@@ -7,6 +7,8 @@ Pages of `payments` and `shop` build on `pages`, `filters`, `searching`, `charts
 from django.apps import apps
 
 if apps.is_installed("django.contrib.admin"):  # the commands search the ledger also without it
-    from idempotency.admin import ledger, webhooks
+    from idempotency.admin import labels, ledger, webhooks
+
+    labels.translate_names(apps.get_app_config("idempotency"))
 
     __all__ = ["ledger", "webhooks"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from idempotency.models import LedgerEntry, State
@@ -22,24 +23,25 @@ def headers(entry: LedgerEntry) -> SafeString | str:
 
 def lines(headers: Mapping[str, str]) -> SafeString | str:
     """Write a line for each header."""
-    return format_html_join(mark_safe("<br>"), "{}: {}", headers.items()) or "none"
+    return format_html_join(mark_safe("<br>"), "{}: {}", headers.items()) or _("none")
 
 
 def body(entry: LedgerEntry) -> SafeString | str:
     """Show what a retry is answered with: indented JSON, and a remark where something is cut off."""
     if entry.state != State.FINISHED:
-        return "none yet"
+        return _("none yet")
     if entry.response_body is None:
-        why = f"removed {utc(entry.purged_at)} UTC" if entry.purged_at else "it was too large"
-        return f"not stored ({why}): a retry is answered 410, and nothing is executed"
+        if not entry.purged_at:
+            return _("not stored (it was too large): a retry is answered 410, and nothing is executed")
+        removed = _("not stored (removed %(at)s UTC): a retry is answered 410, and nothing is executed")
+        return removed % {"at": utc(entry.purged_at)}
     answer = StoredResponse(status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id)
     try:
         plain = encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
     except encryption.EncryptionError as error:
-        return f"cannot be shown: {error}"
-    return content(
-        plain, f"Encrypted in the database, under the key {entry.body_key_id}." if entry.body_key_id else ""
-    )
+        return _("cannot be shown: %(error)s") % {"error": error}
+    sealed = _("Encrypted in the database, under the key %(key)s.") % {"key": entry.body_key_id}
+    return content(plain, sealed if entry.body_key_id else "")
 
 
 def content(plain: bytes, remark: str = "") -> SafeString:
@@ -49,11 +51,12 @@ def content(plain: bytes, remark: str = "") -> SafeString:
         text = _indented(plain.decode())
     except UnicodeDecodeError:
         text = ""
-        remarks.append(f"{len(plain):,} bytes that are not text.")
+        remarks.append(_("%(count)s bytes that are not text.") % {"count": f"{len(plain):,}"})
     if not plain:
-        remarks.append("Empty.")
+        remarks.append(_("Empty."))
     if len(text) > SHOWN_MAX:
-        remarks.append(f"The first {SHOWN_MAX:,} of {len(text):,} characters.")
+        counts = {"shown": f"{SHOWN_MAX:,}", "all": f"{len(text):,}"}
+        remarks.append(_("The first %(shown)s of %(all)s characters.") % counts)
     shown = format_html('<pre class="ledger-body" tabindex="0">{}</pre>', text[:SHOWN_MAX]) if text else ""
     return format_html("{}{}", shown, " ".join(remarks))
 

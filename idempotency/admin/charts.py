@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.timesince import timesince
+from django.utils.translation import gettext as _
 
 HEIGHT = 90  # of a chart, in units of its view box
 BAR = 12  # width of an hour
@@ -18,9 +20,9 @@ MARKS = 4  # times written under a chart
 class Group:
     """Counts of one chart: of each its words and its colour, readable on white and on black."""
 
-    title: str
-    note: str
-    parts: Mapping[str, tuple[str, str]]
+    title: Any
+    note: Any
+    parts: Mapping[str, tuple[Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,19 @@ def draw(
             if count := counts.get(what, 0):
                 height = max(LEAST, HEIGHT * count / most)
                 top = max(0.0, top - height)
-                label = f"{hour:%d %b %H}:00 UTC · {say(count)} {words}"
+                about = {"hour": _hour(hour), "count": say(count), "what": words}
+                label = _("%(hour)s UTC · %(count)s %(what)s") % about
                 bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
     legend = [
         (words, colour, say(sum(counts.get(what, 0) for counts in hours.values())))
         for what, (words, colour) in group.parts.items()
     ]
-    marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
-    return Chart(group.title, group.note, bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
+    marks = [_hour(hour) for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
+    return Chart(str(group.title), str(group.note), bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
+
+
+def _hour(hour: datetime) -> str:
+    return date_format(hour, _("j M H:i"))
 
 
 def lines(rows: Sequence[Any], describe: Callable[[Any], tuple[str, str, str]]) -> list[Line]:

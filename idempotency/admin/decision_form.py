@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.core.validators import RegexValidator
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.pages import reason_field
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abandon, resolve
@@ -15,27 +16,32 @@ class DecisionForm(forms.Form):
 
     outcome = forms.ChoiceField(
         choices=[
-            ("resolved", "It happened. Retries get the answer that you give here."),
-            ("abandoned", "It did not happen and must not any more. Retries get 409."),
+            ("resolved", _("It happened. Retries get the answer that you give here.")),
+            ("abandoned", _("It did not happen and must not any more. Retries get 409.")),
         ],
-        label="What do you know?",
+        label=_("What do you know?"),
         widget=forms.RadioSelect,
     )
-    note = reason_field("How you found out. It is stored in the history under your name.")
+    note = reason_field(_("How you found out. It is stored in the history under your name."))
     status = forms.TypedChoiceField(
-        coerce=int, choices=[(status, status) for status in RESOLVE_STATUSES], initial=200
+        label=_("Status"),
+        coerce=int,
+        choices=[(status, status) for status in RESOLVE_STATUSES],
+        initial=200,
     )
     location = forms.CharField(
+        label=_("Location"),
         required=False,
         max_length=500,
-        validators=[RegexValidator(r"^\S*\Z", "An address has no spaces in it.")],
-        help_text="Address of what was made, if any: the answer's Location header.",
+        validators=[RegexValidator(r"^\S*\Z", _("An address has no spaces in it."))],
+        help_text=_("Address of what was made, if any: the answer's Location header."),
     )
     body = forms.CharField(
+        label=_("Body"),
         required=False,
         initial='{"resolved": true}',
         widget=forms.Textarea(attrs={"rows": 4, "cols": 70}),
-        help_text="JSON, as the caller would have got it; not sent with 204.",
+        help_text=_("JSON, as the caller would have got it; not sent with 204."),
     )
     fence = forms.IntegerField(widget=forms.HiddenInput)
 
@@ -50,7 +56,7 @@ class DecisionForm(forms.Form):
             try:
                 json.loads(cleaned.get("body") or "")
             except ValueError:
-                self.add_error("body", "This is not JSON.")
+                self.add_error("body", _("This is not JSON."))
         return cleaned
 
     def decide(self, *, entry_id: int, operator: str) -> str:

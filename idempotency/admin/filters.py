@@ -9,15 +9,18 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
+from idempotency.admin.labels import label
 from idempotency.models import LedgerEntry, State
 
 SPANS = {
-    "1h": ("last hour", timedelta(hours=1)),
-    "24h": ("last 24 hours", timedelta(hours=24)),
-    "7d": ("last 7 days", timedelta(days=7)),
-    "30d": ("last 30 days", timedelta(days=30)),
+    "1h": (_("last hour"), timedelta(hours=1)),
+    "24h": (_("last 24 hours"), timedelta(hours=24)),
+    "7d": (_("last 7 days"), timedelta(days=7)),
+    "30d": (_("last 30 days"), timedelta(days=30)),
 }
 
 
@@ -47,7 +50,7 @@ class Span(Choice):
 class Opened(Span):
     """Filter by age, read off the primary key: our numbers begin with their time (RFC 9562, version 7)."""
 
-    title = "opened"
+    title = _("opened at")
     parameter_name = "opened"
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -67,20 +70,19 @@ class Newest(Choice):
 
 def newest(name: str, values: Sequence[tuple[str, Any]], *, by: str = "pk") -> type[Newest]:
     """Make a filter by the field `name` with these values, among the newest rows by the column `by`."""
-    about = f"{name.replace('_', ' ')} (of the newest {searching.LOOKED_AT:,})"
-    fields = {"title": about, "parameter_name": name, "field": name, "by": by, "values": dict(values)}
+    fields = {"title": _of_newest(name), "parameter_name": name, "field": name, "by": by, "values": dict(values)}
     return type(f"Newest{name.title()}", (Newest,), fields)
 
 
 class NeedsAPerson(Choice):
     """Filter entries without a final answer by the reason."""
 
-    title = "needs a person"
+    title = _("needs a person")
     parameter_name = "open"
     values: ClassVar[Mapping[str, Any]] = {
-        "uncertain": "outcome unknown",
-        "stalled": "nobody runs it",
-        "any": "any unfinished",
+        "uncertain": _("outcome unknown"),
+        "stalled": _("nobody runs it"),
+        "any": _("any unfinished"),
     }
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -103,6 +105,9 @@ class Leading(Newest):
 
 def leading(name: str) -> type[Leading]:
     """Make a filter by the values of the field `name`."""
-    about = f"{name} (of the newest {searching.LOOKED_AT:,})"
-    fields = {"title": about, "parameter_name": name, "field": name}
+    fields = {"title": _of_newest(name), "parameter_name": name, "field": name}
     return type(f"Leading{name.title()}", (Leading,), fields)
+
+
+def _of_newest(name: str) -> Any:
+    return format_lazy(_("{field} (of the newest {most:,})"), field=label(name), most=searching.LOOKED_AT)

@@ -15,7 +15,8 @@ from django.urls import NoReverseMatch, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
+from django.utils.text import Truncator, format_lazy
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import answer_display, charts, log_display, searching
@@ -28,7 +29,7 @@ from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, ti
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
 from idempotency.maintenance.decisions import NotDecidable
-from idempotency.models import ConsumedMessage, LedgerEntry, State
+from idempotency.models import MODES, ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.observability import statistics
 from idempotency.protocol.recovery import NotAbandonable
@@ -36,14 +37,18 @@ from idempotency.protocol.recovery import NotAbandonable
 KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
 STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
+DECIDED = {
+    "resolved": _("The entry is resolved; its key is answered with that from now on."),
+    "abandoned": _("The entry is abandoned; its key is answered with that from now on."),
+}
 
 EXECUTED = charts.Group(
-    "Executed",
-    "Each key once, in the hour of its first request; retries and conflicts are among the Prometheus metrics.",
+    _("Executed"),
+    _("Each key once, in the hour of its first request; retries and conflicts are among the Prometheus metrics."),
     {
-        "executed": ("done", "#0b8a54"),
-        "refused": ("refused (4xx)", "#7aa893"),
-        "unfinished": ("without a final answer", "#c27c0e"),
+        "executed": (_("done"), "#0b8a54"),
+        "refused": (_("refused (4xx)"), "#7aa893"),
+        "unfinished": (_("without a final answer"), "#c27c0e"),
     },
 )
 
@@ -56,13 +61,16 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
     list_display_links = ("condition", "short_key")
     list_filter = (
         *(NeedsAPerson, "state", "created_at"),
-        *(newest("mode", [(mode.value, mode.value) for mode in Mode]), newest("response_status", STATUSES)),
+        *(newest("mode", MODES), newest("response_status", STATUSES)),
     )
     search_fields = ("key",)
-    search_help_text = (
-        f"A whole key or subject (order:0190…); of the newest {searching.LOOKED_AT:,} entries also a whole request"
-        " id or key digest, or the beginning of a scope (user:7 POST)."
-        f" At most {searching.FOUND_MAX:,} are found of each."
+    search_help_text = format_lazy(
+        _(
+            "A whole key or subject (order:0190…); of the newest {newest:,} entries also a whole request"
+            " id or key digest, or the beginning of a scope (user:7 POST). At most {most:,} are found of each."
+        ),
+        newest=searching.LOOKED_AT,
+        most=searching.FOUND_MAX,
     )
     ordering = ("-pk",)
     is_decided_about = True
@@ -76,7 +84,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Leave out lease and answer where the entry cannot have one."""
-        execution = ["condition", "owner", "history"]
+        execution = ["condition", "process", "history"]
         if obj is not None and obj.mode == Mode.PHASED:
             execution += ["handler", "recovery_point", "fence", "lease"]
         answer = ["status", "headers", "body"]
@@ -86,14 +94,14 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         return [
             (None, {"fields": request_fields}),
             (_("Request log"), {"fields": ["calls"]}),
-            ("Execution", {"fields": execution}),
-            ("Stored answer", {"fields": answer}),
+            (_("Execution"), {"fields": execution}),
+            (_("Stored answer"), {"fields": answer}),
         ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         texts = {
-            "handler": "its Phases, if it is made of recovery points",
-            "recovery_point": "where a retry resumes",
+            "handler": _("its Phases, if it is made of recovery points"),
+            "recovery_point": _("where a retry resumes"),
         }
         return super().get_form(request, obj, change, **{"help_texts": texts, **kwargs})
 
@@ -106,27 +114,28 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [
-            Tool(address=reverse("admin:idempotency_statistics"), words="Charts"),
-            Tool(address=reverse("admin:idempotency_locks"), words="Locks"),
+            Tool(address=reverse("admin:idempotency_statistics"), words=_("Charts")),
+            Tool(address=reverse("admin:idempotency_locks"), words=_("Locks")),
         ]
 
     def tools(self, request: HttpRequest, row: LedgerEntry) -> list[Tool]:
         if not self._may_decide(request) or not _is_open(row):
             return []
-        return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words="Resolve or abandon")]
+        return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words=_("Resolve or abandon"))]
 
-    condition = column(condition, "state")
-    short_key = column(lambda entry: Truncator(entry.key).chars(KEY_SHOWN), "key")
-    short_scope = column(lambda entry: Truncator(entry.scope).chars(SCOPE_SHOWN), "scope")
-    status = column(lambda entry: str(entry.response_status or "none yet"), "status")
+    condition = column(condition, _("state"))
+    short_key = column(lambda entry: Truncator(entry.key).chars(KEY_SHOWN), _("key"))
+    short_scope = column(lambda entry: Truncator(entry.scope).chars(SCOPE_SHOWN), _("scope"))
+    status = column(lambda entry: str(entry.response_status or gettext("none yet")), _("status"))
     created = time_column("created_at")
-    lease = time_column("lease_until", "lease until")
-    fingerprint_hex = column(lambda entry: bytes(entry.fingerprint).hex(), "fingerprint")
-    headers = column(answer_display.headers, "headers")
-    body = column(answer_display.body, "body")
+    lease = time_column("lease_until")
+    fingerprint_hex = column(lambda entry: bytes(entry.fingerprint).hex(), _("fingerprint"))
+    headers = column(answer_display.headers, _("headers"))
+    body = column(answer_display.body, _("body"))
+    process = column(lambda entry: entry.owner, _("process"))
     calls = column(log_display.table, _("calls"))
 
-    @admin.display(description="subject")
+    @admin.display(description=_("subject"))
     def short_subject(self, entry: LedgerEntry) -> SafeString | str:
         """Show both ends: ids of one moment begin alike."""
         whole = entry.subject
@@ -134,29 +143,27 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
             return whole or "-"
         return format_html('<span title="{}">{}…{}</span>', whole, whole[: SUBJECT_SHOWN - 7], whole[-6:])
 
-    @admin.display(description="about")
+    @admin.display(description=_("about"))
     def about(self, entry: LedgerEntry) -> SafeString | str:
         """Link the subject to the page that ``SUBJECT_ADMIN`` names, and to other requests about it."""
         if not entry.subject:
-            return "unknown"
+            return gettext("unknown")
         kind, _, identifier = entry.subject.partition(":")
         others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={entry.subject}"
-        more = format_html('<a href="{}">all requests about it</a>', others)
+        more = format_html('<a href="{}">{}</a>', others, gettext("all requests about it"))
         try:
             address = reverse(config().subject_admin[kind], args=[identifier])
         except (KeyError, NoReverseMatch):
             return format_html("{} · {}", entry.subject, more)
         return format_html('<a href="{}">{}</a> · {}', address, entry.subject, more)
 
-    @admin.display(description="history")
+    @admin.display(description=_("history"))
     def history(self, entry: LedgerEntry) -> SafeString:
         rows = [(utc(event.at), event.what, event.who, event.note) for event in timeline(entry)]
         lines = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
-        return format_html(
-            '<table class="ledger-history">'
-            "<thead><tr><th>UTC</th><th>what</th><th>who</th><th>remark</th></tr></thead><tbody>{}</tbody></table>",
-            lines,
-        )
+        heads = format_html_join("", "<th>{}</th>", [("UTC",), (_("what"),), (_("who"),), (_("remark"),)])
+        table = '<table class="ledger-history"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'
+        return format_html(table, heads, lines)
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
         """Chart executions by the hour, and list what is open."""
@@ -167,13 +174,13 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         context: dict[str, Any] = {
             "chart": charts.draw(EXECUTED, hours),
             "newest": f"{statistics.NEWEST_MAX:,}",
-            "open": still_open,
+            "open": [(state.count, gettext(state.name)) for state in still_open],
             "total_open": sum(state.count for state in still_open),
             "lines": charts.lines(statistics.oldest_open(limit=OPEN_SHOWN), _in_words),
             "hours": statistics.HOURS_SHOWN,
         }
         template = "admin/idempotency/ledgerentry/statistics.html"
-        return self.own_page(request, template, "Keyed requests", **context)
+        return self.own_page(request, template, _("Keyed requests"), **context)
 
     def decide_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resolve or abandon an entry: shown first, done on POST."""
@@ -182,20 +189,21 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         entry = get_object_or_404(LedgerEntry, pk=pk)
         detail = reverse("admin:idempotency_ledgerentry_change", args=[pk])
         if not _is_open(entry):
-            messages.error(request, "This entry is finished, or its handler is still running; nothing to decide.")
+            finished = _("This entry is finished, or its handler is still running; nothing to decide.")
+            messages.error(request, finished)
             return HttpResponseRedirect(detail)
         form = DecisionForm(request.POST or None, initial={"fence": entry.fence})
         if request.method == "POST" and form.is_valid():
             try:
                 done = form.decide(entry_id=pk, operator=f"operator {request.user.get_username()}")
             except NotDecidable:
-                messages.error(request, "The entry changed since you looked at it. Look again.")
+                messages.error(request, _("The entry changed since you looked at it. Look again."))
                 return HttpResponseRedirect(detail)
             except NotAbandonable as refused:
                 messages.error(request, str(refused))
                 return HttpResponseRedirect(detail)
             self.log_decision(request, entry, f"{done}: {form.cleaned_data['note']}")
-            messages.success(request, f"The entry is {done}; its key is answered with that from now on.")
+            messages.success(request, DECIDED[done])
             return HttpResponseRedirect(detail)
         context: dict[str, Any] = {
             "entry": entry,
@@ -205,7 +213,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
             "history": self.history(entry),
         }
         template = "admin/idempotency/ledgerentry/decide.html"
-        return self.own_page(request, template, "Resolve or abandon", **context)
+        return self.own_page(request, template, _("Resolve or abandon"), **context)
 
     def _may_decide(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
@@ -230,7 +238,7 @@ class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     fields = list_display
     list_filter = (leading("consumer"), "consumed_at")
     search_fields = ("message_id",)
-    search_help_text = "A whole message id."
+    search_help_text = _("A whole message id.")
     ordering = ("-pk",)
 
     def search(self, rows: QuerySet[ConsumedMessage], term: str) -> QuerySet[ConsumedMessage]:

@@ -10,15 +10,17 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
-from idempotency.admin.labels import utc
+from idempotency.admin.labels import label, utc
 from idempotency.admin.paging import EstimatingPaginator
 
 
-def reason_field(help_text: str, *, max_length: int | None = None) -> forms.CharField:
+def reason_field(help_text: Any, *, max_length: int | None = None) -> forms.CharField:
     """Make the field for an operator's reason, which every decision wants."""
     area = forms.Textarea(attrs={"rows": 3, "cols": 70})
-    return forms.CharField(label="Reason", max_length=max_length, widget=area, help_text=help_text)
+    return forms.CharField(label=_("Reason"), max_length=max_length, widget=area, help_text=help_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ class Tool:
     """A button of a page."""
 
     address: str
-    words: str
+    words: Any
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -79,7 +81,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         own = {"tools": self.list_tools(request), "title": title}
         return super().changelist_view(request, {**(extra_context or {}), **own})
 
-    def own_page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+    def own_page(self, request: HttpRequest, template: str, title: Any, **context: Any) -> HttpResponse:
         """Show a page beside list and detail to users who may see the rows; its template extends `own.html`."""
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -106,17 +108,21 @@ def column(read: Callable[[Any], Any], words: Any) -> Any:
     return shown
 
 
-def time_column(field: str, words: str = "") -> Any:
+def time_column(field: str, words: Any = "") -> Any:
     """Make a column with the time in `field`, as all our pages write it."""
-    return column(lambda row: utc(getattr(row, field)), f"{words or field.removesuffix('_at')} (UTC)")
+    return column(lambda row: utc(getattr(row, field)), _in_utc(words or label(field)))
 
 
 def time_of(field: str) -> Any:
-    """Make the same as an entry of `list_display` or `fields`; `created_at` becomes *created (UTC)*."""
+    """Make the same as an entry of `list_display` or `fields`; `created_at` becomes *created at (UTC)*."""
 
-    @admin.display(description=f"{field.removesuffix('_at')} (UTC)")
+    @admin.display(description=_in_utc(label(field)))
     def shown(row: Any) -> str:
         return utc(getattr(row, field))
 
     shown.__name__ = field
     return shown
+
+
+def _in_utc(words: Any) -> Any:
+    return format_lazy(_("{what} (UTC)"), what=words)

@@ -13,6 +13,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import answer_display, searching
 from idempotency.admin.filters import leading, newest
@@ -25,7 +27,7 @@ from idempotency.webhooks import NotReplayable, replay
 class ReplayForm(forms.Form):
     """Reason of an operator who applies an event by hand."""
 
-    note = reason_field("It is stored with the event under your name.", max_length=1000)
+    note = reason_field(_("It is stored with the event under your name."), max_length=1000)
 
 
 @admin.register(WebhookEvent)
@@ -35,21 +37,21 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_display = ("event_id", "status", "sender", "entity", "sequence", "received", "attempts")
     list_filter = (newest("status", EventStatus.choices), leading("sender"))
     search_fields = ("event_id",)
-    search_help_text = "A whole id of the sender's."
+    search_help_text = _("A whole id of the sender's.")
     ordering = ("-pk",)
     fieldsets = (
         (None, {"fields": ("event_id", "sender", "entity", "sequence", "received")}),
-        ("Handling", {"fields": ("status", "attempts", "error", "due", "applied", "note")}),
-        ("As received", {"fields": ("headers_text", "body_text")}),
+        (_("Handling"), {"fields": ("status", "attempts", "error", "due", "applied", "note")}),
+        (_("As received"), {"fields": ("headers_text", "body_text")}),
     )
     is_decided_about = True
 
     received = time_column("received_at")
     applied = time_column("applied_at")
-    due = time_column("due_at", "no worker before")
-    headers_text = column(lambda row: answer_display.lines(row.headers), "headers")
+    due = time_column("due_at", _("no worker before"))
+    headers_text = column(lambda row: answer_display.lines(row.headers), _("headers"))
     body_text = column(
-        lambda row: "removed" if row.body is None else answer_display.content(bytes(row.body)), "body"
+        lambda row: gettext("removed") if row.body is None else answer_display.content(bytes(row.body)), _("body")
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEvent]:
@@ -69,7 +71,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
     def tools(self, request: HttpRequest, row: WebhookEvent) -> list[Tool]:
         if row.status == EventStatus.APPLIED or not self._may_replay(request):
             return []
-        return [Tool(address=reverse("admin:idempotency_replay", args=[row.pk]), words="Apply now")]
+        return [Tool(address=reverse("admin:idempotency_replay", args=[row.pk]), words=_("Apply now"))]
 
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Apply an event: shown first, done on POST.
@@ -82,7 +84,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
         form = ReplayForm(request.POST or None)
         if request.method != "POST" or not form.is_valid():
             template = "admin/idempotency/webhookevent/replay.html"
-            return self.own_page(request, template, "Apply now", row=row, form=form)
+            return self.own_page(request, template, _("Apply now"), row=row, form=form)
         note = form.cleaned_data["note"]
         try:
             result = replay(pk, operator=f"operator {request.user.get_username()}", note=note)
@@ -91,7 +93,9 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
         else:
             self.log_decision(request, row, f"{result}: {note}")
             done = result == EventStatus.APPLIED
-            (messages.success if done else messages.error)(request, f"The event is {result}.")
+            (messages.success if done else messages.error)(
+                request, gettext("The event is %(status)s.") % {"status": EventStatus(result).label}
+            )
         return HttpResponseRedirect(reverse("admin:idempotency_webhookevent_change", args=[pk]))
 
     def _may_replay(self, request: HttpRequest) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from idempotency import ledger
@@ -94,10 +95,11 @@ def _undo(entry: LedgerEntry, digest: str) -> None:
         return
     phases = phases_named(entry.handler)
     if phases is None:
-        raise NotAbandonable(
-            f"This program does not have the steps {entry.handler!r} of this entry, so it cannot undo them. "
+        why = gettext(
+            "This program does not have the steps '%(steps)s' of this entry, so it cannot undo them. "
             "Abandon it by the program that has them, or resolve it."
         )
+        raise NotAbandonable(why % {"steps": entry.handler})
     phases.abandon(Progress(data=dict(entry.recovery_data), key_digest=digest, resumed=True))
 
 

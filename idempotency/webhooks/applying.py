@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.urls import get_resolver
 from django.utils.datastructures import CaseInsensitiveMapping
+from django.utils.translation import gettext
 
 from idempotency.conf import config
 from idempotency.locks.errors import LockError
@@ -85,7 +86,8 @@ def replay(number: int, *, operator: str, note: str) -> str:
     by = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}"
     result = apply(hook, row, note=by) if row and hook else DUPLICATE
     if result == DUPLICATE:
-        raise NotReplayable(f"Event #{number} is applied or missing, or @webhook is on no handler of its sender.")
+        why = gettext("Event #%(number)s is applied or missing, or @webhook is on no handler of its sender.")
+        raise NotReplayable(why % {"number": number})
     return result
 
 

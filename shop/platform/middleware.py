@@ -198,12 +198,10 @@ class WebhooksMiddleware(Middleware):
 
 
 class LanguageMiddleware(LocaleMiddleware):
-    """Django's, without the search for a language in the path; the admin is English."""
+    """Django's, without the search for a language in the path."""
 
     def process_request(self, request: HttpRequest) -> None:
-        # the admin's own words have no translation, and half of one misleads
-        is_admin = request.path_info.startswith("/admin/")
-        translation.activate("en" if is_admin else translation.get_language_from_request(request))
+        translation.activate(translation.get_language_from_request(request))
         request.LANGUAGE_CODE = translation.get_language()
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -3,12 +3,15 @@
 import ast
 import gettext
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.template.loader import render_to_string
 from django.test import Client
@@ -16,11 +19,14 @@ from django.utils.translation import gettext as gettext_of
 from django.utils.translation import override
 from django.utils.translation.template import templatize
 
+from idempotency.admin.labels import english
 from shop.models import Product
 
 ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
+TRANSLATED = ("idempotency",)
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
+OF_DJANGO = {"Model name", "Add link", "Change or view list link"}  # its admin's, which it has in English alone
 SAME_IN_CHINESE = {"Stripe", "ISO 4217", "UTC"}
 
 IN_TEMPLATE = re.compile(
@@ -43,7 +49,19 @@ def marked(app: str) -> set[str]:
     for template in (ROOT / app / "templates").rglob("*.*"):
         for parts in IN_TEMPLATE.findall(templatize(template.read_text())):
             found.add("".join(parts).replace("\\n", "\n").replace('\\"', '"'))
-    return found - {""}
+    if app in TRANSLATED:
+        found |= set(names_of(app))
+    return found - {"", "ID"}
+
+
+def names_of(app: str) -> Iterator[str]:
+    """List names of an app's models that the admin shows, and of their fields."""
+    shown = {*admin.site._registry, *(one.model for page in admin.site._registry.values() for one in page.inlines)}
+    for model in shown & set(apps.get_app_config(app).get_models()):
+        for attribute in ("verbose_name", "verbose_name_plural"):
+            yield f"model\x04{english(model._meta, attribute)}"
+        for field in model._meta.local_fields:
+            yield from (english(field, "verbose_name"), english(field, "help_text"))
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -54,8 +72,19 @@ def test_no_sentence_is_left_in_english(app: str) -> None:
         chinese = gettext.GNUTranslations(compiled)
     every = marked(app)
     catalogue = {text for text in chinese._catalog if isinstance(text, str)} - {""}
-    assert catalogue - every == set(), "nothing uses these any more"
+    assert catalogue - every - OF_DJANGO == set(), "nothing uses these any more"
     assert {one for one in every if chinese.gettext(one) == one} <= SAME_IN_CHINESE
+
+
+def test_the_apps_share_their_terms() -> None:
+    """Django shows one Chinese for an English text, whichever app has it."""
+    terms = defaultdict[str, set[str]](set)
+    for app in APPS:
+        with (ROOT / app / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.mo").open("rb") as compiled:
+            for english, chinese in gettext.GNUTranslations(compiled)._catalog.items():
+                if isinstance(english, str) and english:
+                    terms[english].add(chinese)
+    assert {english: chinese for english, chinese in terms.items() if len(chinese) > 1} == {}
 
 
 @pytest.mark.django_db

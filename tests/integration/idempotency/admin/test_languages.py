@@ -1,0 +1,116 @@
+"""The ledger's pages for a reader of Chinese: nothing is left in English but data and names."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, WebhookEvent
+from tests.languages import latin_in
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LEDGER, EVENTS = "/admin/idempotency/ledgerentry/", "/admin/idempotency/webhookevent/"
+NOTHING_DECIDED = "所有请求都已有结果。"
+DATA = [
+    *("clerk", "host:1:1", "request-7", "a-key", "POST", "user:1", "things", "order:7", "shop.charge", "reserved"),
+    *("bank.example", "event-7", "ConnectionError: away", "entity-7", "consumer-7", "message-7", "ETag"),
+    *("order:0190…", "user:7", "operator clerk", "Content-Type: application/problem+json"),
+]
+
+
+@pytest.fixture
+def operator() -> Client:
+    client = Client(headers={"Accept-Language": "zh-CN"})
+    client.force_login(User.objects.create_superuser("clerk"))
+    return client
+
+
+@pytest.fixture
+def entry() -> LedgerEntry:
+    """An entry that a person has to decide about, with the history of its runs."""
+    entry = LedgerEntry.objects.create(
+        scope="user:1 POST things",
+        key="a-key",
+        fingerprint=b"\x00" * 32,
+        mode="phased",
+        state="uncertain",
+        owner="host:1:1",
+        subject="order:7",
+        handler="shop.charge",
+        recovery_point="reserved",
+        fence=2,
+    )
+    ended = timezone.now()
+    for fence, outcome in ((1, "lost"), (2, "uncertain")):
+        LedgerAttempt.objects.create(
+            entry=entry, fence=fence, owner="host:1:1", request_id="request-7", outcome=outcome, ended_at=ended
+        )
+    return entry
+
+
+@pytest.fixture
+def event() -> WebhookEvent:
+    return WebhookEvent.objects.create(
+        sender="bank.example",
+        event_id="event-7",
+        entity="entity-7",
+        sequence=2,
+        headers={"ETag": "1"},
+        body=b"\xff",
+        status="failed",
+        error="ConnectionError: away",
+    )
+
+
+def seen(operator: Client, *pages: str) -> list[str]:
+    """List what is left in Latin letters on the pages."""
+    answers = [operator.get(page, follow=True) for page in pages]
+    assert [answer.status_code for answer in answers] == [200] * len(pages)
+    return [f"{answer.request['PATH_INFO']}: {text}" for answer in answers for text in latin_in(answer.text, DATA)]
+
+
+def test_the_ledger(operator: Client, entry: LedgerEntry) -> None:
+    own = f"{LEDGER}{entry.pk}"
+    assert seen(operator, LEDGER, f"{LEDGER}?open=stalled", f"{own}/change/", f"{own}/history/") == []
+    assert seen(operator, f"{LEDGER}statistics/", f"{own}/decide/", "/admin/idempotency/") == []
+
+
+def test_answers_and_charts(operator: Client) -> None:
+    assert NOTHING_DECIDED in operator.get(f"{LEDGER}statistics/").text
+    finished = {"state": "finished", "response_status": 201, "finished_at": timezone.now(), "fingerprint": b"1"}
+    shown = {"scope": "user:1 POST things", "mode": "atomic", "owner": "host:1:1"}
+    bodies = {"a": {"response_body": b"\xff" * 9}, "b": {"purged_at": timezone.now() - timedelta(1)}, "c": {}}
+    for key, body in bodies.items():
+        row = LedgerEntry.objects.create(key=key, **finished, **shown, **body)
+        assert seen(operator, f"{LEDGER}{row.pk}/change/") == []
+    assert seen(operator, f"{LEDGER}statistics/", LEDGER) == []
+
+
+def test_a_decision(operator: Client, entry: LedgerEntry) -> None:
+    page = f"{LEDGER}{entry.pk}/decide/"
+    refused = operator.post(page, {"outcome": "resolved", "body": "{", "location": "a b"})
+    assert latin_in(refused.text, DATA) == []
+    given = {"outcome": "abandoned", "note": "7", "fence": entry.fence, "status": 200}
+    assert latin_in(operator.post(page, given, follow=True).text, DATA) == []  # its steps are not in this program
+    LedgerEntry.objects.update(recovery_point="")
+    done = operator.post(page, given, follow=True).text
+    assert latin_in(done, DATA) == []
+    assert "此记录已放弃" in done
+    assert latin_in(operator.get(page, follow=True).text, DATA) == []
+
+
+def test_events_of_senders(operator: Client, event: WebhookEvent) -> None:
+    own = f"{EVENTS}{event.pk}"
+    assert seen(operator, EVENTS, f"{own}/change/", f"{own}/replay/") == []
+    told = operator.post(f"{own}/replay/", {"note": "7"}, follow=True).text
+    assert latin_in(told, DATA) == []
+    assert "没有带 @webhook 的处理程序" in told
+
+
+def test_consumed_messages(operator: Client) -> None:
+    row = ConsumedMessage.objects.create(consumer="consumer-7", message_id="message-7")
+    own = f"/admin/idempotency/consumedmessage/{row.pk}/change/"
+    assert seen(operator, "/admin/idempotency/consumedmessage/", own) == []
