@@ -31,6 +31,7 @@ from shop.models import Order, OrderStatus
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
 from shop.platform.clientip import client_ip
+from shop.sales import coupons
 
 ORDER_MISSING = {404: "order_not_found"}
 
@@ -93,7 +94,8 @@ class OrderList(APIView):
     @extend_schema(
         operation_id="orders_create",
         summary="Place an order",
-        description="Takes the units off the shelf until `expires_at`. Either all items are ordered or none.",
+        description="Takes the units off the shelf until `expires_at`. Either all items are ordered or none. "
+        "A coupon counts for one order, until that is closed.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
         request=OrderRequest,
         examples=[schema.ORDER_REQUEST_EXAMPLE, schema.ORDER_EXAMPLE],
@@ -102,18 +104,22 @@ class OrderList(APIView):
             {
                 400: "validation_failed, malformed",
                 404: "product_not_found",
-                409: "out_of_stock, flash_sale_only, mixed_currency",
+                409: "out_of_stock, flash_sale_only, mixed_currency, coupon_not_usable",
             },
             keyed=True,
         ),
     )
     @idempotent(body=OrderRequest)
     def post(self, request: Request, *, data: dict[str, Any], call: KeyedCall) -> Response:
+        user_id = caller_id(request)
         order = orders.create_order(
-            user_id=caller_id(request),
+            user_id=user_id,
             quantities={item["sku"]: item["quantity"] for item in data["items"]},
             note=data["note"],
         )
+        if "coupon" in data:
+            coupons.use(code=data["coupon"], order_id=order.id, user_id=user_id)
+            order = orders.get_order(order_id=order.id, user_id=user_id)
         call.about("order", order.id)
         return order_response(order, payment_id=None, status=201)
 

@@ -36,6 +36,7 @@ class OrderItemRequest(serializers.Serializer[Any]):
 class OrderRequest(serializers.Serializer[Any]):
     items = serializers.ListField(child=OrderItemRequest(), min_length=1, max_length=MAX_ITEMS)
     note = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
+    coupon = serializers.CharField(required=False, max_length=32, help_text="the caller's own code")
 
     def validate_items(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Refuse a sku that comes twice."""

@@ -11,7 +11,7 @@ from tests.integration.shop.web.test_pages import INLINE
 
 pytestmark = pytest.mark.django_db
 
-OF_PAGES = {"basket_full", "basket_changed", "coupon_not_usable", "payment_begun"}  # never by the API
+OF_PAGES = {"basket_full", "basket_changed", "payment_begun"}  # never by the API
 
 
 def codes_of(schema: dict[str, Any]) -> set[str]:

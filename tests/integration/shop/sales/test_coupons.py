@@ -9,9 +9,10 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from shop.models import Campaign, Coupon, FlashSale
+from shop.models import Campaign, Coupon, FlashSale, Order, Product
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
+from tests.threads import at_once
 
 PATH = "coupons/welcome/draw"
 
@@ -111,3 +112,52 @@ def test_the_demo_has_a_sale_and_a_campaign(transactional_db: None, settings: An
     sale = FlashSale.objects.get()
     assert (sale.product.sku, sale.units, sale.sold) == ("sneaker", 100, 0)
     assert sale.starts_at <= timezone.now() < sale.ends_at
+
+
+@pytest.fixture
+def code(caller: Caller, mug: Product) -> str:
+    """The caller's coupon of 15 %."""
+    with transaction.atomic():
+        coupons.open_campaign(slug="welcome", name="Welcome", count=2, percent_off=15)
+    return str(caller.post(PATH, key="draw").json()["code"])
+
+
+def ordered(caller: Caller, code: str, *, key: str, quantity: int = 3) -> Any:
+    return caller.post("orders", {"items": [{"sku": "mug", "quantity": quantity}], "coupon": code}, key=key)
+
+
+def test_an_order_with_a_coupon_costs_less_and_its_replay_takes_nothing_more(
+    caller: Caller, mug: Product, code: str
+) -> None:
+    first, again = (ordered(caller, code, key="k") for _ in range(2))
+    assert (first.status_code, first.json()["total"]["amount_minor"]) == (201, 5075)
+    assert (again.content, again["Idempotent-Replayed"]) == (first.content, "true")
+    read = caller.get(f"orders/{first.json()['id']}")
+    assert (read.json(), read["ETag"]) == (first.json(), first["ETag"])
+    used = Coupon.objects.get(code=code)
+    assert used.order is not None
+    assert used.order.id.hex == first.json()["id"]
+
+
+def test_a_refused_coupon_orders_nothing(caller: Caller, stranger: Caller, mug: Product, code: str) -> None:
+    ordered(caller, code, key="k")
+    for one, name in ((caller, code), (stranger, code), (caller, "nothing")):
+        refused, again = (ordered(one, name, key=f"of {name}".replace(" ", "-")) for _ in range(2))
+        assert (refused.status_code, refused.json()["code"]) == (409, "coupon_not_usable")
+        assert (again.content, again["Idempotent-Replayed"]) == (refused.content, "true")
+    mug.refresh_from_db()
+    assert (Order.objects.count(), mug.stock) == (1, 97)
+    assert ordered(caller, "", key="blank").status_code == 400
+
+
+def test_a_closed_order_gives_the_coupon_back(caller: Caller, code: str) -> None:
+    first = ordered(caller, code, key="k1").json()["id"]
+    assert caller.post(f"orders/{first}/cancel", key="k2").status_code == 200
+    assert ordered(caller, code, key="k3").json()["total"]["amount_minor"] == 5075
+
+
+def test_orders_at_once_take_a_coupon_once(demo: User, mug: Product, code: str) -> None:
+    answers = at_once(*[lambda n=n: ordered(Caller(demo), code, key=f"k{n}") for n in range(4)])
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
+    mug.refresh_from_db()
+    assert (Order.objects.get().total_minor, mug.stock) == (5075, 97)
