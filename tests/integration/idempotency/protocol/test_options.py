@@ -1,9 +1,10 @@
-"""What a view says about its keys, the same behind every door."""
+"""Every option behind every door that has it, by one table (`optional.OPTIONS`)."""
 
 import json
 import os
 import threading
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -12,10 +13,20 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import override_settings
 
-from idempotency import KeyedCall, Mode, Phases, drf, ninja, views
+from idempotency import KeyedCall, Mode, Phases, drf, ninja, once, views
+from idempotency.checks.settings import check_settings
 from idempotency.errors import Problem
 from idempotency.models import LedgerEntry
-from tests.integration.idempotency.protocol.optional import DOORS, Caller, function
+from idempotency.protocol.policy import Options
+from tests.integration.idempotency.protocol.optional import (
+    DECORATED,
+    OPTIONS,
+    Caller,
+    caller_at,
+    doors_with,
+    function,
+    the_shop,
+)
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
@@ -25,9 +36,14 @@ Effects = Callable[[], int]
 Open = Callable[..., Caller]
 
 
-@pytest.fixture(params=DOORS)
-def opened(request: pytest.FixtureRequest, user: User) -> Open:
-    return lambda **options: Caller(DOORS[request.param](**options), user)
+@pytest.fixture(params=DECORATED)
+def opened(request: pytest.FixtureRequest, user: User, settings: Any) -> Open:
+    return lambda **options: caller_at(request.param, user, options, settings)
+
+
+def at_every_door_with(option: str) -> Any:
+    """Run a test at each door that has the option."""
+    return pytest.mark.parametrize("opened", doors_with(option), indirect=True)
 
 
 def age(seconds: float) -> None:
@@ -39,25 +55,51 @@ def age(seconds: float) -> None:
 
 
 @pytest.fixture
-def without_redis() -> Any:
-    with override_settings(IDEMPOTENCY={"REDIS": None}):
-        yield
+def without_redis(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None}
 
 
 def replayed(answer: Any) -> bool:
     return answer.headers.get("Idempotent-Replayed") == "true"
 
 
-@pytest.mark.parametrize("required", [False, lambda request: request.META.get("HTTP_X_MUST") == "yes"])
-def test_a_key_may_be_optional(opened: Open, effects: Effects, required: Any) -> None:
-    caller = opened(required=required)
+def test_the_table_has_every_option() -> None:
+    assert OPTIONS.keys() == Options.__annotations__.keys()
+    arguments = {written.once for written in OPTIONS.values() if written.once}
+    assert arguments == signature(once).parameters.keys() - {"name", "key", "payload", "tenant"}
+
+
+@pytest.mark.parametrize("option", [name for name, written in OPTIONS.items() if not written.once])
+def test_what_once_has_not_is_refused(option: str) -> None:
+    with pytest.raises(TypeError, match=option):
+        once("things", key="k1", **{option: None})
+
+
+@pytest.mark.parametrize("option", [name for name, written in OPTIONS.items() if not written.setting])
+def test_what_is_no_setting_is_refused(option: str, settings: Any) -> None:
+    settings.IDEMPOTENCY = {option.upper(): None}
+    assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
+
+
+@at_every_door_with("required")
+def test_a_key_may_be_optional(opened: Open, effects: Effects) -> None:
+    caller = opened(required=False)
     bare = [caller.post() for _ in range(2)]
     assert [(answer.status_code, json.loads(answer.content)["digest"]) for answer in bare] == [(201, "")] * 2
-    keyed = [caller.post(key="k1") for _ in range(2)]
-    assert [replayed(answer) for answer in keyed] == [False, True]
-    if callable(required):
-        assert caller.post(**{"X-Must": "yes"}).status_code == 400
+    assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
     assert (effects(), LedgerEntry.objects.count()) == (3, 1)
+
+
+@at_every_door_with("required")
+def test_a_key_may_be_demanded(opened: Open, effects: Effects, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REQUIRED": False}
+    assert (opened(required=True).post().status_code, effects()) == (400, 0)
+
+
+def test_a_function_may_demand_the_key(opened: Open, effects: Effects) -> None:
+    caller = opened(required=lambda request: request.META.get("HTTP_X_MUST") == "yes")
+    assert [caller.post().status_code, caller.post(**{"X-Must": "yes"}).status_code] == [201, 400]
+    assert (effects(), LedgerEntry.objects.count()) == (1, 0)
 
 
 def test_an_unkeyed_call_has_its_transaction_all_the_same(opened: Open, effects: Effects) -> None:
@@ -66,6 +108,7 @@ def test_an_unkeyed_call_has_its_transaction_all_the_same(opened: Open, effects:
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
 
 
+@at_every_door_with("header")
 def test_the_header_may_have_another_name(opened: Open, effects: Effects) -> None:
     caller = opened(header="X-Request-Key")
     missing = caller.post(key="k1")
@@ -75,22 +118,15 @@ def test_the_header_may_have_another_name(opened: Open, effects: Effects) -> Non
     assert effects() == 1
 
 
-def test_the_header_may_have_another_name_everywhere(opened: Open, effects: Effects) -> None:
-    with override_settings(IDEMPOTENCY={"HEADER": "X-Key", "REQUIRED": False}):
-        caller = opened()
-        answers = [caller.post(**{"X-Key": "k1"}) for _ in range(2)]
-        assert [replayed(answer) for answer in answers] == [False, True]
-        assert caller.post(key="k1").status_code == 201
-    assert effects() == 2
-
-
+@at_every_door_with("principal")
 def test_the_caller_may_be_named_by_the_view(opened: Open, user: User, effects: Effects) -> None:
-    caller, other = opened(principal=lambda request: "the shop"), User.objects.create_user("bob")
+    caller, other = opened(principal=the_shop), User.objects.create_user("bob")
     answers = [caller.post(key="k1"), caller.post(key="k1", user=other)]
     assert [replayed(answer) for answer in answers] == [False, True]
-    assert LedgerEntry.objects.get().scope.startswith("named:the shop ")
+    assert "the-shop" in LedgerEntry.objects.get().scope
 
 
+@at_every_door_with("lifetime")
 @pytest.mark.usefixtures("without_redis")
 def test_an_answer_may_have_a_lifetime(opened: Open, effects: Effects) -> None:
     caller = opened(lifetime=60)
@@ -128,14 +164,22 @@ def test_an_answer_that_is_not_stored_leaves_the_key_free(opened: Open, effects:
     assert (caller.post(key="k1").status_code, effects()) == (201, 1)
 
 
-@pytest.mark.parametrize("ignore", [["sent_at"], lambda body: {"items": body["items"]}], ids=["names", "function"])
-def test_what_does_not_count_is_left_out_of_the_fingerprint(opened: Open, ignore: Any) -> None:
-    caller = opened(ignore=ignore)
+@at_every_door_with("ignore")
+def test_what_does_not_count_is_left_out_of_the_fingerprint(opened: Open) -> None:
+    assert_sent_at_does_not_count(opened(ignore=["sent_at"]))
+
+
+def test_a_function_may_choose_what_counts(opened: Open) -> None:
+    assert_sent_at_does_not_count(opened(ignore=lambda body: {"items": body["items"]}))
+
+
+def assert_sent_at_does_not_count(caller: Any) -> None:
     caller.post({"items": [1], "sent_at": 1}, key="k1")
     assert replayed(caller.post({"sent_at": 2, "items": [1]}, key="k1"))
     assert caller.post({"items": [2], "sent_at": 1}, key="k1").status_code == 422
 
 
+@at_every_door_with("redact")
 def test_a_replay_has_no_secret(opened: Open) -> None:
     caller = opened(redact=["secret"])
     first, again = (json.loads(caller.post(key="k1").content) for _ in range(2))
@@ -170,15 +214,15 @@ def test_a_replay_may_be_counted_and_changed(opened: Open) -> None:
 
 @pytest.mark.parametrize("redis", ["default", None])
 def test_an_unkeyed_repeat_within_the_window_is_the_same_call(
-    opened: Open, effects: Effects, redis: str | None
+    opened: Open, effects: Effects, redis: str | None, settings: Any
 ) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS": redis}):
-        caller = opened(window=10)
-        first, again = caller.post({"a": 1}), caller.post({"a": 1})
-        assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
-        assert not replayed(caller.post({"a": 2}))
-        assert not replayed(caller.post({"a": 1}, user=User.objects.create_user("bob")))
-        assert effects() == 3
+    settings.IDEMPOTENCY = {"REDIS": redis}
+    caller = opened(window=10)
+    first, again = caller.post({"a": 1}), caller.post({"a": 1})
+    assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
+    assert not replayed(caller.post({"a": 2}))
+    assert not replayed(caller.post({"a": 1}, user=User.objects.create_user("bob")))
+    assert effects() == 3
 
 
 @pytest.mark.usefixtures("without_redis")
@@ -220,7 +264,17 @@ def test_a_key_counts_before_the_window(opened: Open, effects: Effects) -> None:
     assert effects() == 2
 
 
-def test_a_lease_is_the_views(opened: Open) -> None:
+@at_every_door_with("mode")
+@pytest.mark.parametrize("mode", [Mode.ATOMIC, Mode.PHASED])
+def test_a_handler_has_a_transaction_or_none(opened: Open, mode: Mode) -> None:
+    seen = []
+    PLAN["act"] = lambda call: seen.append((connection.in_atomic_block, call.key_digest != ""))
+    assert opened(mode=mode).post(key="k1").status_code == 201
+    assert seen == [(mode is Mode.ATOMIC, True)]
+
+
+@at_every_door_with("lease")
+def test_a_lease_is_the_calls(opened: Open) -> None:
     leases = []
 
     def look(call: KeyedCall) -> None:
@@ -233,7 +287,8 @@ def test_a_lease_is_the_views(opened: Open) -> None:
     assert leases == [pytest.approx(300, abs=5)]
 
 
-def test_a_duplicate_waits_as_long_as_the_view_says(user: User, effects: Effects) -> None:
+@at_every_door_with("wait")
+def test_a_duplicate_waits_as_long_as_its_door_says(opened: Open, effects: Effects, settings: Any) -> None:
     inside, go = threading.Event(), threading.Event()
 
     def hold(call: KeyedCall) -> None:
@@ -247,19 +302,21 @@ def test_a_duplicate_waits_as_long_as_the_view_says(user: User, effects: Effects
         return caller.post(key="k1")
 
     PLAN["act"] = hold
-    with override_settings(IDEMPOTENCY={"MARKER_SECONDS": 30}):
-        caller = Caller(function(wait=30), user)
-        first, again = at_once(lambda: caller.post(key="k1"), second)
+    settings.IDEMPOTENCY = {"MARKER_SECONDS": 30}
+    caller = opened(wait=30)
+    first, again = at_once(lambda: caller.post(key="k1"), second)
     assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
     assert effects() == 1
 
 
 @pytest.mark.parametrize("mode", [Mode.ATOMIC, Mode.PHASED])
-def test_switched_off_every_call_runs_and_says_so(opened: Open, effects: Effects, mode: Mode) -> None:
-    with override_settings(IDEMPOTENCY={"ENABLED": False}):
-        caller = opened(mode=mode)
-        answers = [caller.post(key="k1"), caller.post(key="k1"), caller.post()]
-        assert {(answer.status_code, answer["Idempotency"]) for answer in answers} == {(201, "disabled")}
+def test_switched_off_every_call_runs_and_says_so(
+    opened: Open, effects: Effects, mode: Mode, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"ENABLED": False}
+    caller = opened(mode=mode)
+    answers = [caller.post(key="k1"), caller.post(key="k1"), caller.post()]
+    assert {(answer.status_code, answer["Idempotency"]) for answer in answers} == {(201, "disabled")}
     assert (effects(), LedgerEntry.objects.count()) == (3, 0)
 
 
@@ -297,7 +354,7 @@ def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(user: User, 
     stock = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
     PLAN["refuse"] = True
     with override_settings(REST_FRAMEWORK=stock):
-        caller = Caller(DOORS["APIView"](), user)
+        caller = Caller(DECORATED["APIView"](), user)
         refused = [caller.post(key="k1") for _ in range(2)]
     assert [(answer.status_code, replayed(answer)) for answer in refused] == [(409, False), (409, True)]
     assert effects() == 0
