@@ -95,6 +95,12 @@ class RefundExceedsPaid(PaymentRefused):
     code = "refund_exceeds_paid"
 
 
+class RefundUnavailable(PaymentRefused):
+    """Refund that the channel of the charge does not make."""
+
+    code = "refund_refused"
+
+
 class ChannelUnavailable(PaymentRefused):
     """Payment channel that is not configured here."""
 

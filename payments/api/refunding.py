@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _
 from idempotency.errors import Problem
 from idempotency.protocol.recovery import NotAbandonable, Phases, Progress, RecoveryPoint, Response
 from payments.api.serializers import represent_refund
-from payments.errors import ProviderUnavailable, RefundExceedsPaid
+from payments.errors import ProviderUnavailable, RefundExceedsPaid, RefundUnavailable
 from payments.refunds import steps as refunds
 from payments.states import RefundStatus
 
@@ -30,6 +30,8 @@ def reserve(progress: Progress) -> RecoveryPoint:
         )
     except RefundExceedsPaid as refused:
         raise Problem(409, refused.code, _("More than what was paid and is not yet refunded.")) from refused
+    except RefundUnavailable as refused:
+        raise _refused() from refused
     return RecoveryPoint("reserved", {"refund": refund.id.hex})
 
 
@@ -46,7 +48,7 @@ def submit(progress: Progress) -> Response:
             headers={"Retry-After": "2"},
         ) from error
     if refund.status == RefundStatus.FAILED:
-        raise Problem(409, "refund_refused", _("The payment provider refused this refund; nothing was moved."))
+        raise _refused()
     return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, represent_refund(refund))
 
 
@@ -63,3 +65,7 @@ def withdraw(progress: Progress) -> None:
             "The provider was asked for this refund and may have made it. The timer goes on asking under the same "
             "number; decide when it has found out."
         )
+
+
+def _refused() -> Problem:
+    return Problem(409, RefundUnavailable.code, _("The payment provider refused this refund; nothing was moved."))

@@ -5,7 +5,6 @@ from typing import Any
 from rest_framework import serializers
 
 from payments.models import Attempt, Payment, Refund
-from payments.providers.base import NextActionType, PayMethod
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
 
@@ -66,7 +65,7 @@ class MoneySerializer(serializers.Serializer[Any]):
 
 
 class NextActionSerializer(serializers.Serializer[Any]):
-    type = serializers.ChoiceField(choices=[kind.value for kind in NextActionType])
+    type = serializers.CharField(help_text="qr_code, redirect, jsapi, or another of the channel's")
     url = serializers.CharField(help_text="to draw or to go to; empty for jsapi")
     params = serializers.DictField(
         child=serializers.CharField(), required=False, help_text="jsapi: arguments of the wallet's own script"
@@ -75,7 +74,7 @@ class NextActionSerializer(serializers.Serializer[Any]):
 
 class AttemptSerializer(serializers.Serializer[Any]):
     channel = serializers.CharField()
-    method = serializers.ChoiceField(choices=[method.value for method in PayMethod])
+    method = serializers.CharField()
     out_trade_no = serializers.CharField(help_text="our number at the provider")
     status = serializers.ChoiceField(choices=[status.value for status in AttemptStatus])
     next_action = NextActionSerializer(allow_null=True, help_text="how the shopper goes on; only while pending")

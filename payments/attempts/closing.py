@@ -11,11 +11,13 @@ from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from payments.attempts import asking, calling
+from payments.channels import configured as channels
 from payments.conf import order_columns
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.answers import differences
 from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
+from payments.providers.plugin import Capability
 from payments.settlement.settle import settle
 from payments.states import LIVE_ATTEMPTS
 
@@ -114,6 +116,9 @@ def _query(channel: Provider, attempt: Attempt) -> Trade:
 
 
 def close(channel: Provider, attempt: Attempt) -> None:
+    if not channels.can(attempt.account, Capability.CLOSE):
+        ask(channel, attempt)  # until it has ended there
+        return
     trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)

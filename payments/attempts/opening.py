@@ -13,7 +13,7 @@ from payments.conf import order_columns
 from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.money import minor
-from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
+from payments.providers.base import NEEDED, NOBODY, Payer, Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
 
@@ -30,7 +30,7 @@ def open_attempt(
     description: str,
     expires_at: datetime,
     account: str | None = None,
-    method: PayMethod | None = None,
+    method: str | None = None,
     payer: Payer = NOBODY,
 ) -> Attempt:
     """Get the live attempt of this order by this channel and method, or make one.
@@ -78,7 +78,7 @@ def open_attempt(
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         description=description,
-        method=chosen.value,
+        method=chosen,
         payer={name: getattr(payer, name) for name in [NEEDED.get(chosen)] if name},
         expires_at=expires_at,
         next_query_at=after(query_count=0),
@@ -100,7 +100,7 @@ def _payment_of(columns: Mapping[str, Any], *, owner_id: int | None, amount_mino
     return payment
 
 
-def live_attempt(*, order_id: object, channel: str, method: PayMethod | None) -> Attempt | None:
+def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attempt | None:
     """Find the order's attempt by this channel and method that may still be paid.
 
     Args:
@@ -113,14 +113,14 @@ def live_attempt(*, order_id: object, channel: str, method: PayMethod | None) ->
     return _live_attempt(order_columns(order_id), channel=channel, method=chosen)
 
 
-def _live_attempt(columns: Mapping[str, Any], *, channel: str, method: PayMethod) -> Attempt | None:
+def _live_attempt(columns: Mapping[str, Any], *, channel: str, method: str) -> Attempt | None:
     payments = Payment.objects.filter(**columns)
-    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method.value)
+    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method)
     return ways.filter(status__in=_LIVE).first()
 
 
-def _chosen(channel: Provider, method: PayMethod | None) -> PayMethod:
-    chosen = method or channel.methods[0]
+def _chosen(channel: Provider, method: str | None) -> str:
+    chosen = str(method or channel.methods[0])
     if chosen not in channel.methods:
         raise MethodUnavailable
     return chosen

@@ -9,9 +9,9 @@ from payments.attempts import calling
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
 from payments.conf import columns_of, payable
-from payments.errors import MethodUnavailable, OrderNotPayable
+from payments.errors import OrderNotPayable
 from payments.models import Attempt, Payment
-from payments.providers.base import Payer, PayMethod
+from payments.providers.base import Payer
 from payments.states import PaymentStatus
 
 
@@ -55,7 +55,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
             description=project.describe(locked),
             expires_at=timezone.now() + project.lives,
             account=project.account(locked, channel),
-            method=_method(way) if way else None,
+            method=way or None,
             payer=payer,
         )
     submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
@@ -67,10 +67,3 @@ def status(order: Model) -> PaymentStatus | None:
     """Return the status of an order's payment; None before the first attempt."""
     found = Payment.objects.filter(**columns_of(order)).values_list("status", flat=True).first()
     return None if found is None else PaymentStatus(found)
-
-
-def _method(name: str) -> PayMethod:
-    try:
-        return PayMethod(name)
-    except ValueError:
-        raise MethodUnavailable from None

@@ -26,7 +26,6 @@ from payments.providers.base import (
     NOBODY,
     NextAction,
     Payer,
-    PayMethod,
     Provider,
     TradeStatus,
 )
@@ -106,7 +105,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
 
 def _renew(attempt: Attempt, payer: Payer) -> Payment:
     """Get a fresh link or code for the open trade, under the same number."""
-    needed = NEEDED.get(PayMethod(attempt.method))
+    needed = NEEDED.get(attempt.method)
     if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
         return attempt.payment
     channel = calling.provider_of(attempt)
@@ -127,7 +126,7 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
         notify_url=notify_url(attempt.account),
         return_url=config().address(orders().return_url(order_id=order_of(attempt.payment))),
         expires_at=attempt.expires_at,
-        method=PayMethod(attempt.method),
+        method=attempt.method,
         payer=payer,
     )
 
@@ -163,7 +162,7 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: S
         attempt,
         among=among,
         status=AttemptStatus.PENDING,
-        next_action_type=action.type.value,
+        next_action_type=str(action.type),
         next_action_url=action.url,
         next_action_params=dict(action.params),
         next_action_expires_at=timezone.now() + action.lives if action.lives else None,

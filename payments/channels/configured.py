@@ -19,7 +19,7 @@ from payments.channels import limits
 from payments.conf import config
 from payments.providers import registry
 from payments.providers.base import Provider
-from payments.providers.plugin import Plugin
+from payments.providers.plugin import Capability, Plugin
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,14 @@ def current() -> dict[str, Provider]:
 def recharging() -> frozenset[str]:
     """Name the configured accounts where one number of ours may be charged more than once."""
     return frozenset(account for account in config().providers if plugin(account).charges_again)
+
+
+def can(account: str, capability: Capability) -> bool:
+    """Return whether an account's channel can do something that not every one can; of one that is gone, True."""
+    try:
+        return capability in plugin(account).capabilities
+    except registry.ConfigError:  # the call will say so
+        return True
 
 
 def plugin(account: str) -> Plugin:

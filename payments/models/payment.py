@@ -13,7 +13,6 @@ from idempotency.postgres.guards import Guard, shrinks, unversioned
 from payments.models.choices import account_key, choices
 from payments.models.facts import Anomaly
 from payments.models.guards import begins, fixed, steps, stored
-from payments.providers.base import NextActionType, PayMethod
 from payments.states import (
     ATTEMPT_NEXT,
     LIVE_ATTEMPTS,
@@ -129,10 +128,10 @@ class Attempt(models.Model):
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     description = models.CharField(max_length=127)
-    method = models.CharField(max_length=16, choices=choices(PayMethod))
+    method = models.CharField(max_length=16)
     payer = models.JSONField(default=dict, help_text="what the method must know of the shopper; until it is open")
     status = models.CharField(max_length=12, choices=choices(AttemptStatus), default=AttemptStatus.CREATED.value)
-    next_action_type = models.CharField(max_length=8, choices=choices(NextActionType), blank=True)
+    next_action_type = models.CharField(max_length=16, blank=True)
     next_action_url = models.TextField(blank=True)
     next_action_params = models.JSONField(default=dict)
     next_action_expires_at = models.DateTimeField(null=True, help_text="empty: as long as the trade can be paid")

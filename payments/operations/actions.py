@@ -26,6 +26,7 @@ from payments.errors import (
     ProviderRejected,
     ProviderUnavailable,
     RefundExceedsPaid,
+    RefundUnavailable,
     SignatureInvalid,
 )
 from payments.models import Anomaly, Attempt, AuditEntry, Difference, Notification, Payment, Refund
@@ -232,6 +233,8 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
         )
     except RefundExceedsPaid:
         raise NotDecidable("Not so much is left to refund any more. Look again.") from None
+    except RefundUnavailable as refused:
+        raise NotDecidable(str(refused)) from None
 
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:

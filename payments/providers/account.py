@@ -65,15 +65,15 @@ class Account:
         """See `Provider.query`."""
         raise NotImplementedError
 
-    def _method(self, wanted: PayMethod | None, payer: Payer = NOBODY) -> PayMethod:
+    def _method(self, wanted: str | None, payer: Payer = NOBODY) -> PayMethod:
         """Return `wanted`, or the channel's first method.
 
         Raises:
             ValueError: the channel has no such method, or `payer` lacks what the method needs.
         """
-        chosen = self.methods[0] if wanted is None else wanted
-        if chosen not in self.methods:
-            raise ValueError(f"{chosen!r} is not one of {', '.join(self.methods)}")
+        chosen = next((one for one in self.methods if wanted in {None, one}), None)
+        if chosen is None:
+            raise ValueError(f"{wanted!r} is not one of {', '.join(self.methods)}")
         needed = NEEDED.get(chosen)
         if needed and not getattr(payer, needed):
             raise ValueError(f"{chosen.value} needs the payer's {needed}")

@@ -72,7 +72,7 @@ def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str
 
 
 class PayMethod(StrEnum):
-    """A channel's way to pay; `Provider.methods` lists those that a channel has."""
+    """Usual ways to pay; a channel may have others, of up to 16 characters."""
 
     NATIVE = "native"  # a QR code on our page
     H5 = "h5"  # a phone's browser changes over to the wallet
@@ -97,11 +97,11 @@ class Payer:
 
 NOBODY = Payer()
 
-NEEDED: Mapping[PayMethod, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip"}  # the field of `Payer`
+NEEDED: Mapping[str, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip"}  # the field of `Payer`
 
 
 class NextActionType(StrEnum):
-    """Next step of the shopper's page."""
+    """Usual next steps of the shopper's page; a channel may have others, of up to 16 characters."""
 
     QR_CODE = "qr_code"  # draw `NextAction.url`
     REDIRECT = "redirect"  # send the browser to `NextAction.url`
@@ -119,7 +119,7 @@ class NextAction:
         lives: how long `url` and `params` can be used; None: as long as the trade can be paid.
     """
 
-    type: NextActionType
+    type: str
     url: str
     params: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
@@ -238,9 +238,13 @@ class Provider(Protocol):
 
     channel: str
     merchant: str
-    methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
     currencies: frozenset[str]  # in which it can be paid
     zone: tzinfo  # in which its days begin
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Ways to pay; the first is the one that is used where none is asked for."""
+        ...
 
     def create(
         self,
@@ -252,7 +256,7 @@ class Provider(Protocol):
         notify_url: str,
         return_url: str,
         expires_at: datetime,
-        method: PayMethod | None = None,
+        method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
         """Open the trade `out_trade_no`. Calling again with equal arguments is safe and opens nothing new.

@@ -2,12 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from payments.providers.base import Provider
 from payments.providers.settings_fields import Settings
 from payments.providers.transport import Limits
 
 SOON: Mapping[str, str] = {"Retry-After": "1"}
+VERSION = 1  # of `Plugin` and `Provider`; a larger one asks more of a plug-in
+
+
+class Capability(StrEnum):
+    """What a channel may be unable to do; the `Provider`'s method for it is never called then."""
+
+    CLOSE = "close"
+    REFUND = "refund"
+    PARTIAL_REFUND = "partial_refund"
+    BILL = "bill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +50,8 @@ class Plugin:
 
     Attributes:
         label: its name for people, in English.
+        version: the `VERSION` that it was written for.
+        capabilities: what the channel can do.
         build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
         required: fields that must be set.
         optional: all other fields.
@@ -61,6 +74,8 @@ class Plugin:
     required: tuple[str, ...]
     parts: tuple[Callable[[Settings], object], ...]
     acknowledge: Callable[[Refusal | None], Acknowledgement]
+    version: int = 1
+    capabilities: frozenset[Capability] = frozenset(Capability)
     optional: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     nonce_header: str = ""

@@ -1,29 +1,38 @@
 """Channels by name, and providers built from accounts' settings; every mistake is reported under its setting.
 
-A package below `payments.providers` with a `PLUGIN` is a channel under its own name; ``BACKEND`` in an account's
-settings names any other package, or one of these for a further account.
+A package below `payments.providers` with a `PLUGIN` is a channel under its own name, and so is one that a
+distribution has among its entry points ``payonce.providers``. ``BACKEND`` in an account's settings names any other
+package, or one of these for a further account.
 """
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from importlib import import_module
+from importlib import import_module, metadata
 
 from payments import providers
 from payments.providers.base import Provider
-from payments.providers.plugin import Plugin
+from payments.providers.plugin import VERSION, Plugin
 from payments.providers.settings_fields import ConfigError, Settings, env_name
 
 __all__ = ["ConfigError", "build", "names", "plugin", "problems", "setting", "unlimited"]
 
 BACKEND = "BACKEND"
+ENTRY_POINTS = "payonce.providers"
 
 
 @cache
+def _packages() -> dict[str, str]:
+    """Map the channels that are installed to the paths of their packages; none takes the name of one of ours."""
+    installed = {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINTS)}
+    ours = [module.name for module in pkgutil.iter_modules(providers.__path__) if module.ispkg]
+    return {**installed, **{name: f"{providers.__name__}.{name}" for name in ours}}
+
+
 def names() -> tuple[str, ...]:
-    """List the channels of this package in alphabetical order."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(providers.__path__) if module.ispkg))
+    """List the channels that are installed in alphabetical order."""
+    return tuple(sorted(_packages()))
 
 
 def setting(account: str, field: str, settings: Settings) -> str:
@@ -43,7 +52,7 @@ def plugin(account: str, settings: Settings) -> Plugin:
             f"{account!r} is not a payment channel; known are {', '.join(names())}. Another one, or a "
             f"further account, needs {env_name(account, BACKEND)}, the path of a package with a PLUGIN."
         )
-    return _plugin_at(path or f"{providers.__name__}.{account}")
+    return _plugin_at(path or _packages()[account])
 
 
 @cache
@@ -54,6 +63,10 @@ def _plugin_at(path: str) -> Plugin:
         raise ConfigError(f"{BACKEND} = {path!r} is no package with a PLUGIN: {error}") from error
     if not isinstance(found, Plugin):
         raise ConfigError(f"{BACKEND} = {path!r}: PLUGIN must be a payments.providers.plugin.Plugin.")
+    if found.version != VERSION:
+        raise ConfigError(
+            f"{BACKEND} = {path!r} is written for version {found.version} of `Plugin`; this is {VERSION}."
+        )
     return found
 
 

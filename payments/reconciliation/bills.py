@@ -18,10 +18,11 @@ from django.db.models.functions import Now
 
 from payments.attempts import calling
 from payments.channels import configured as channels
-from payments.errors import ProviderError
+from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference
 from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
 from payments.providers.documents import is_keepable
+from payments.providers.plugin import Capability
 from payments.reconciliation.bill_lines import (
     SLOW_REFUND_DAYS,
     Compared,
@@ -73,6 +74,8 @@ def compare(*, account: str, day: date) -> BillComparison:
     """
     calling.must_be_outside_transactions()
     provider = calling.provider(account)
+    if account not in billed():
+        raise ProviderRejected("no_bill", f"{account} gives no bills")
     lines = provider.bill(day=day)
     known = by_identity(provider, lines)
     for line in lines:
@@ -86,6 +89,11 @@ def compare(*, account: str, day: date) -> BillComparison:
         log.warning(message, account, day, len(absent))
     with transaction.atomic():
         return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
+
+
+def billed() -> list[str]:
+    """List the configured accounts whose channels give bills."""
+    return [account for account in channels.current() if channels.can(account, Capability.BILL)]
 
 
 def next_comparison(now: datetime) -> datetime:
@@ -107,8 +115,8 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
     Transaction: NONE may be open.
     """
     done, failed = 0, list[Exception]()
-    for account, provider in channels.current().items():
-        for day in _days_left(provider, today):
+    for account in billed():
+        for day in _days_left(calling.provider(account), today):
             try:
                 compared = compare(account=account, day=day)
             except ProviderError as error:

@@ -26,6 +26,7 @@ def refund(
 
     Raises:
         RefundExceedsPaid: not so much is left, or nothing.
+        RefundUnavailable: the channel gives nothing back, or no part.
         ValueError: `refund_id` is of another order's refund.
         TypeError: of another model than `Payable.model`.
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.

@@ -19,13 +19,20 @@ from django.db.models.functions import Now
 
 from idempotency.ids import new_id
 from payments.attempts import asking, calling
-from payments.channels.configured import notify_url
-from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
+from payments.channels import configured as channels
+from payments.errors import (
+    OutcomeUnknown,
+    ProviderRejected,
+    ProviderUnavailable,
+    RefundExceedsPaid,
+    RefundUnavailable,
+)
 from payments.models import Observation, Payment, Refund
 from payments.money import minor
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
+from payments.providers.plugin import Capability
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.backoff import after
 from payments.settlement.decide import reference_of
@@ -59,6 +66,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
 
     Raises:
         RefundExceedsPaid: not so much is left.
+        RefundUnavailable: the channel gives nothing back, or no part.
         ValueError: `refund_id` is of another payment's refund.
 
     Transaction: needs the caller's; the payment's row is locked from the reservation on, so racing refunds go one
@@ -78,6 +86,10 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         raise RefundExceedsPaid
     payment = Payment.objects.get(pk=payment_id)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
+    if not channels.can(captured.account, Capability.REFUND):
+        raise RefundUnavailable(f"{captured.account} gives nothing back.")
+    if amount_minor < captured.amount_minor and not channels.can(captured.account, Capability.PARTIAL_REFUND):
+        raise RefundUnavailable(f"{captured.account} gives all of a payment back, or nothing.")
     return Refund.objects.create(
         id=refund_id or new_id(),
         attempt=captured,
@@ -224,6 +236,8 @@ def _concluded(refund: Refund, result: RefundResult | None) -> Refund:
 
 
 def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
+    if not channels.can(refund.attempt.account, Capability.REFUND):
+        raise ProviderRejected("no_refund", f"{refund.attempt.account} gives nothing back")
     return channel.refund(
         out_trade_no=refund.attempt.out_trade_no,
         out_refund_no=refund.out_refund_no,
@@ -231,7 +245,7 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         paid_minor=charged.amount_minor,
         currency=charged.currency,
         reason=refund.reason,
-        notify_url=notify_url(refund.attempt.account),
+        notify_url=channels.notify_url(refund.attempt.account),
         reference=_number_of(refund, charged),
     )
 

@@ -57,7 +57,7 @@ class Action:
     channel: str
     method: str
     out_trade_no: str
-    type: NextActionType
+    type: str
     url: str
     expires_at: datetime | None
 
@@ -72,7 +72,7 @@ class Action:
     @property
     def is_qr_code(self) -> bool:
         """True if `url` is to be scanned, not followed."""
-        return self.type is NextActionType.QR_CODE
+        return self.type == NextActionType.QR_CODE
 
     @property
     def qr_svg(self) -> SafeString:
@@ -266,15 +266,15 @@ def _actions(attempts: Sequence[Attempt]) -> list[Action]:
             channel=attempt["channel"],
             method=attempt["method"],
             out_trade_no=attempt["out_trade_no"],
-            type=NextActionType(attempt["next_action"]["type"]),
+            type=attempt["next_action"]["type"],
             url=attempt["next_action"]["url"],
             expires_at=expires_at,
         )
         for attempt, expires_at in shown
-        # a page inside the wallet goes on by its own script, not by ours
+        # a page inside the wallet, and other kinds, go on by their own script, not by ours
         if attempt["status"] == "pending"
         and attempt["next_action"]
-        and attempt["next_action"]["type"] != NextActionType.JSAPI
+        and attempt["next_action"]["type"] in {NextActionType.QR_CODE, NextActionType.REDIRECT}
     ]
 
 

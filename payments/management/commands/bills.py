@@ -28,7 +28,7 @@ class Command(BaseCommand):
         if options["action"] == "export":
             self._export(options["account"], options["day"], only_open=options["open"])
         else:
-            self._compare([options["account"]] if options["account"] else list(channels.current()), day)
+            self._compare([options["account"]] if options["account"] else bills.billed(), day)
 
     def _compare(self, names: list[str], day: date) -> None:
         failed = []

@@ -57,7 +57,7 @@ class Alipay(AlipayCalls):
         notify_url: str,
         return_url: str,
         expires_at: datetime,
-        method: PayMethod | None = None,
+        method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
         """Sign an address for the shopper's browser, without a call, or fetch a QR code.

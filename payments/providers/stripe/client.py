@@ -108,7 +108,7 @@ class StripeIntents(Account):
         notify_url: str,
         return_url: str,
         expires_at: datetime,
-        method: PayMethod | None = None,
+        method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
         self._method(method)

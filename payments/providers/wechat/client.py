@@ -97,7 +97,7 @@ class WeChatPay(WeChatCalls):
         notify_url: str,
         return_url: str,
         expires_at: datetime,
-        method: PayMethod | None = None,
+        method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
         chosen = self._method(method, payer)

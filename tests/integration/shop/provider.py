@@ -41,7 +41,7 @@ class ScriptedProvider:
 
     channel: str
     merchant: str = "1900000001"
-    methods: tuple[PayMethod, ...] = tuple(PayMethod)
+    methods: tuple[str, ...] = tuple(PayMethod)
     currencies: frozenset[str] = frozenset(EXPONENTS)
     trades: dict[str, Opened] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -88,14 +88,14 @@ class ScriptedProvider:
         notify_url: str,
         return_url: str,
         expires_at: datetime,
-        method: PayMethod | None = None,
+        method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
         self._begin("create", out_trade_no)
         opened = self.trades.setdefault(out_trade_no, Opened(amount_minor, currency))
         if opened.status is TradeStatus.PAID:
             raise ProviderRejected("ORDERPAID", "the order is paid")
-        if method is PayMethod.H5:
+        if method == PayMethod.H5:
             url, lives = f"https://wechat.invalid/checkmweb?n={out_trade_no}", timedelta(minutes=5)
             return NextAction(type=NextActionType.REDIRECT, url=url, lives=lives)
         if self.channel == "wechat":

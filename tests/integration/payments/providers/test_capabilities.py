@@ -1,0 +1,220 @@
+"""A channel of another package, with ways to pay of its own, that cannot do all that others can."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+
+import payments
+from payments.api.serializers import represent_payment
+from payments.attempts import closing
+from payments.channels import configured
+from payments.checks import check_channels
+from payments.errors import MethodUnavailable, RefundUnavailable
+from payments.models import Anomaly, Payment, Refund
+from payments.operations.actions import NotDecidable, Operator
+from payments.operations.actions import refund as refund_by_hand
+from payments.providers import registry
+from payments.providers.base import BillLine, NextAction
+from payments.providers.plugin import Acknowledgement, Capability, Plugin
+from payments.reconciliation import bills, reconcile
+from payments.refunds import steps
+from tests.integration.payments.conftest import fold
+from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import changed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PACKAGE = "coins_for_payonce"
+
+
+class Hotel(payments.Payable):
+    """Groups are what is paid for here."""
+
+    model = Group
+
+    def amount(self, order: Any) -> int:
+        return 500
+
+    def describe(self, order: Any) -> str:
+        return "a room"
+
+    def return_url(self, order: Any) -> str:
+        return "/"
+
+    def is_payable(self, order: Any) -> bool:
+        return True
+
+    def mark_paid(self, order: Any) -> bool:
+        return True
+
+    def mark_refunded(self, order: Any) -> None:
+        pass
+
+
+class Coins(ScriptedProvider):
+    """Is paid by a tap, and by nothing that we know."""
+
+    def create(self, **given: Any) -> NextAction:
+        super().create(**given)
+        return NextAction(type="beep", url="coins:beep")
+
+    zone = UTC
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        self.calls.append(("bill", str(day)))
+        return ()
+
+
+@pytest.fixture
+def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Callable[..., Coins]]:
+    """Configure a channel that lacks these capabilities."""
+
+    def make(*lacking: Capability, **more: Any) -> Coins:
+        made = Coins("coins", methods=("tap", "shake"))
+        package = ModuleType(PACKAGE)
+        package.PLUGIN = Plugin(  # type: ignore[attr-defined]
+            label="Coins",
+            build=lambda settings, limits: made,
+            required=("API_URL",),
+            parts=(),
+            acknowledge=lambda refused: Acknowledgement(status=200),
+            capabilities=frozenset(Capability) - {*lacking},
+            **more,
+        )
+        monkeypatch.setitem(sys.modules, PACKAGE, package)
+        account = {"BACKEND": PACKAGE, "API_URL": "https://coins"}
+        settings.PAYMENTS = changed(ORDER=f"{__name__}.Hotel", PROVIDERS={"coins": account})
+        registry._plugin_at.cache_clear()
+        configured.forget()
+        return made
+
+    yield make
+    registry._plugin_at.cache_clear()
+    configured.forget()
+
+
+def paid_by(provider: Coins) -> tuple[Group, Payment]:
+    order = Group.objects.create(name="a room")
+    attempt = payments.start(order, method="coins")
+    fold(provider.pay(attempt.out_trade_no))
+    return order, Payment.objects.get()
+
+
+def called(provider: Coins) -> list[str]:
+    return [method for method, _ in provider.calls]
+
+
+def test_its_own_ways_to_pay_and_next_steps_are_taken_and_shown(coins: Callable[..., Coins]) -> None:
+    coins()
+    order = Group.objects.create(name="a room")
+    taps, shakes = (payments.start(order, method=f"coins.{method}") for method in ("tap", "shake"))
+    assert taps == payments.start(order, method="coins") != shakes
+    (first, second) = represent_payment(Payment.objects.get())["attempts"]
+    assert (first["method"], second["method"]) == ("tap", "shake")
+    assert first["next_action"] == {"type": "beep", "url": "coins:beep"}
+    with pytest.raises(MethodUnavailable):
+        payments.start(order, method="coins.native")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "amount_minor", "why"),
+    [(Capability.REFUND, 500, "gives nothing back"), (Capability.PARTIAL_REFUND, 200, "or nothing")],
+)
+def test_what_it_cannot_give_back_is_refused_and_nothing_is_reserved(
+    coins: Callable[..., Coins], admin_user: Any, lacking: Capability, amount_minor: int, why: str
+) -> None:
+    provider = coins(lacking)
+    order, payment = paid_by(provider)
+    with pytest.raises(RefundUnavailable, match=why):
+        payments.refund(order, amount_minor=amount_minor)
+    by = Operator(user_id=admin_user.pk, reason="rain")
+    asked = {"refund_id": payment.pk, "amount_minor": amount_minor, "shown_reason": ""}
+    with pytest.raises(NotDecidable, match=why):
+        refund_by_hand(payment, **asked, by=by)
+    payment.refresh_from_db()
+    assert (payment.reserved_minor, Refund.objects.count(), "refund" in called(provider)) == (0, 0, False)
+
+
+def test_what_goes_back_whole_goes_back(coins: Callable[..., Coins]) -> None:
+    provider = coins(Capability.PARTIAL_REFUND)
+    order, _ = paid_by(provider)
+    assert payments.refund(order).amount_minor == 500
+    assert "refund" in called(provider)
+
+
+def test_money_that_counts_for_nothing_and_cannot_go_back_waits_for_a_person(
+    coins: Callable[..., Coins], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = coins(Capability.REFUND)
+    monkeypatch.setattr(Hotel, "mark_paid", lambda self, order: False)
+    paid_by(provider)
+    steps.submit_refund(Refund.objects.get().pk)
+    assert (Refund.objects.get().status, "refund" in called(provider)) == ("failed", False)
+    kinds = set(Anomaly.objects.filter(resolved_at__isnull=True).values_list("kind", flat=True))
+    assert kinds == {"paid_after_close", "refund_failed"}
+
+
+def test_what_it_cannot_close_is_asked_about_until_it_ends(coins: Callable[..., Coins]) -> None:
+    provider = coins(Capability.CLOSE)
+    order = Group.objects.create(name="a room")
+    attempt = payments.start(order, method="coins")
+    assert payments.close_payment(order_id=order.pk) is closing.CloseResult.UNCERTAIN
+    provider.pay(attempt.out_trade_no)
+    assert payments.close_payment(order_id=order.pk) is closing.CloseResult.PAID
+    assert called(provider) == ["create", "query", "query"]
+
+
+def test_bills_that_it_has_not_are_not_asked_for(coins: Callable[..., Coins]) -> None:
+    provider = coins(Capability.BILL)
+    paid_by(provider)
+    assert bills.compare_recent(today=date(2026, 11, 25)) == 0
+    call_command("bills", "compare")
+    with pytest.raises(CommandError, match="No bill of coins"):
+        call_command("bills", "compare", "--channel", "coins", "--day", "2026-11-01")
+    assert "bill" not in called(provider)
+
+
+def test_one_for_another_version_of_the_interface_is_refused(coins: Callable[..., Coins]) -> None:
+    with suppress(registry.ConfigError):
+        coins(version=2)
+    assert any("is written for version 2" in message.msg for message in check_channels(None))
+
+
+def test_a_distribution_brings_its_channel_by_an_entry_point(
+    coins: Callable[..., Coins], settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose name is the channel's; one of ours is not replaced."""
+    provider = coins()
+    installed = tmp_path / "coins-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: coins\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[payonce.providers]\ncoins = {PACKAGE}\nwechat = {PACKAGE}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._packages.cache_clear()
+    try:
+        settings.PAYMENTS = changed(PROVIDERS={"coins": {"API_URL": "https://coins"}})
+        configured.forget()
+        assert (check_channels(None), "coins" in registry.names()) == ([], True)
+        assert configured.current()["coins"] is provider
+        assert configured.plugin("wechat").label != "Coins"
+    finally:
+        registry._packages.cache_clear()
+
+
+def test_the_timer_goes_on_with_the_others(coins: Callable[..., Coins]) -> None:
+    """One whose time is over, at a channel that closes nothing, keeps no other from being asked about."""
+    provider = coins(Capability.CLOSE)
+    late, other = (payments.start(Group.objects.create(name=name), method="coins") for name in "ab")
+    late.payment.attempts.update(expires_at=late.created_at)
+    assert sum(asked.count for asked in reconcile.all_open()) == 2
+    assert called(provider)[2:] == ["query", "query"]
+    late.refresh_from_db()
+    assert (late.status, other.status) == ("pending", "pending")
