@@ -15,6 +15,8 @@ from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS
 
 def chosen(channel: str) -> str:
     """Return the account that takes money by default: the one named like the channel, or its only one."""
+    if channel in config().providers:
+        return channel
     names = [name for name, provider in channels.current().items() if provider.channel == channel]
     return names[0] if len(names) == 1 else channel
 
