@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 import uuid
+from datetime import datetime
 
 from django.urls import register_converter
 
@@ -23,6 +24,11 @@ def new_id() -> uuid.UUID:
     random_a = secrets.randbits(12)
     random_b = secrets.randbits(62)
     return uuid.UUID(int=(milliseconds << 80) | _VERSION_7 | (random_a << 64) | _VARIANT | random_b)
+
+
+def first_id(moment: datetime) -> uuid.UUID:
+    """Return the lowest number that `new_id` makes at that moment: a bound for rows by their primary key."""
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 
 
 NOBODY = uuid.UUID(int=0)  # names no row of ours: `new_id` never makes it

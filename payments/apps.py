@@ -16,8 +16,12 @@ class PaymentsConfig(AppConfig):
     def ready(self) -> None:
         refuse_namesake()
         # register the system checks, and the steps that every process must be able to resume
+        from idempotency.maintenance import reaper  # noqa: PLC0415
         from payments import checks  # noqa: F401, PLC0415
         from payments.api import refunding  # noqa: F401, PLC0415
+        from payments.deliveries import ending  # noqa: PLC0415
+
+        reaper.others["deliveries"] = ending.drop
 
 
 def refuse_namesake() -> None:

@@ -22,7 +22,7 @@ from django.utils.module_loading import import_string
 from idempotency.checks import check_settings
 from payments.channels import accounts
 from payments.conf import Payable, config
-from payments.deliveries import endpoints
+from payments.deliveries import ending, endpoints
 from payments.providers import registry
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
@@ -144,15 +144,15 @@ def _accounts(providers: Mapping[str, Mapping[str, str]]) -> Iterator[CheckMessa
 
 @register(Tags.database)
 def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of open rows whose account is no longer configured: nobody can ask about them."""
+    """Warn of open rows whose account or endpoint is no longer configured: nothing can be asked, or sent."""
     if DEFAULT_DB_ALIAS not in (databases or ()):
         return []
     try:
-        found = accounts.gone()
+        found, endpoints_gone = accounts.gone(), ending.orphaned()
     except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
         return []
     hint = "Configure it until they have ended, or record their outcome in the admin."
-    return [
+    attempts = [
         checks.Warning(
             f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] lacks.",
             hint=hint,
@@ -160,6 +160,14 @@ def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[C
         )
         for name, count in found.items()
     ]
+    waiting = [
+        checks.Warning(
+            f"Deliveries wait for {endpoints.where(name)}, which is missing; they are given up after three days.",
+            id="payments.W004",
+        )
+        for name in endpoints_gone
+    ]
+    return [*attempts, *waiting]
 
 
 def must_be_sound() -> None:

@@ -1,6 +1,5 @@
 """Filters of lists that stay fast on large tables: each reads an index or a bounded number of rows."""
 
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
 from idempotency.admin.labels import label
+from idempotency.ids import first_id
 from idempotency.models import LedgerEntry, State
 
 SPANS = {
@@ -54,8 +54,7 @@ class Opened(Span):
     parameter_name = "opened"
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        since = timezone.now() - SPANS[value][1]
-        return rows.filter(pk__gte=uuid.UUID(int=int(since.timestamp() * 1000) << 80))
+        return rows.filter(pk__gte=first_id(timezone.now() - SPANS[value][1]))
 
 
 class Newest(Choice):

@@ -11,6 +11,9 @@ from idempotency.maintenance import request_log
 from idempotency.observability import metrics
 from idempotency.webhooks import applying
 
+# of other apps, by what it removes: takes ``limit`` and returns how many; registered in `AppConfig.ready`
+others: dict[str, Callable[..., int]] = {}
+
 BATCH = 1_000
 BATCHES_MAX = 10_000  # of each kind: a call ends, and a next one goes on
 
@@ -31,8 +34,8 @@ def reap(
         on_progress: called with the kind and its count so far, after every batch.
 
     Returns:
-        How many `bodies`, `tombstones`, `messages`, `log lines`, and of webhooks `event bodies` and `events` were
-        removed.
+        How many `bodies`, `tombstones`, `messages`, `log lines`, of webhooks `event bodies` and `events`, and of
+        the `others` were removed.
     """
     steps = {
         "bodies": ledger.purge_bodies,
@@ -41,6 +44,7 @@ def reap(
         "log lines": request_log.drop_old,
         "event bodies": applying.purge_bodies,
         "events": applying.drop,
+        **others,
     }
     request_log.store()
     removed = dict.fromkeys(steps, 0)

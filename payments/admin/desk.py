@@ -16,7 +16,7 @@ from django.utils.translation import gettext_noop
 from idempotency.admin.labels import utc
 from payments.admin.badges import account_name, badge
 from payments.admin.pages import link, link_to_order
-from payments.channels import configured as channels
+from payments.channels import accounts
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
@@ -32,6 +32,7 @@ SOURCES = {
     "refused": (gettext_noop("Refused refunds"), "kind=refund_failed"),
     "difference": (gettext_noop("Differences of bills"), ""),
     "event": (gettext_noop("Stuck events"), "waiting=1"),
+    "delivery": (gettext_noop("Deliveries given up"), "status=failed"),
     "notification": (gettext_noop("Failed notifications"), "kind=notification_failed"),
 }
 
@@ -92,7 +93,7 @@ def item(request: HttpRequest, work: Work, now: datetime) -> Item:
 
 def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     """Sum up today and yesterday by account, beside the newest bill of each."""
-    names = {(one.channel, one.merchant): name for name, one in channels.current().items()}
+    names = accounts.by_merchant()
     bills = {
         names.get((row.channel, row.merchant), row.channel): (row, still_open)
         for row, still_open in worklist.newest_bills()
@@ -127,6 +128,8 @@ def _what(work: Work) -> tuple[str, str]:
             return "anomaly", str(Difference.Kind(work.about).label)
         case "event":
             return "failed", gettext_noop("an event is not handled")
+        case "delivery":
+            return "failed", gettext_noop("a decision was not delivered")
         case "refund":
             return "uncertain", gettext_noop("refund without an answer")
         case _:
@@ -140,8 +143,10 @@ def _note(work: Work) -> str:
             return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
         about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
         return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
-    if work.source == "event":
-        return _("It is tried again twice a minute.")
+    if work.source in {"event", "delivery"}:
+        given_up = _("%(endpoint)s did not take it in time; it is not sent again by itself.")
+        is_event = work.source == "event"
+        return _("It is tried again twice a minute.") if is_event else given_up % {"endpoint": work.reference}
     if work.needs_approval:
         return _("The refund is above the limit: it waits for your approval.")
     if work.about in REFUNDED_BY_POLICY:
@@ -159,8 +164,11 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
         case "notification" if request.user.has_perm("payments.view_notification"):
             address = f"{reverse('admin:payments_notification_changelist')}?q={work.reference}"
             return _("Process it again"), address
-        case "event":
-            return _("See the event"), change
+        case "event" | "delivery":
+            words = _("See the event") if work.source == "event" else _("See the delivery")
+            if work.source == "delivery" and request.user.has_perm("payments.replay_delivery"):
+                words, change = _("Send again"), reverse("admin:payments_delivery_replay", args=[work.pk])
+            return words, change
         case "anomaly" if work.about in REFUNDED_BY_POLICY:
             if work.needs_approval and request.user.has_perm("payments.refund_payment"):
                 change = reverse("admin:payments_anomaly_approve", args=[work.pk])

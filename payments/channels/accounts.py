@@ -4,12 +4,14 @@ Rows name the account where its name is not its channel's (`key_of`); what follo
 """
 
 from collections import Counter
+from contextlib import suppress
 
 from django.db.models import Count
 
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.models import Attempt, Refund
+from payments.providers.registry import ConfigError
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS
 
 
@@ -24,6 +26,13 @@ def chosen(channel: str) -> str:
 def key_of(account: str, channel: str) -> str:
     """Return what a row says of its account."""
     return "" if account == channel else account
+
+
+def by_merchant() -> dict[tuple[str, str], str]:
+    """Name the accounts by channel and merchant; none where their settings are wrong."""
+    with suppress(ConfigError):
+        return {(one.channel, one.merchant): name for name, one in channels.current().items()}
+    return {}
 
 
 def gone() -> Counter[str]:

@@ -1,7 +1,7 @@
-"""Gauge of what waits to be delivered, read from the rows at each scrape."""
+"""Gauges of what is not delivered, read from the rows at each scrape."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db import Error as DatabaseError
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class DeliveryCollector:
-    """Age of the oldest undelivered decision, by endpoint.
+    """Age of the oldest undelivered decision, and number of those that were given up, by endpoint.
 
     Register it once a process: ``prometheus_client.REGISTRY.register(DeliveryCollector())``.
     """
@@ -23,15 +23,18 @@ class DeliveryCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the gauge; none while the database is away."""
+        """Yield the gauges; none while the database is away."""
         try:
-            found = sending.oldest_seconds()
+            ages, given_up = sending.undelivered()
         except DatabaseError as error:
-            log.warning("The gauge of deliveries is left out of the metrics: %s", error)
+            log.warning("The gauges of deliveries are left out of the metrics: %s", error)
             return
-        age = GaugeMetricFamily(
-            "payonce_undelivered_age_seconds", "Age of the oldest undelivered decision.", labels=["endpoint"]
-        )
-        for name, seconds in found.items():
-            age.add_metric([name], seconds)
-        yield age
+        yield _gauge("payonce_undelivered_age_seconds", "Age of the oldest undelivered decision.", ages)
+        yield _gauge("payonce_deliveries_given_up", "Decisions that were given up undelivered.", given_up)
+
+
+def _gauge(name: str, about: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, about, labels=["endpoint"])
+    for endpoint, value in values.items():
+        gauge.add_metric([endpoint], value)
+    return gauge

@@ -41,7 +41,7 @@ WHERE id = %s AND attempts = %s AND status = 'sending'
 AGAIN = """
 UPDATE payments_delivery
 SET status = 'waiting', delivered_at = NULL, due_at = statement_timestamp(),
-    ends_at = statement_timestamp() + interval '3 days'
+    ends_at = DEFAULT
 WHERE id = %s AND status <> 'sending' RETURNING id
 """
 
@@ -51,6 +51,35 @@ SELECT name FROM unnest(%s::text[]) AS name WHERE EXISTS (
     SELECT FROM payments_delivery
     WHERE endpoint = name AND status IN ('waiting', 'sending') AND due_at <= statement_timestamp()
 )
+"""
+
+# given up: what the project no longer has an endpoint for, once its time is over
+END = """
+UPDATE payments_delivery
+SET status = 'failed',
+    log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp(), 'answer', %s::text))
+WHERE status IN ('waiting', 'sending') AND endpoint <> ALL(%s)
+  AND greatest(due_at, ends_at) < statement_timestamp()
+"""
+
+# ended ones, but for the last of each payment and endpoint, which its successor is counted from. By number, which
+# begins with the time: the table is read no further
+DROP = """
+DELETE FROM payments_delivery WHERE id IN (
+    SELECT id FROM payments_delivery AS old
+    WHERE id < %s AND status IN ('delivered', 'failed')
+      AND coalesce(delivered_at, ends_at) < statement_timestamp() - make_interval(secs => %s)
+      AND (payment_id IS NULL OR EXISTS (
+        SELECT FROM payments_delivery AS later
+        WHERE later.payment_id = old.payment_id AND later.endpoint = old.endpoint
+          AND later.sequence > old.sequence))
+    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+RETURNING id
+"""
+
+GIVEN_UP = """
+SELECT endpoint, count(*) FROM payments_delivery WHERE status = 'failed' AND endpoint = ANY(%s) GROUP BY endpoint
 """
 
 OLDEST = """

@@ -84,9 +84,13 @@ def send_again(delivery_id: UUID) -> bool:
     return bool(send(Statement(queries.AGAIN, [delivery_id]))[0])
 
 
-def oldest_seconds() -> dict[str, float]:
-    """Return the age of the oldest undelivered decision of each endpoint that has one."""
-    return dict(send(Statement(queries.OLDEST, []))[0])
+def undelivered() -> tuple[dict[str, float], dict[str, int]]:
+    """Return the age in seconds of the oldest undelivered decision of each endpoint that has one, and how many
+    were given up of each that there still is.
+    """
+    given_up = Statement(queries.GIVEN_UP, [list(config().webhooks)])
+    ages, counts = send(Statement(queries.OLDEST, []), given_up)
+    return dict(ages), dict(counts)
 
 
 def _claim(name: str) -> _Claimed | None:

@@ -1,7 +1,9 @@
 """Deliveries that a person sends again."""
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
+from payments.conf import config
 from payments.deliveries import sending
 from payments.models import Delivery
 from payments.operations.actions import NotDecidable, Operator, Result, audit
@@ -11,10 +13,12 @@ def send_again(row: Delivery, *, by: Operator) -> Result:
     """Make a delivery due now, whatever became of it, and for three days more; a worker sends it.
 
     Raises:
-        NotDecidable: it is being sent at this moment.
+        NotDecidable: it is being sent at this moment, or its endpoint is gone.
 
     Transaction: opens its own.
     """
+    if row.endpoint not in config().webhooks:
+        raise NotDecidable(_("There is no endpoint %(name)s any more.") % {"name": row.endpoint})
     with transaction.atomic():
         if not sending.send_again(row.pk):
             raise NotDecidable("It is being sent at this moment. Look again.")

@@ -17,7 +17,9 @@ from django.db.models import Count, F, Model, Q, QuerySet, Sum, Value
 from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDate
 from django.utils import timezone
 
-from payments.models import Anomaly, Attempt, BillComparison, Difference, PaymentEvent, Refund
+from idempotency.ids import first_id
+from payments.conf import config
+from payments.models import Anomaly, Attempt, BillComparison, Delivery, Difference, PaymentEvent, Refund
 from payments.states import AttemptStatus, RefundStatus, needs_approval
 
 SHOWN = 25
@@ -37,8 +39,9 @@ class Work:
 
     Attributes:
         source: one of `SOURCES`.
-        about: kind of anomaly or difference, account of an attempt or refund, status of an event.
-        reference: number of an anomaly's trade, refund or notification.
+        about: kind of anomaly or difference, account of an attempt or refund, status of an event, type of a
+            delivery.
+        reference: number of an anomaly's trade, refund or notification; endpoint of a delivery.
         detail: of the anomaly, or of a refund's.
         amount_minor: in `currency`; None where the detail alone knows it.
         due: when the timer asks the provider next.
@@ -93,8 +96,14 @@ def sources() -> dict[str, tuple[QuerySet[Any], str]]:
         "refused": (anomalies.filter(kind=Kind.REFUND_FAILED), "created_at"),
         "difference": (Difference.objects.filter(resolved_at__isnull=True), "found_at"),
         "event": (events.filter(Q(attempts__gt=0) | Q(created_at__lt=timezone.now() - STUCK)), "created_at"),
+        "delivery": (_given_up(), "created_at"),
         "notification": (anomalies.filter(kind=Kind.NOTIFICATION_FAILED), "created_at"),
     }
+
+
+def _given_up() -> QuerySet[Delivery]:
+    """Select deliveries that were given up, to endpoints that there still are."""
+    return Delivery.objects.filter(status=Delivery.Status.FAILED, endpoint__in=[*config().webhooks])
 
 
 def model_of(source: str) -> type[Model]:
@@ -124,8 +133,7 @@ def counts(wanted: Collection[str]) -> dict[str, int]:
 def last_two_days() -> list[DayOfAccount]:
     """Sum up the attempts of today and yesterday by account and currency, the newest day first."""
     since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-    # numbers begin with their time (RFC 9562, version 7), so the primary key bounds what is read
-    rows = Attempt.objects.filter(pk__gte=UUID(int=int(since.timestamp() * 1000) << 80))
+    rows = Attempt.objects.filter(pk__gte=first_id(since))
     paid = Q(observations__kind="paid", observations__currency=F("currency"))
     days = rows.annotate(day=TruncDate("created_at"), at=account_of())
     grouped = days.values_list("day", "at", "currency").order_by()
@@ -159,6 +167,7 @@ def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
     model = rows.model
     named: dict[type[Model], dict[str, Any]] = {
         Anomaly: {"about": "kind", "reference": "reference", "detail": "detail"},
+        Delivery: {"about": "type", "reference": "endpoint"},
         Attempt: {"about": account_of(), "amount": "amount_minor", "due": "next_query_at"},
         Difference: {"about": "kind", "amount": Coalesce("theirs_minor", "ours_minor"), "currency": "currency"},
         PaymentEvent: {"about": "status", "amount": "paid_minor"},

@@ -26,7 +26,7 @@ def filed(filing: Filing) -> list[Statement]:
         Jsonb(dict(filing.detail)),
     ]
     if (refund := filing.refund) is None:
-        values += [filing.kind in REFUNDED_BY_POLICY, Jsonb(staging.anomaly_data(filing))]
+        values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(staging.anomaly_data(filing))]
         return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
     values += [refund.id, refund.attempt_id, filing.payment_id, refund.amount_minor, refund.reason]
     values.append(backoff.delay_seconds(0))  # the job comes first

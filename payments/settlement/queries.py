@@ -105,24 +105,33 @@ CLOSE_SOON = "UPDATE payments_attempt SET next_query_at = statement_timestamp(),
 
 END_REFUND = "UPDATE payments_refund SET status = 'succeeded', next_query_at = NULL, message = '' WHERE id = %s"
 
+# the end of a statement: what it has `decided`, for each of these endpoints, as the next of its payment, whose
+# unique sequence refuses two at once
+_STAGE = """
+INSERT INTO payments_delivery (id, endpoint, type, payment_id, sequence, data, status, attempts, log)
+SELECT wanted.id, wanted.endpoint, decided.type, decided.payment_id,
+    (SELECT coalesce(max(sequence), 0) + 1 FROM payments_delivery AS before
+     WHERE before.payment_id = decided.payment_id AND before.endpoint = wanted.endpoint),
+    decided.data, 'waiting', 0, '[]'
+FROM decided CROSS JOIN unnest(%s::uuid[], %s::text[]) AS wanted (id, endpoint)
+"""
+
+STAGE_DELIVERIES = "WITH decided (type, payment_id, data) AS (SELECT %s, %s::uuid, %s::jsonb)" + _STAGE
+
 # once per kind, channel and reference; one that says something else is open again, unless policy refunds it.
-# What is new is staged for these endpoints
-FILE = """
-WITH filed AS (
+# What is new is staged
+_FILED = """
+WITH decided AS (
     INSERT INTO payments_anomaly (kind, channel, reference, payment_id, detail, resolution)
     VALUES (%s, %s, %s, %s, %s, '')
     ON CONFLICT (kind, channel, reference) DO UPDATE
     SET detail = excluded.detail, resolution = '', resolved_at = NULL
     WHERE payments_anomaly.detail <> excluded.detail AND NOT %s
-    RETURNING payment_id
+    RETURNING %s AS type, payment_id, %s::jsonb AS data
 )
-INSERT INTO payments_delivery (id, endpoint, type, payment_id, sequence, data, status, attempts, log, ends_at)
-SELECT wanted.id, wanted.endpoint, 'anomaly.filed', filed.payment_id,
-    (SELECT coalesce(max(sequence), 0) + 1 FROM payments_delivery AS before
-     WHERE before.payment_id = filed.payment_id AND before.endpoint = wanted.endpoint),
-    %s, 'waiting', 0, '[]', statement_timestamp() + interval '3 days'
-FROM filed CROSS JOIN unnest(%s::uuid[], %s::text[]) AS wanted (id, endpoint)
 """
+
+FILE = _FILED + _STAGE
 
 # file an anomaly together with the refund that policy makes of it
 FILE_AND_REFUND = """
@@ -168,16 +177,6 @@ WHERE channel = %s AND out_trade_no = %s AND verdict = 'held'
 STAGE_EVENT = """
 INSERT INTO payments_paymentevent (payment_id, number, status, paid_minor, refunded_minor, attempts)
 VALUES (%s, %s, %s, %s, %s, 0)
-"""
-
-# a decision for each of these endpoints, as the next of its payment: two at once fail by the unique sequence
-STAGE_DELIVERIES = """
-INSERT INTO payments_delivery (id, endpoint, type, payment_id, sequence, data, status, attempts, log, ends_at)
-SELECT wanted.id, wanted.endpoint, %s, %s::uuid,
-    (SELECT coalesce(max(sequence), 0) + 1 FROM payments_delivery AS before
-     WHERE before.payment_id = %s::uuid AND before.endpoint = wanted.endpoint),
-    %s, 'waiting', 0, '[]', statement_timestamp() + interval '3 days'
-FROM unnest(%s::uuid[], %s::text[]) AS wanted (id, endpoint)
 """
 
 FIND_NOTIFICATION = (

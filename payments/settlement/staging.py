@@ -62,5 +62,5 @@ def addressed(event_type: str) -> tuple[list[UUID], list[str]]:
 
 def _staged(event_type: str, payment_id: UUID | None, data: dict[str, Any]) -> list[Statement]:
     numbers, names = addressed(event_type)
-    values = [event_type, payment_id, payment_id, Jsonb(data), numbers, names]
+    values = [event_type, payment_id, Jsonb(data), numbers, names]
     return [Statement(queries.STAGE_DELIVERIES, values)] if names else []

@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test import Client
@@ -16,6 +18,7 @@ from django.utils import timezone
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
+from idempotency.maintenance import reap
 from payments.checks import check_payments
 from payments.deliveries import sending
 from payments.deliveries.metrics import DeliveryCollector
@@ -264,14 +267,87 @@ def test_an_operator_sends_it_again(
     assert operator.post(f"{page}/replay/", {"reason": "x"}).url.startswith("/admin/login")
 
 
+def test_what_was_given_up_waits_on_the_desk(
+    open_attempt: OpenAttempt, endpoint: Configure, settings: Any, operator: Client
+) -> None:
+    fold(paid(open_attempt()))
+    assert "a decision was not delivered" not in operator.get("/admin/").content.decode()
+    Delivery.objects.update(status="failed")
+    row, (_, given_up) = Delivery.objects.get(), DeliveryCollector().collect()
+    assert [(sample.labels, sample.value) for sample in given_up.samples] == [({"endpoint": "books"}, 1)]
+    desk = operator.get("/admin/").content.decode()
+    again = f"/admin/payments/delivery/{row.pk}/replay/"
+    assert all(words in desk for words in ("a decision was not delivered", "books did not take it", again))
+    assert "/admin/payments/delivery/?status=failed" in desk
+    settings.PAYMENTS = {**settings.PAYMENTS, "WEBHOOKS": {}}
+    assert again not in operator.get("/admin/").content.decode()
+    refused = operator.post(again, {"reason": "it is back"}, follow=True).content.decode()
+    assert "There is no endpoint books any more." in refused
+    assert statuses() == {"failed": 1}
+
+
+def test_the_reaper_forgets_what_ended_long_ago_but_the_number_of_the_last(
+    settled: Callable[[], Payment], open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    payment, waiting = settled(), open_attempt()
+    assert send() == {"delivered": 3}
+    fold(paid(waiting), paid(waiting, out_trade_no="0" * 32))
+    assert send()["delivered"] == 2
+    Delivery.objects.filter(payment=waiting.payment_id).update(status="waiting", delivered_at=None)
+    assert reap()["deliveries"] == 0
+    grow_old()
+    assert reap(batch=1)["deliveries"] == 3
+    assert reap()["deliveries"] == 0
+    left = Delivery.objects.order_by("sequence").values_list("payment_id", "sequence", "status")
+    assert list(left) == [(waiting.payment_id, 1, "waiting"), (payment.pk, 3, "delivered")]
+    fold(paid(Attempt.objects.get(payment=payment), provider_txn_id="another"))  # filed as an anomaly
+    assert list(payment.deliveries.order_by("sequence").values_list("sequence", flat=True)) == [3, 4]
+
+
+def grow_old() -> None:
+    """Have a year pass for all deliveries; their numbers begin with their time."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE payments_delivery DISABLE TRIGGER USER")
+        for row in Delivery.objects.all():
+            cursor.execute(
+                "UPDATE payments_delivery SET id = %s, delivered_at = delivered_at - interval '1 year',"
+                " ends_at = ends_at - interval '1 year', due_at = due_at - interval '1 year' WHERE id = %s",
+                [UUID(int=row.pk.int - (365 * 86_400_000 << 80)), row.pk],
+            )
+        cursor.execute("ALTER TABLE payments_delivery ENABLE TRIGGER USER")
+
+
+def test_what_waits_for_a_removed_endpoint_is_named_and_given_up_in_the_end(
+    open_attempt: OpenAttempt, endpoint: Configure, settings: Any
+) -> None:
+    fold(paid(open_attempt()))
+
+    def warned() -> list[str]:
+        found = run_checks(tags=["database"], databases=["default"])
+        return [message.msg for message in found if message.id == "payments.W004"]
+
+    assert warned() == []
+    settings.PAYMENTS = {**settings.PAYMENTS, "WEBHOOKS": {}}
+    (said,) = warned()
+    assert said.startswith("Deliveries wait for PAYMENTS['WEBHOOKS']['books'], which is missing")
+    reap()
+    assert statuses() == {"waiting": 1}
+    pass_by(4 * 86_400)
+    reap()
+    row = Delivery.objects.get()
+    assert (row.status, row.log[-1]["answer"]) == ("failed", "given up: there is no such endpoint any more")
+    assert warned() == []
+
+
 def test_the_worker_and_the_command_send(
     settled: Callable[[], Payment], endpoint: Configure, receiver: Receiver
 ) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM procrastinate_jobs")
     settled()
-    (metric,) = DeliveryCollector().collect()
-    assert [(sample.labels, sample.value >= 0) for sample in metric.samples] == [({"endpoint": "books"}, True)]
+    age, given_up = DeliveryCollector().collect()
+    assert [(sample.labels, sample.value >= 0) for sample in age.samples] == [({"endpoint": "books"}, True)]
+    assert given_up.samples == []
     for _ in range(2):
         queue_events(0)
     job = ProcrastinateJob.objects.get(task_name="payments.send_deliveries")

@@ -540,7 +540,7 @@ def test_a_sender_who_hangs_up_is_no_fault_of_ours(channels: None, rf: Any) -> N
             raise OSError("connection reset")
 
     request._stream = HungUp()
-    assert webhook(request, channel="stripe").status_code == 400
+    assert webhook(request, account="stripe").status_code == 400
     assert nothing_is_left()
 
 
