@@ -19,7 +19,9 @@ def chosen(channel: str) -> str:
     """Return the account that takes money by default: the one named like the channel, or its only one."""
     if channel in config().providers:
         return channel
-    names = [name for name, provider in channels.current().items() if provider.channel == channel]
+    names = []
+    with suppress(ConfigError):  # whoever uses the account is told
+        names = [name for name, provider in channels.current().items() if provider.channel == channel]
     return names[0] if len(names) == 1 else channel
 
 
