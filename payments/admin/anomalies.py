@@ -19,7 +19,7 @@ from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.forms import ReasonForm, ResolutionForm
-from payments.admin.money_filters import CHANNELS, ToDo
+from payments.admin.money_filters import AtChannel, ToDo
 from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
@@ -54,7 +54,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     """Events that a person should look at; the policy has been carried out by then."""
 
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
-    list_filter = (ToDo, newest("kind", Kind.choices), newest("channel", CHANNELS))
+    list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
     resolve_permission = "resolve_anomaly"
     what_to_do_about = WHAT_TO_DO
     resolve = staticmethod(actions.resolve)
@@ -70,7 +70,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     def search(self, rows: QuerySet[Anomaly], term: str) -> QuerySet[Anomaly]:
         """Search with all channels and kinds, because the unique index begins with them."""
         names = [term[:160], *(f"{one.merchant}/{term}"[:160] for one in channels.current().values())]
-        filed = Q(kind__in=Kind.values, channel__in=["", *(name for name, _ in CHANNELS)], reference__in=names)
+        filed = Q(kind__in=Kind.values, channel__in=["", *channels.names()], reference__in=names)
         ours = number_in(term)
         return rows.filter(filed | Q(payment_id=ours) if ours else filed)
 

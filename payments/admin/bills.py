@@ -17,7 +17,7 @@ from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
 from payments.admin.badges import badge
-from payments.admin.money_filters import CHANNELS, ToDo
+from payments.admin.money_filters import AtChannel, ToDo
 from payments.admin.pages import MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
 from payments.display import money
 from payments.models import BillComparison, Difference
@@ -41,7 +41,7 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
 
     list_display = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     list_display_links = ("day",)
-    list_filter = (newest("channel", CHANNELS),)
+    list_filter = (AtChannel,)
     search_fields = ("day",)
     search_help_text = "A day (2026-11-23), a month (2026-11) or a whole merchant number."
     fields = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")

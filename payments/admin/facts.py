@@ -6,7 +6,7 @@ from django.db.models import Q, QuerySet
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, numbers_of
-from payments.admin.money_filters import CHANNELS
+from payments.admin.money_filters import AtChannel
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in
 from payments.channels import configured as channels
 from payments.models import Attempt, Observation, Refund
@@ -30,7 +30,7 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     """A fact about money, once, from whatever source."""
 
     list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "source", "observed")
-    list_filter = (newest("kind", choices(FactKind)), newest("channel", CHANNELS))
+    list_filter = (newest("kind", choices(FactKind)), AtChannel)
     search_fields = ("provider_txn_id",)
     search_help_text = "A whole number: the provider's own, or ours of the payment, attempt or refund."
     list_select_related = ("attempt",)

@@ -16,8 +16,9 @@ from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
-from payments.admin.money_filters import CHANNELS, AtAccount
+from payments.admin.money_filters import AtAccount
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
+from payments.channels import configured as channels
 from payments.models import Attempt, Notification
 from payments.operations import actions
 from payments.settlement.state import as_id
@@ -64,9 +65,10 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         return [Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words="Process again")]
 
     def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
-        known = [name for name, _ in CHANNELS]
         ours = number_in(term)
-        return rows.filter(Q(channel__in=known, notification_id=term) | Q(out_trade_no=ours.hex if ours else term))
+        return rows.filter(
+            Q(channel__in=channels.names(), notification_id=term) | Q(out_trade_no=ours.hex if ours else term)
+        )
 
     @admin.display(description="notification")
     def short_id(self, row: Notification) -> str:

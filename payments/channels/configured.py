@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def current() -> dict[str, Provider]:
         ConfigError: on the first call, an account's settings are wrong; later calls keep the former provider.
     """
     return _channels.current()
+
+
+def names() -> list[str]:
+    """List the channels that are installed or configured."""
+    with suppress(registry.ConfigError):  # the check reports it
+        return sorted({*registry.names(), *(provider.channel for provider in current().values())})
+    return list(registry.names())
 
 
 def recharging() -> frozenset[str]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
 
 import payments
 from payments.api.serializers import represent_payment
@@ -18,7 +20,7 @@ from payments.attempts import closing
 from payments.channels import configured
 from payments.checks import check_channels
 from payments.errors import MethodUnavailable, RefundUnavailable
-from payments.models import Anomaly, Payment, Refund
+from payments.models import Anomaly, Notification, Payment, Refund
 from payments.operations.actions import NotDecidable, Operator
 from payments.operations.actions import refund as refund_by_hand
 from payments.providers import registry
@@ -26,6 +28,8 @@ from payments.providers.base import BillLine, NextAction
 from payments.providers.plugin import Acknowledgement, Capability, Plugin
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps
+from payments.settlement import anomalies
+from payments.states import AnomalyKind
 from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed
@@ -180,6 +184,21 @@ def test_bills_that_it_has_not_are_not_asked_for(coins: Callable[..., Coins]) ->
     with pytest.raises(CommandError, match="No bill of coins"):
         call_command("bills", "compare", "--channel", "coins", "--day", "2026-11-01")
     assert "bill" not in called(provider)
+
+
+def test_operators_find_what_it_sent(coins: Callable[..., Coins], admin_client: Client) -> None:
+    coins()
+    about = {"channel": "coins", "out_trade_no": "7", "digest": "d", "body": b"{}"}
+    for number in ("n-1", "n-2"):
+        Notification.objects.create(
+            **about, notification_id=number, verdict="ignored", processed_at=timezone.now()
+        )
+    anomalies.file_anomaly(AnomalyKind.CONTENT_CHANGED, channel="coins", reference="n-1", detail={})
+    for page, count in (("notification/?q=n-1", 1), ("anomaly/?q=n-1", 1), ("anomaly/?channel=coins", 1)):
+        shown = admin_client.get(f"/admin/payments/{page}").context["cl"]
+        assert (page, shown.result_count) == (page, count)
+    for page in ("anomaly", "observation", "billcomparison", "journalline"):
+        assert b"?channel=coins" in admin_client.get(f"/admin/payments/{page}/").content, page
 
 
 def test_one_for_another_version_of_the_interface_is_refused(coins: Callable[..., Coins]) -> None:
