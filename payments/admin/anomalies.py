@@ -1,6 +1,6 @@
 """Anomalies in the admin, as a list of work: open ones first, oldest first."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -11,8 +11,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
@@ -44,9 +43,25 @@ WHAT_TO_DO: Mapping[str, str] = {
     " Acknowledged: what it says fits in no column, and it does not come again by itself; if nothing can be put"
     " right, settle it with the provider.",
 }
-APPROVE_OR_DECLINE = gettext_lazy(
-    "Its refund is larger than those that go back by themselves: approve or decline it."
-)
+APPROVE_OR_DECLINE = _("Its refund is larger than those that go back by themselves: approve or decline it.")
+
+# of a refund that waits for approval: title, what follows, button, form, act
+DECISIONS: Mapping[str, tuple[Any, Any, Any, type[ReasonForm | ResolutionForm], Callable[..., actions.Result]]] = {
+    "approve": (
+        _("Approve the refund"),
+        _("All of it goes back to the payer, once. That cannot be undone."),
+        _("Give the money back"),
+        ReasonForm,
+        approval.approve,
+    ),
+    "decline": (
+        _("Decline the refund"),
+        _("Nothing is refunded by us: the money stays held. The shopper's page says so."),
+        _("Decline it"),
+        ResolutionForm,
+        approval.decline,
+    ),
+}
 
 
 @admin.register(Anomaly)
@@ -75,55 +90,35 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         return rows.filter(filed | Q(payment_id=ours) if ours else filed)
 
     def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        return [
-            path("<int:pk>/approve/", view(self.approve_view), name="payments_anomaly_approve"),
-            path("<int:pk>/decline/", view(self.decline_view), name="payments_anomaly_decline"),
-            *super().get_urls(),
+        view = self.admin_site.admin_view(self.decide_view)
+        decide = [
+            path(f"<int:pk>/{name}/", view, {"name": name}, name=f"payments_anomaly_{name}") for name in DECISIONS
         ]
+        return [*decide, *super().get_urls()]
 
     def tools(self, request: HttpRequest, row: Anomaly) -> list[Tool]:
         if not row.needs_approval:
             return super().tools(request, row)
-        acts = {"approve": _("Approve the refund"), "decline": _("Decline the refund")}
         return [
-            Tool(address=reverse(f"admin:payments_anomaly_{act}", args=[row.pk]), words=words)
-            for act, words in acts.items()
+            Tool(address=reverse(f"admin:payments_anomaly_{name}", args=[row.pk]), words=str(title))
+            for name, (title, *_) in DECISIONS.items()
             if self.may(request, "refund_payment")
         ]
 
     def what_to_do_with(self, row: Anomaly) -> str:
         return str(APPROVE_OR_DECLINE) if row.needs_approval else super().what_to_do_with(row)
 
-    def approve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Approve the refund that policy does not make by itself."""
+    def decide_view(self, request: HttpRequest, pk: int, name: str) -> HttpResponse:
+        """Approve or decline the refund that policy does not make by itself."""
         self.require(request, "refund_payment")
         row = get_object_or_404(self.get_queryset(request), pk=pk)
+        title, sentence, button, form, act = DECISIONS[name]
         question = Question(
-            title=_("Approve the refund"),
-            sentences=[
-                self.stakes(row)[0],
-                _("All of it goes back to the payer, once. That cannot be undone."),
-            ],
-            button=_("Give the money back"),
-            form=ReasonForm(request.POST or None),
-            act=lambda given, by: approval.approve(row, by=by),
-        )
-        return self.ask_first(request, row, question)
-
-    def decline_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Decline it: we keep the money, and the anomaly is resolved."""
-        self.require(request, "refund_payment")
-        row = get_object_or_404(self.get_queryset(request), pk=pk)
-        question = Question(
-            title=_("Decline the refund"),
-            sentences=[
-                self.stakes(row)[0],
-                _("Nothing is refunded by us: the money stays held. The shopper's page says so."),
-            ],
-            button=_("Decline it"),
-            form=ResolutionForm(request.POST or None),
-            act=lambda given, by: approval.decline(row, by=by),
+            title=str(title),
+            sentences=[self.stakes(row)[0], str(sentence)],
+            button=str(button),
+            form=form(request.POST or None),
+            act=lambda given, by: act(row, by=by),
         )
         return self.ask_first(request, row, question)
 

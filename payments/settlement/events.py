@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
@@ -26,7 +26,7 @@ from procrastinate.jobs import Job
 
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
-from idempotency.postgres.statements import Statement
+from idempotency.postgres.statements import Statement, send
 from payments.conf import config
 from payments.models import Payment, PaymentEvent
 from payments.settlement import queries
@@ -60,9 +60,7 @@ def queue_waiting() -> int:
     with suppress(LockTimeout), transaction.atomic():
         # a backlog may take longer than until the next run begins
         transaction_lock("payments.queue_events", wait_seconds=0)
-        with connection.cursor() as cursor:
-            cursor.execute(queries.WAITING_EVENTS, [QUEUED_AT_ONCE])
-            found = cursor.fetchall()
+        (found,) = send(Statement(queries.WAITING_EVENTS, [QUEUED_AT_ONCE]))
         if found:
             app.job_manager.batch_defer_jobs([_job(payment_id, lock) for payment_id, lock in found])
         return len(found)
