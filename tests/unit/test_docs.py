@@ -58,6 +58,17 @@ def test_every_row_of_guarantees_names_a_test_or_a_measurement() -> None:
 
 
 @pytest.mark.parametrize(
+    ("app", "page"), [("idempotency", "idempotency-settings"), ("payments", "channel-settings")]
+)
+def test_every_system_check_has_its_place_and_every_place_its_check(app: str, page: str) -> None:
+    source = "".join(file.read_text() for file in (ROOT / app).rglob("*.py"))
+    text = (ROOT / "docs" / "reference" / f"{page}.md").read_text()
+    named = re.findall(r"\b([EWI])(\d{3})\b(?:`? to `E(\d{3}))?", text)
+    places = {f"{kind}{n:03}" for kind, n1, n2 in named for n in range(int(n1), int(n2 or n1) + 1)}
+    assert places == set(re.findall(rf'id="{app}\.([EWI]\d{{3}})"', source))
+
+
+@pytest.mark.parametrize(
     ("subject", "reason"),
     [
         ("redis: use one Script class", ""),
