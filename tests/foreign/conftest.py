@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_wheels, install
+from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_wheels, install, install_beside
 
 
 @contextmanager
@@ -33,6 +33,13 @@ def python(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment that has `payonce` without extras, and nothing else."""
     with shared_folder(tmp_path_factory) as folder:
         return install(wheels.payonce, folder / "bare" / "venv")
+
+
+@pytest.fixture(scope="session")
+def beside(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with both wheels and what the tests have; each project gets a copy of it."""
+    with shared_folder(tmp_path_factory) as folder:
+        return install_beside(wheels, folder / "beside" / "venv")
 
 
 @pytest.fixture(scope="session", params=["with_redis", "without_redis"])

@@ -29,9 +29,9 @@ class Door:
 
     says_replayed = True
 
-    def __init__(self, project: ForeignProject, settings: str) -> None:
-        self._project, self._settings = project, settings
-        self.server = Server(project, settings)
+    def __init__(self, project: ForeignProject) -> None:
+        self.project = project
+        self.server = Server(project)
 
     def close(self) -> None:
         self.server.kill()
@@ -43,7 +43,7 @@ class Door:
             answer = self.send(text, user, headers)
         except httpx.TransportError:
             self.server.kill()
-            self.server = Server(self._project, self._settings)
+            self.server = Server(self.project)
             return Result("died")
         if answer.status_code >= 400:
             return Result(REFUSALS[answer.json()["code"]])
@@ -55,6 +55,10 @@ class Door:
 
     def value_of(self, answer: httpx.Response, user: User) -> Any:
         return answer.json()
+
+    def effects(self, text: str) -> int:
+        """How many notes with this text there are."""
+        return self.project.effects(text)
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.server.url, timeout=SECONDS, trust_env=False, **options)
@@ -98,8 +102,8 @@ class GuestDoor(TokenDoor):
 class CheckoutDoor(Door):
     """Two sessions. What a caller gets is the page behind the redirect."""
 
-    def __init__(self, project: ForeignProject, settings: str) -> None:
-        super().__init__(project, settings)
+    def __init__(self, project: ForeignProject) -> None:
+        super().__init__(project)
         self._cookies = {user: Guest(self.server).cookies for user in ("ann", "bob")}
 
     def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
@@ -111,6 +115,28 @@ class CheckoutDoor(Door):
     def value_of(self, answer: httpx.Response, user: User) -> Any:
         with self.client(cookies=self._cookies[user]) as client:
             return client.get(answer.headers["Location"]).json()
+
+
+class TenantDoor(Door):
+    """Guests of two tenants of django-tenants: the same key there is another call."""
+
+    hosts = {"ann": "a.example.org", "bob": "b.example.org"}
+
+    def __init__(self, project: ForeignProject) -> None:
+        super().__init__(project)
+        self._cookies = {user: Guest(self.server, host=host).cookies for user, host in self.hosts.items()}
+
+    def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
+        # cookies by hand: the address that is called is not the host that is named
+        cookies = dict(self._cookies[user])
+        own = {"Host": self.hosts[user], "X-CSRFToken": cookies["csrftoken"], **headers}
+        own["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        with self.client() as client:
+            return client.post("/notes/", json={"text": text}, headers=own)
+
+    def effects(self, text: str) -> int:
+        query = "SELECT (SELECT count(*) FROM {0} WHERE text = %s) + (SELECT count(*) FROM {1} WHERE text = %s)"
+        return int(self.project.rows(query.format("a.notes_note", "b.notes_note"), text, text)[0][0])
 
 
 class TaskDoor(Door):
@@ -127,14 +153,14 @@ class TaskDoor(Door):
 class CeleryDoor(Door):
     """A view that waits for a task; the worker has eight processes, and a dying call is the death of one of them."""
 
-    def __init__(self, project: ForeignProject, settings: str) -> None:
-        super().__init__(project, settings)
+    def __init__(self, project: ForeignProject) -> None:
+        super().__init__(project)
         command = ["-m", "celery", "-A", "doors.worker", "worker", "--concurrency", "8"]
         with (project.folder / "celery.log").open("w") as log:
             self._worker = subprocess.Popen(
                 [str(project.python), *command, "--without-gossip", "--without-mingle"],
                 cwd=project.folder,
-                env={**project.environment, "DJANGO_SETTINGS_MODULE": settings},
+                env=project.environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -158,6 +184,7 @@ DOORS: dict[str, tuple[type[Door], str]] = {
     "ninja": (NinjaDoor, "over_ninja"),
     "ninja-async": (AsyncNinjaDoor, "over_ninja"),
     "token": (TokenDoor, "over_tokens"),
+    "second alias": (TokenDoor, "over_a_second_alias"),
     "guest": (GuestDoor, "over_tokens"),
     "checkout": (CheckoutDoor, "over_a_checkout"),
     "tasks": (TaskDoor, "over_tasks"),

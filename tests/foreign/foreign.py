@@ -19,12 +19,18 @@ from uuid import uuid4
 
 import httpx
 import psycopg
+import yaml
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = Path(__file__).resolve().parent / "project"
 SOURCES = ("idempotency", "payments", "shop", "distributions")
+RELEASE = {
+    "GITHUB_REF_NAME": "v7.8.9",
+    "GITHUB_SERVER_URL": "https://git.example.org",
+    "GITHUB_REPOSITORY": "us/payonce",
+}
 COMMAND_SECONDS = 240
 READY_SECONDS = 60
 T = TypeVar("T")
@@ -41,7 +47,7 @@ class Wheels:
 
 
 def build_wheels(folder: Path) -> Wheels:
-    """Build both wheels from a copy, so that no `build` folder is left beside the sources; none twice in a folder."""
+    """Build both wheels in a copy as the release workflow does for its tag; none twice in a folder."""
     source, wheels = folder / "source", folder / "wheels"
     if wheels.exists():
         return _wheels_in(wheels)
@@ -50,8 +56,16 @@ def build_wheels(folder: Path) -> Wheels:
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE", "VERSION"):
         shutil.copy(ROOT / name, source / name)
+    run(["sh", "-ec", f"cd {source}\n{_release_step()}"], {**os.environ, **RELEASE})
     _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source), str(source / "distributions" / "payments"))
     return _wheels_in(wheels)
+
+
+def _release_step() -> str:
+    """Shell lines of the release workflow that say what is released."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    steps = workflow["jobs"]["build"]["steps"]
+    return next(str(step["run"]) for step in steps if step.get("name") == "Set version and source")
 
 
 def _wheels_in(folder: Path) -> Wheels:
@@ -71,15 +85,23 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def install_beside(wheels: Wheels, folder: Path) -> Path:
-    """A fresh environment with both wheels, which finds every other package where this one has it; its Python."""
-    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    """An environment with both wheels, which finds every other package where this one has it; its Python."""
     python = folder / "bin" / "python"
+    if folder.exists():
+        return python
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     both = (str(wheels.payonce), str(wheels.payments))
     _pip("--python", str(python), "install", "--no-compile", "--no-deps", "--no-index", *both)
     (packages,) = folder.glob("lib/python*/site-packages")
     # a line of a .pth is only a place to look at: the editable installs there stay out
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return python
+
+
+def environment_like(python: Path, folder: Path) -> Path:
+    """A copy of an environment, whose own files then are the wheels'; installing again takes ten times as long."""
+    shutil.copytree(python.parents[1], folder, symlinks=True)
+    return folder / "bin" / "python"
 
 
 def at_once(call: Callable[[], T], *, copies: int) -> list[T]:
@@ -142,11 +164,12 @@ class ForeignProject:
             self.environment["REDIS_URL"] = os.environ["REDIS_URL"]
 
     @contextmanager
-    def with_database(self) -> Iterator["ForeignProject"]:
-        """Its database is there, empty, and gone afterwards."""
+    def with_database(self, *, like: "ForeignProject | None" = None) -> Iterator["ForeignProject"]:
+        """Its database is there, empty or as another project's is, and gone afterwards."""
+        template = sql.Identifier("template1" if like is None else like.database)
         name = sql.Identifier(self.database)
         with psycopg.connect(self._server, autocommit=True) as server:
-            server.execute(sql.SQL("CREATE DATABASE {}").format(name))
+            server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, template))
             try:
                 yield self
             finally:
@@ -253,9 +276,10 @@ class Server:
 class Guest:
     """Somebody with a session, who may call from many threads and outlives the server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, host: str | None = None) -> None:
         self.cookies = httpx.Cookies()
-        self.cookies.update(httpx.get(f"{server.url}/", timeout=30, trust_env=False).cookies)
+        headers = {"Host": host} if host else {}
+        self.cookies.update(httpx.get(f"{server.url}/", headers=headers, timeout=30, trust_env=False).cookies)
 
     def post(self, server: Server, text: str, *, key: str | None, path: str = "/notes/") -> httpx.Response:
         """Leave a note, on a connection of its own."""

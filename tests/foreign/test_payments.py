@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Server, Wheels, install_beside
+from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Server, environment_like
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import Sandbox
@@ -27,18 +27,13 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     sandbox.stop()
 
 
-@pytest.fixture(scope="module")
-def with_wheels(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with both wheels."""
-    return install_beside(wheels, tmp_path_factory.mktemp("hotel") / "venv")
-
-
 @pytest.fixture(scope="module", params=["numbers", "uuids"])
 def hotel(
-    request: pytest.FixtureRequest, with_wheels: Path, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, beside: Path, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ForeignProject]:
     """The project, migrated; its bookings have primary keys of either kind."""
-    project = ForeignProject(with_wheels, tmp_path_factory.mktemp(request.param) / "project", "with_payments")
+    folder = tmp_path_factory.mktemp(request.param)
+    project = ForeignProject(environment_like(beside, folder / "venv"), folder / "project", "with_payments")
     project.environment |= {"PROVIDERS": json.dumps(sandbox.channels()), "KEYS": request.param}
     with project.with_database():
         project.manage("makemigrations", "bookings", "--verbosity", "0")

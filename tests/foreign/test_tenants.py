@@ -1,7 +1,7 @@
 """Two tenants of one project, each with a schema of its own (django-tenants), over real HTTP."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,7 +10,9 @@ import httpx
 import pytest
 import redis
 
-from tests.foreign.foreign import ROOT, ForeignProject, Server
+from tests.foreign.doors import Door, TenantDoor
+from tests.foreign.foreign import ForeignProject, Server, environment_like
+from tests.foreign.test_doors import EACH_TRIAL
 
 pytestmark = pytest.mark.timeout(300)  # three schemas are migrated
 
@@ -46,11 +48,11 @@ for name in ("a", "b"):
 
 
 @pytest.fixture(scope="module")
-def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+def tenants(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
     """The project with its tenants, and the user with the number 1 at each of them."""
-    folder = tmp_path_factory.mktemp("tenants") / "project"
-    with ForeignProject(Path(sys.executable), folder, "tenants").with_database() as project:
-        project.environment["PYTHONPATH"] = str(ROOT)
+    folder = tmp_path_factory.mktemp("tenants")
+    python = environment_like(beside, folder / "venv")
+    with ForeignProject(python, folder / "project", "tenants").with_database() as project:
         project.manage("migrate_schemas", "--shared", "--verbosity", "0")
         project.manage("shell", "--verbosity", "0", "-c", MAKE_TENANTS)
         for tenant in TENANTS:
@@ -157,3 +159,15 @@ def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:
         for schema in ("public", *TENANTS)
     }
     assert len(values) == 3
+
+
+@pytest.fixture(scope="module")
+def door(tenants: ForeignProject) -> Iterator[Door]:
+    tenants.rows("SELECT setval('b.notes_note_id_seq', 5000)")  # so that their notes' numbers differ
+    with closing(TenantDoor(tenants)) as door:
+        yield door
+
+
+@EACH_TRIAL
+def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door) -> None:
+    trial(door)

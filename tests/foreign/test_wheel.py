@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from idempotency.extras import PACKAGES
-from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Wheels
+from tests.foreign.foreign import PROJECT, ForeignProject, Wheels
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 
@@ -74,11 +74,12 @@ def packages(wheel: Path) -> set[str]:
     return {name for name in names if not name.endswith(".dist-info")}
 
 
-def test_each_wheel_has_one_package_and_both_one_version(wheels: Wheels) -> None:
+def test_each_wheel_has_one_package_and_both_the_tags_version_and_source(wheels: Wheels) -> None:
     assert packages(wheels.payonce) == {"idempotency"}
     assert packages(wheels.payments) == {"payments"}
     payonce, payments = (about(wheel) for wheel in (wheels.payonce, wheels.payments))
-    assert payonce["Version"] == payments["Version"] == (ROOT / "VERSION").read_text().strip()
+    assert payonce["Version"] == payments["Version"] == "7.8.9"
+    assert payonce["Project-URL"] == payments["Project-URL"] == "Source, https://git.example.org/us/payonce"
     assert f"payonce=={payonce['Version']}" in (payments.get_all("Requires-Dist") or [])
     assert set(payonce.get_all("Provides-Extra") or []) == EXTRAS
 
