@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -29,16 +30,22 @@ from payments.providers.plugin import Plugin
 from payments.providers.settings_fields import is_loopback
 
 ENDS_SOON = timedelta(days=30)
+NEEDED_APPS = ("procrastinate.contrib.django", "rest_framework")
 
 
 @register(Tags.compatibility)
 def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check `PAYMENTS`: its keys, the adapter to the orders, the handler of events, webhooks in and out."""
+    messages: list[CheckMessage] = [
+        Error(f"Add {name!r} to INSTALLED_APPS, then migrate.", id="payments.E009")
+        for name in NEEDED_APPS
+        if not apps.is_installed(name)
+    ]
     try:
         found = config()
     except ImproperlyConfigured as mistake:
-        return [Error(str(mistake), id="payments.E001")]
-    messages = [*_order(found.order), *_events(found.events)]
+        return [*messages, Error(str(mistake), id="payments.E001")]
+    messages += [*_order(found.order), *_events(found.events)]
     for name, endpoint in found.webhooks.items():
         messages += [Error(problem, id="payments.E007") for problem in endpoints.problems(name, endpoint)]
     try:

@@ -310,9 +310,9 @@ def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
     for name in raw:
         if name not in known:
             raise ImproperlyConfigured(f"{where}[{name!r}] is unknown; {meant(str(name).upper(), known)}")
-    for name, entry in known.items():
-        if name not in raw and entry.default is MISSING and entry.default_factory is MISSING:
-            raise ImproperlyConfigured(f"{where} needs {name!r}: see payments.conf.{kind.__name__}.")
+    needed = [name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING]
+    if missing := [repr(name) for name in needed if name not in raw]:
+        raise ImproperlyConfigured(f"{where} needs {' and '.join(missing)}: see payments.conf.{kind.__name__}.")
     return {known[name].name: value for name, value in raw.items()}
 
 

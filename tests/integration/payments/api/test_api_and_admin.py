@@ -266,7 +266,7 @@ def test_checks_name_the_setting() -> None:
         assert "add path('…', include('payments.urls'))" in messages(check_payments(None))
     without_order = {name: value for name, value in settings.PAYMENTS.items() if name != "ORDER"}
     for mistaken, sentence in (
-        ({}, "PAYMENTS needs 'BASE_URL'"),
+        ({}, "PAYMENTS needs 'BASE_URL' and 'ORDER'"),
         ([], "PAYMENTS must be a dict"),
         (without_order, "PAYMENTS needs 'ORDER': see payments.conf.Config"),
         (changed(PROVIDER={}), "PAYMENTS['PROVIDER'] is unknown; did you mean 'PROVIDERS'?"),
@@ -285,3 +285,14 @@ def test_checks_name_the_setting() -> None:
         assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
     with override_settings(PAYMENTS=changed(PROVIDERS={"coins": {}})):
         assert "coins" in messages(check_channels(None))
+
+
+def test_the_check_names_each_app_that_is_missing(settings: Any) -> None:
+    """Without its queue no refund would be sent, and no notification settled that makes one."""
+    settings.PAYMENTS = {}
+    settings.INSTALLED_APPS = [
+        name for name in settings.INSTALLED_APPS if name not in {"procrastinate.contrib.django", "rest_framework"}
+    ]
+    said = "\n".join(message.msg for message in check_payments(None))
+    for missing in ("procrastinate.contrib.django", "rest_framework", "BASE_URL", "ORDER"):
+        assert f"'{missing}'" in said
