@@ -1,8 +1,9 @@
 """System checks: each names a mistake in the project's settings or views and what to write instead.
 
-Registered when the app is ready. Never: the database, whose checks are the ledger's.
+Registered when the app is ready. Never: the ledger, whose checks are its own.
 """
 
+from idempotency.checks.history import check_history
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
 from idempotency.checks.views import (
     check_anonymous_callers,
@@ -18,6 +19,7 @@ __all__ = [
     "check_anonymous_callers",
     "check_atomic_requests",
     "check_callers",
+    "check_history",
     "check_keyed_views",
     "check_settings",
     "check_tenants",
