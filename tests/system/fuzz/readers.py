@@ -125,9 +125,9 @@ def forged(data: bytes) -> None:
 
 
 @reads(
-    '{"mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"2026-11-20T10:00:00+08:00",'
+    '{"appid":"ours","mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"2026-11-20T10:00:00+08:00",'
     '"amount":{"total":1990,"currency":"CNY"}}',
-    '{"mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"0001-01-01T00:00:00+14:00",'
+    '{"appid":"ours","mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"0001-01-01T00:00:00+14:00",'
     '"amount":{"total":1990,"currency":"CNY"}}',
     '{"mchid":"1","out_trade_no":"a","transaction_id":"4","refund_id":"5","out_refund_no":"b",'
     '"amount":{"total":1990,"refund":990}}',
@@ -136,6 +136,7 @@ def wechat_content(data: bytes) -> Notice | None:
     """What WeChat encrypted and signed, of whatever shape: facts that can be told, or refused as not readable."""
     kind = "REFUND.SUCCESS" if b"refund_id" in data else "TRANSACTION.SUCCESS"
     assert providers()
+    data = data.replace(b'"ours"', json.dumps(state.keys().settings["WECHAT_APP_ID"]).encode())
     resource = encrypted(data, associated_data="transaction")
     return wechat_envelope(json.dumps({"id": "wx-1", "event_type": kind, "resource": resource}).encode())
 

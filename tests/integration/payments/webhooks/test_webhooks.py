@@ -166,6 +166,7 @@ def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, *
     """Genuinely signed and encrypted, with members of the content or of its envelope changed."""
     amount = {"total": 1990, "payer_total": 1990, "currency": "CNY", "payer_currency": "CNY"}
     content = {
+        "appid": state.keys().settings["WECHAT_APP_ID"],
         "mchid": attempt.merchant,
         "out_trade_no": attempt.out_trade_no,
         "transaction_id": "4200000000",

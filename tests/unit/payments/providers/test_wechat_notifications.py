@@ -50,6 +50,8 @@ pytestmark = pytest.mark.usefixtures("no_network")
 
 def envelope(platform: keys.Keys, content: Any, *, event: str = "TRANSACTION.SUCCESS", **resource: Any) -> bytes:
     """A notification's body; `resource` changes what stands in its encrypted part."""
+    if isinstance(content, dict) and event.startswith("TRANSACTION."):
+        content = {"appid": platform.settings["WECHAT_APP_ID"], **content}
     plain = content if isinstance(content, bytes) else json.dumps(content).encode()
     sealed = rsa.encrypt(
         plain,
@@ -126,11 +128,17 @@ def test_a_payment_of_which_something_went_back_was_paid(wechat: WeChatPay, plat
 def test_a_payment_to_another_application_is_refused(
     wechat: WeChatPay, platform: keys.Keys, appid: object
 ) -> None:
-    ours = envelope(platform, {**PAID, "appid": platform.settings["WECHAT_APP_ID"]})
-    assert read(wechat, platform, ours).facts
+    assert read(wechat, platform, envelope(platform, PAID)).facts
     theirs = envelope(platform, {**PAID, "appid": appid})
     with pytest.raises(SignatureInvalid, match="for another application"):
         read(wechat, platform, theirs)
+
+
+@pytest.mark.parametrize("event", ["TRANSACTION.SUCCESS", "TRANSACTION.SOMETHING_NEW"])
+def test_a_payment_names_its_application(wechat: WeChatPay, platform: keys.Keys, event: str) -> None:
+    unnamed = envelope(platform, json.dumps(PAID).encode(), event=event)
+    with pytest.raises(SignatureInvalid, match="for another application"):
+        read(wechat, platform, unnamed)
 
 
 @pytest.mark.parametrize("event", ["REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
