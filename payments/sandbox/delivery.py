@@ -1,7 +1,7 @@
 """Delivery of queued notifications (`outbox`): sent until acknowledged, under the faults that are set.
 
 All copies carry the same notification id; each is signed (and for WeChat encrypted) when it is sent, as the
-platforms do. Acknowledged is any 2xx for WeChat and Stripe, and the body ``success`` for Alipay.
+platforms do. Acknowledged is any 2xx, and the body ``success`` for Alipay.
 """
 
 import json
@@ -15,12 +15,14 @@ import httpx
 from idempotency.observability.background import Worker
 from payments.sandbox import faults, state
 from payments.sandbox.alipay import gateway
+from payments.sandbox.paypal import documents as paypal_documents
 from payments.sandbox.stripe import documents as stripe_documents
 from payments.sandbox.wechat import api as wechat_api
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 STATES = ("due", "done", "lost", "given up")
 BATCH = 200
+_DOCUMENTS = {"paypal": paypal_documents.notification, "stripe": stripe_documents.notification}
 
 
 def start() -> None:
@@ -68,8 +70,8 @@ def _send(client: httpx.Client, row: sqlite3.Row) -> None:
         if row["channel"] == "wechat":
             headers, body = wechat_api.notification(notification, signed_with=row["signed_with"])
             acknowledged = client.post(row["url"], content=body, headers=headers).is_success
-        elif row["channel"] == "stripe":
-            headers, body = stripe_documents.notification(notification)
+        elif row["channel"] in _DOCUMENTS:
+            headers, body = _DOCUMENTS[row["channel"]](notification)
             acknowledged = client.post(row["url"], content=body, headers=headers).is_success
         else:
             answer = client.post(row["url"], data=gateway.notification(notification))

@@ -34,7 +34,7 @@ _FAULTS: dict[str, tuple[Any, float, float]] = {
 NONE: dict[str, Any] = {name: rest for name, (rest, _, _) in _FAULTS.items()}
 
 WRONG_AMOUNT_MORE_MINOR = 100
-WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999"}
+WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999", "paypal": "WRNGPAYEE2345"}
 HELD_SECONDS_MAX = 20.0
 
 dice = random.Random(0)  # noqa: S311  misbehaviour need not be unguessable
@@ -151,9 +151,9 @@ class FaultMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        is_call = request.path.startswith(("/wechat/v3/", "/stripe/v1/")) or (
-            request.path == "/alipay/gateway.do" and request.GET.get("method") != "alipay.trade.page.pay"
-        )
+        is_call = request.path.startswith(
+            ("/wechat/v3/", "/stripe/v1/", "/paypal/v2/", "/paypal/v1/reporting/")
+        ) or (request.path == "/alipay/gateway.do" and request.GET.get("method") != "alipay.trade.page.pay")
         if not is_call:
             return self.get_response(request)
         if happens(current()["http_500_rate"]):

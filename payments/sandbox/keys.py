@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from payments.providers.rsa import load_private_key, load_public_key
 from payments.sandbox.alipay import keys as alipay_keys
 from payments.sandbox.issuing import new_key_file, self_signed, write_private
+from payments.sandbox.paypal import keys as paypal_keys
 
 _NAME = "PayOnce sandbox"
 
@@ -31,6 +32,7 @@ class Keys:
         platform_public, public_key_id: WeChat's public-key mode.
         alipay: Alipay's own key.
         alipay_certificates: Alipay's certificate mode, which `settings` do not choose.
+        paypal: a merchant's fields at PayPal, which `settings` do not turn on.
     """
 
     settings: Mapping[str, str]
@@ -43,6 +45,7 @@ class Keys:
     public_key_id: str
     alipay: rsa.RSAPrivateKey
     alipay_certificates: alipay_keys.AlipayCertificates
+    paypal: paypal_keys.PayPalKeys
 
 
 def ensure(folder: Path) -> dict[str, str]:
@@ -63,6 +66,7 @@ def ensure(folder: Path) -> dict[str, str]:
             settings |= _stripe()
             _keep(settings_file, settings)
         alipay_keys.ensure(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
+        paypal_keys.ensure(folder)
     return settings
 
 
@@ -102,6 +106,7 @@ def load(folder: Path) -> Keys:
         public_key_id=public_key.stem,
         alipay=private("alipay_key.pem"),
         alipay_certificates=alipay_keys.load(folder),
+        paypal=paypal_keys.load(folder),
     )
 
 

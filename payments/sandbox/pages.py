@@ -17,7 +17,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from payments import money
 from payments.sandbox import delivery, faults, state, trades
 from payments.sandbox.alipay import codes, gateway
-from payments.sandbox.store import expired, paid_elsewhere
+from payments.sandbox.paypal import api as paypal
+from payments.sandbox.paypal import documents as paypal_documents
+from payments.sandbox.store import currency_of, expired, paid_elsewhere
 from payments.sandbox.stripe import cards
 from payments.sandbox.stripe import documents as stripe_documents
 
@@ -25,6 +27,14 @@ from payments.sandbox.stripe import documents as stripe_documents
 _POLICY = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
 
 View = Callable[[HttpRequest], HttpResponse]
+
+_BRANDS = {"wechat": "WeChat Pay", "alipay": "Alipay", "paypal": "PayPal", "stripe": "Stripe"}
+# what the browser carries back to the shop
+_CARRIED: dict[str, Callable[[sqlite3.Row], dict[str, str]]] = {
+    "alipay": gateway.return_parameters,
+    "paypal": paypal_documents.return_parameters,
+    "stripe": stripe_documents.return_parameters,
+}
 
 
 def content_policy(get_response: View) -> View:
@@ -74,7 +84,7 @@ def _card_refused(request: HttpRequest, trade: sqlite3.Row) -> HttpResponse | No
 def _paid(request: HttpRequest, out_trade_no: str) -> HttpResponse:
     """Pay, and lead the shopper back to where they came from."""
     try:
-        trade = trades.pay(out_trade_no)
+        trade = _pay(out_trade_no)
     except trades.Refused:
         return redirect(f"/pay/{out_trade_no}")
     if "console" in request.POST:
@@ -82,8 +92,15 @@ def _paid(request: HttpRequest, out_trade_no: str) -> HttpResponse:
     back = trade["return_url"] or f"/pay/{out_trade_no}"
     if not trade["return_url"] or trade["channel"] == "wechat":  # WeChat's redirect_url carries nothing
         return redirect(back)
-    carried = stripe_documents if trade["channel"] == "stripe" else gateway
-    return redirect(back + ("&" if "?" in back else "?") + urlencode(carried.return_parameters(trade)))
+    carried = _CARRIED[trade["channel"]](trade)
+    return redirect(back + ("&" if "?" in back else "?") + urlencode(carried))
+
+
+def _pay(out_trade_no: str) -> sqlite3.Row:
+    """Pay as the shopper, who at PayPal approves; raises Refused."""
+    trade = state.store().trade_where("out_trade_no", out_trade_no)
+    approves = trade is not None and trade["channel"] == "paypal"
+    return paypal.approve(out_trade_no) if approves else trades.pay(out_trade_no)
 
 
 def _cashier(request: HttpRequest, trade: sqlite3.Row) -> dict[str, object]:
@@ -122,7 +139,7 @@ def control_pay(wanted: Any) -> sqlite3.Row:
     number = wanted["out_trade_no"]
     codes.scan(number)  # the shopper scans the code first
     _arrive_from_shop(number)
-    return trades.pay(number)
+    return _pay(number)
 
 
 @_control('{"out_trade_no": "…", "amount_minor": …}')
@@ -181,14 +198,20 @@ def _charge(trade: sqlite3.Row) -> dict[str, object]:
     return known | ({"seller": seller} if seller else {})
 
 
+def sum_of(amount_minor: int, currency: str) -> str:
+    """Write an amount for people."""
+    written = money.to_decimal(amount_minor, currency)
+    return f"¥{written}" if currency == "CNY" else f"{currency} {written}"
+
+
 def shown(trade: sqlite3.Row) -> dict[str, object]:
     """Describe a trade for the pages."""
     row = dict(trade)
     over = row["state"] == "NOTPAY" and expired(trade)
     return row | {
-        "yuan": money.to_decimal(row["charged_minor"] or row["amount_minor"], "CNY"),
-        "refunded": money.to_decimal(row["refunded_minor"], "CNY") if row["refunded_minor"] else "",
-        "brand": {"wechat": "WeChat Pay", "alipay": "Alipay", "stripe": "Stripe"}[row["channel"]],
+        "sum": sum_of(row["charged_minor"] or row["amount_minor"], currency_of(trade)),
+        "refunded": sum_of(row["refunded_minor"], currency_of(trade)) if row["refunded_minor"] else "",
+        "brand": _BRANDS[row["channel"]],
         "payable": row["state"] == "NOTPAY" and not over,
         "status": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[
             row["state"]

@@ -63,6 +63,9 @@ CREATE TABLE IF NOT EXISTS stripe_keys (
     status INTEGER NOT NULL,
     body TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS paypal_objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS paypal_requests (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS paypal_webhooks (id TEXT PRIMARY KEY, url TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS wechat_orders (
     out_trade_no TEXT PRIMARY KEY,
     trade_type TEXT NOT NULL CHECK (trade_type IN ('NATIVE', 'JSAPI', 'MWEB')),

@@ -7,6 +7,8 @@ from django.views.generic import TemplateView
 from payments.sandbox import console, pages
 from payments.sandbox.alipay import bill as alipay_bill
 from payments.sandbox.alipay import codes, gateway
+from payments.sandbox.paypal import api as paypal
+from payments.sandbox.paypal import wire as paypal_wire
 from payments.sandbox.stripe import api as stripe
 from payments.sandbox.wechat import api as wechat
 from payments.sandbox.wechat import bill as wechat_bill
@@ -25,6 +27,15 @@ _alipay = [
     path("gateway.do", gateway.gateway),
     path("qr/<str:code>", codes.qr),
     path("bill", alipay_bill.download),
+]
+_paypal = [
+    path("v1/oauth2/token", paypal_wire.token),
+    path("v1/notifications/webhooks", paypal.webhooks),
+    path("v1/reporting/transactions", paypal.transactions),
+    path("v2/checkout/orders", paypal.orders),
+    path("v2/checkout/orders/<str:reference>", paypal.order),
+    path("v2/checkout/orders/<str:reference>/capture", paypal.capture),
+    path("v2/payments/captures/<str:number>/refund", paypal.refund),
 ]
 _stripe = [
     path("payment_intents", stripe.intents),
@@ -58,6 +69,7 @@ urlpatterns = [
     path("pay/<str:out_trade_no>/cancel", console.refuse, {"how": "cancel"}),
     path("_control/", include(_control)),
     path("alipay/", include(_alipay)),
+    path("paypal/", include(_paypal)),
     path("stripe/v1/", include(_stripe)),
     path("wechat/scan", pages.scan),
     path("wechat/checkmweb", wechat.checkmweb),

@@ -97,6 +97,7 @@ class Relay(Server):
 
     Attributes:
         last: the answer that was passed on last.
+        calls: the number of calls.
     """
 
     def __init__(self, target: str) -> None:
@@ -104,6 +105,7 @@ class Relay(Server):
         self._http = httpx.Client(timeout=SECONDS_MAX, trust_env=False)
         self._behaviour: Behaviour = honest
         self.last = Reply(status=500)
+        self.calls = 0
         super().__init__(self._serve)
 
     @contextmanager
@@ -127,7 +129,11 @@ class Relay(Server):
             self.last = Reply(status=answer.status_code, body=answer.content, headers=dict(answer.headers))
             return self.last
 
-        return self._behaviour(asked.command, forward)
+        self.calls += 1
+        try:
+            return self._behaviour(asked.command, forward)
+        except httpx.HTTPError:  # nobody there, or closed meanwhile
+            return None
 
 
 class Endpoint(Server):

@@ -44,6 +44,14 @@ CHANNELS = {
         mistakes=frozenset({"amount", "merchant"}),  # its documents name no currency
         skipped={"stale", "wrong currency"},
     ),
+    "paypal": Channel(
+        field="API_URL",
+        path="/paypal",
+        merchant="MERCHANT_ID",
+        mistakes=frozenset(FAULTS),
+        skipped={"early"},  # an approved order is captured only by who knows its number
+        stale_after=timedelta(days=4),
+    ),
     "stripe": Channel(
         field="API_URL",
         path="/stripe",
@@ -59,11 +67,27 @@ class SandboxSide:
 
     def __init__(self, name: str, sandbox: Sandbox) -> None:
         self.channel, self._sandbox = CHANNELS[name], sandbox
-        self._fields = sandbox.channels()[name]
+        self._fields = sandbox.channels().get(name) or dict(sandbox.keys.paypal.settings)
         self.url, self.mistakes, self.stale_after = sandbox.url, self.channel.mistakes, self.channel.stale_after
 
     def settings(self, *, url: str, notify_url: str) -> Settings:
-        return self._fields | {self.channel.field: url + self.channel.path}
+        fields = self._fields | {self.channel.field: url + self.channel.path}
+        if "CLIENT_ID" not in fields:
+            return fields
+        return fields | {"WEBHOOK_ID": self._registered(notify_url)}
+
+    def _registered(self, notify_url: str) -> str:
+        """Register an endpoint at PayPal, which numbers it."""
+        client = (self._fields["CLIENT_ID"], self._fields["CLIENT_SECRET"])
+        granted = self._sandbox.http.post(
+            "/paypal/v1/oauth2/token", data={"grant_type": "client_credentials"}, auth=client
+        )
+        answer = self._sandbox.http.post(
+            "/paypal/v1/notifications/webhooks",
+            json={"url": notify_url, "event_types": [{"name": "*"}]},
+            headers={"Authorization": f"Bearer {granted.json()['access_token']}"},
+        )
+        return str(answer.raise_for_status().json()["id"])
 
     def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
         wrong = {FAULTS[mistake]: True} if mistake else {}

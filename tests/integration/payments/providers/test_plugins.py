@@ -82,7 +82,7 @@ def test_its_notifications_are_answered_in_its_own_form(coins: None, client: Cli
     [
         (
             {},
-            "'coins' is not a payment channel; known are alipay, stripe, wechat. Another one, or a further account, needs COINS_BACKEND",
+            "'coins' is not a payment channel; known are alipay, paypal, stripe, wechat. Another one, or a further account, needs COINS_BACKEND",
         ),
         ({"BACKEND": "no.such.place"}, "BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
         ({"BACKEND": "payments.money"}, "BACKEND = 'payments.money' is no package with a PLUGIN"),

@@ -1,0 +1,98 @@
+"""JSON calls with a bearer token, which is fetched by our client's credentials and used until it ends."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
+from payments.providers.documents import text_of
+from payments.providers.transport import Answer, Limits, reading, send
+
+SPARE_SECONDS = 60  # a token that ends sooner is not used any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Our account at the token endpoint (RFC 6749, section 4.4)."""
+
+    token_url: str
+    client_id: str
+    secret: str = field(repr=False)
+
+
+class Bearer:
+    """Sends JSON with a token of `client`. Thread-safe.
+
+    Args:
+        session: of `payments.providers.transport.client`.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, session: httpx.Client, client: Client, *, clock: Callable[[], float], limits: Limits
+    ) -> None:
+        self._session, self._client, self._clock, self._limits = session, client, clock, limits
+        self._guard = threading.Lock()
+        self._token, self._ends_at = "", 0.0
+
+    def call(
+        self, method: str, url: str, body: Any = None, *, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Send one call, and return the status and the object of its answer ({} for an empty one).
+
+        Raises:
+            ProviderUnavailable: no token could be had, or it was not taken, or there were too many calls.
+            OutcomeUnknown: as `payments.providers.transport.send`; also for what is no JSON object.
+        """
+        token = self._current()
+        request = self._session.build_request(
+            method, url, json=body, headers={**(headers or {}), "Authorization": f"Bearer {token}"}
+        )
+        received = send(self._session, request, limits=self._limits)
+        if received.status == httpx.codes.TOO_MANY_REQUESTS:
+            raise ProviderUnavailable(f"{request.url.host} asks for fewer calls")
+        if received.status == httpx.codes.UNAUTHORIZED:
+            self._forget(token)
+            raise ProviderUnavailable(f"{request.url.host} does not take our token")
+        return received.status, _object(received)
+
+    def _current(self) -> str:
+        with self._guard:
+            if self._clock() >= self._ends_at:
+                self._token, self._ends_at = self._fetched()
+            return self._token
+
+    def _forget(self, token: str) -> None:
+        with self._guard:
+            if token == self._token:
+                self._ends_at = 0.0
+
+    def _fetched(self) -> tuple[str, float]:
+        """Fetch a token. Whatever fails here, the call itself was not sent."""
+        asked_at = self._clock()
+        request = self._session.build_request(
+            "POST", self._client.token_url, data={"grant_type": "client_credentials"}
+        )
+        basic = httpx.BasicAuth(self._client.client_id, self._client.secret)
+        request = next(basic.auth_flow(request))
+        try:
+            received = send(self._session, request, limits=self._limits)
+            if received.status != httpx.codes.OK:
+                raise OutcomeUnknown(f"answered {received.status}")
+            with reading("token"):
+                granted = _object(received)
+                return text_of(granted, "access_token"), asked_at + int(granted["expires_in"]) - SPARE_SECONDS
+        except ProviderError as error:
+            raise ProviderUnavailable(f"{request.url.host} gave no token: {error}") from error
+
+
+def _object(received: Answer) -> dict[str, Any]:
+    with reading("JSON"):
+        found = json.loads(received.content) if received.content else {}
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        return found

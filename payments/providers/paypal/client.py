@@ -1,0 +1,329 @@
+"""PayPal: an order that the shopper approves on PayPal's page, and that we capture when we next ask for it.
+
+PayPal knows an order by a number of its own (`NextAction.reference`). Without it nobody can approve or capture
+the order, so a trade whose reference never reached us is not paid, and `create` gets the same order again by its
+PayPal-Request-Id. Source: PayPal, Orders v2, Payments v2, Transaction Search v1, "Idempotency" (read 2026-11).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import partial
+from typing import Any, Unpack
+from urllib.parse import quote, urlencode
+
+from cryptography.x509 import load_pem_x509_certificates
+
+from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.providers.account import Account, Options, unfunded_if, unless_refused
+from payments.providers.answers import follow_up
+from payments.providers.authenticity import readable
+from payments.providers.base import (
+    NOBODY,
+    BillLine,
+    Fact,
+    FactKind,
+    NextAction,
+    NextActionType,
+    Notice,
+    Payer,
+    PayMethod,
+    RefundResult,
+    RefundStatus,
+    Trade,
+    TradeStatus,
+    closed_fact,
+)
+from payments.providers.bearer import Bearer, Client
+from payments.providers.documents import in_utc, text_of
+from payments.providers.paypal import facts
+from payments.providers.paypal.webhook import verify
+from payments.providers.transport import reading
+
+PAGE = 500  # the most that a search lists at once
+PAGES_MAX = 40
+NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
+_UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
+# event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
+_KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayPalConfig:
+    """One merchant account.
+
+    Attributes:
+        api_url: base URL, without a trailing slash.
+        webhook_id: PayPal's number of our endpoint.
+        certificates: PEM, of those that sign webhooks.
+    """
+
+    api_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    merchant_id: str
+    webhook_id: str
+    certificates: bytes
+
+
+class PayPalOrders(Account):
+    """One PayPal account; implements `payments.providers.base.Provider`. Thread-safe."""
+
+    channel = facts.CHANNEL
+    methods: tuple[PayMethod, ...] = (PayMethod.PAGE,)
+    # without those that PayPal takes in one country only, or with other places than ISO 4217
+    currencies = frozenset({"AUD", "CAD", "CHF", "EUR", "GBP", "HKD", "JPY", "SGD", "USD"})
+    zone: tzinfo = UTC
+
+    def __init__(self, config: PayPalConfig, **options: Unpack[Options]) -> None:
+        super().__init__(config.merchant_id, **options)
+        self.config = config
+        self._certificates = load_pem_x509_certificates(config.certificates)
+        client = Client(
+            token_url=f"{config.api_url}/v1/oauth2/token",
+            client_id=config.client_id,
+            secret=config.client_secret,
+        )
+        self._bearer = Bearer(self._http, client, clock=self._clock, limits=self._limits)
+
+    def create(
+        self,
+        *,
+        out_trade_no: str,
+        amount_minor: int,
+        currency: str,
+        description: str,
+        notify_url: str,
+        return_url: str,
+        expires_at: datetime,
+        method: str | None = None,
+        payer: Payer = NOBODY,
+    ) -> NextAction:
+        self._method(method)
+        unit = {
+            "invoice_id": out_trade_no,
+            "custom_id": facts.OURS,
+            "description": description[:127],
+            "amount": facts.written(amount_minor, currency),
+        }
+        pages = {"return_url": return_url, "cancel_url": return_url, "user_action": "PAY_NOW"}
+        source = {"paypal": {"experience_context": pages}}
+        wanted = {"intent": "CAPTURE", "purchase_units": [unit], "payment_source": source}
+        order = self._call("POST", "/v2/checkout/orders", wanted, once=out_trade_no)
+        with reading("order"):
+            made = facts.unit_of(order)
+            self._must_match(
+                {"out_trade_no": out_trade_no, "amount": unit["amount"]},
+                {"out_trade_no": made["invoice_id"], "amount": made["amount"]},
+            )
+            links = {link["rel"]: link for link in order["links"]}
+            page = links.get("payer-action") or links["approve"]
+            return NextAction(
+                type=NextActionType.REDIRECT, url=text_of(page, "href"), reference=text_of(order, "id")
+            )
+
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """Query an order, and capture it if the shopper has approved it and we have not closed it."""
+        order = self._order(out_trade_no, reference)
+        if order is None:
+            return Trade(status=TradeStatus.NOT_FOUND)
+        trade = self._trade(order)
+        if order["status"] != "APPROVED" or trade.status is not TradeStatus.PENDING:
+            return trade
+        with suppress(
+            ProviderRejected
+        ):  # captured meanwhile, or its means of payment failed: the order says which
+            self._call("POST", f"{_path(reference)}/capture", {}, once=f"{out_trade_no}-capture")
+        return self._asked_again(out_trade_no, reference)
+
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """Mark the order so that we never capture it."""
+        order = self._order(out_trade_no, reference)
+        if order is None:
+            return self._closed(out_trade_no)
+        trade = self._trade(order)
+        if trade.status is not TradeStatus.PENDING or facts.payments_of(facts.unit_of(order), "captures"):
+            return trade
+        mark = {
+            "op": "replace",
+            "path": "/purchase_units/@reference_id=='default'/custom_id",
+            "value": facts.CLOSED,
+        }
+        try:
+            self._call("PATCH", _path(reference), [mark])
+        except ProviderRejected:
+            trade = self._asked_again(out_trade_no, reference)
+            if trade.status is TradeStatus.PENDING:
+                raise
+            return trade
+        return self._asked_again(out_trade_no, reference)
+
+    def _asked_again(self, out_trade_no: str, reference: str) -> Trade:
+        with follow_up():
+            order = self._order(out_trade_no, reference)
+            if order is None:
+                raise OutcomeUnknown("the order, known before, is unknown now")
+            return self._trade(order)
+
+    def refund(
+        self,
+        *,
+        out_trade_no: str,
+        out_refund_no: str,
+        amount_minor: int,
+        paid_minor: int,
+        currency: str,
+        reason: str,
+        notify_url: str,
+        reference: str = "",
+    ) -> RefundResult:
+        with follow_up():  # an earlier request under this number may have left, and PayPal forgets its ids in time
+            order = self._order(out_trade_no, reference)
+            known = self._known_refund(order, out_refund_no)
+            paid = self._trade(order).facts if order else ()
+        amount = facts.written(amount_minor, currency)
+        if known is not None:
+            self._must_match({"amount": amount}, known)
+            return self._refund_result(known, paid)
+        if not paid or paid[0].kind is not FactKind.PAID:
+            raise ProviderRejected("NOT_CAPTURED", "no money came in under this number")
+        wanted: Document = {
+            "amount": amount,
+            "invoice_id": out_refund_no,
+            "custom_id": facts.refund_mark(out_trade_no),
+        }
+        if reason:
+            wanted["note_to_payer"] = reason[:255]
+        path = f"/v2/payments/captures/{quote(paid[0].provider_txn_id, safe='')}/refund"
+        try:
+            made = self._call("POST", path, wanted, once=out_refund_no)
+        except ProviderRejected as refused:
+            return unfunded_if(refused, code=_UNFUNDED)
+        self._must_match({name: wanted[name] for name in ("invoice_id", "custom_id", "amount")}, made)
+        return self._refund_result(made, paid)
+
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        order = self._order(out_trade_no, reference)
+        known = self._known_refund(order, out_refund_no)
+        if order is None or known is None:
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+        return self._refund_result(known, self._trade(order).facts)
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        """List what moved on `day`; PayPal lists it three hours later at the latest."""
+        return tuple(line for entry in self._searched(day) if (line := _line(entry)) is not None)
+
+    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
+        verify(headers, body, now=now, webhook_id=self.config.webhook_id, certificates=self._certificates)
+        with readable("event"):
+            event = json.loads(body)
+            told = tuple(facts.notified(event, merchant=self.merchant))
+            return Notice(
+                notification_id=text_of(event, "id"),
+                event_type=text_of(event, "event_type"),
+                facts=tuple(one for one in told if isinstance(one, Fact)),
+                refund=next((one for one in told if isinstance(one, RefundResult)), None),
+            )
+
+    def _order(self, out_trade_no: str, reference: str) -> Document | None:
+        """Fetch the order of our number; None if nobody can have paid it."""
+        if not reference:
+            return None
+        order = unless_refused(partial(self._call, "GET", _path(reference)), codes=NOT_FOUND)
+        if order is not None:
+            with reading("order"):
+                number = facts.unit_of(order)["invoice_id"]
+                text_of(order, "status")
+            self._must_match({"id": reference, "out_trade_no": out_trade_no}, {**order, "out_trade_no": number})
+        return order
+
+    def _trade(self, order: Document) -> Trade:
+        with reading("order"):
+            unit = facts.unit_of(order)
+            if paid := facts.paid_facts(unit, merchant=self.merchant):
+                return Trade(status=TradeStatus.PAID, facts=paid)
+            pending = any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures"))
+            over = order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED
+            if pending or not over:
+                return Trade(status=TradeStatus.PENDING)
+            ended = closed_fact(
+                channel=self.channel,
+                merchant=self.merchant,
+                out_trade_no=unit["invoice_id"],
+                currency=unit["amount"]["currency_code"],
+            )
+            return Trade(status=TradeStatus.CLOSED, facts=(ended,))
+
+    def _known_refund(self, order: Document | None, out_refund_no: str) -> Document | None:
+        with reading("refunds"):
+            made = facts.payments_of(facts.unit_of(order), "refunds") if order else []
+            return next((dict(refund) for refund in made if refund.get("invoice_id") == out_refund_no), None)
+
+    def _refund_result(self, refund: Document, paid: tuple[Fact, ...]) -> RefundResult:
+        with reading("refund"):
+            return facts.refund_result(
+                refund,  # type: ignore[arg-type]
+                merchant=self.merchant,
+                paid_minor=paid[0].amount_minor if paid else None,
+            )
+
+    def _searched(self, day: date) -> Iterator[Document]:
+        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        asked = {
+            "start_date": f"{begin:%Y-%m-%dT%H:%M:%SZ}",
+            "end_date": f"{begin + timedelta(days=1, seconds=-1):%Y-%m-%dT%H:%M:%SZ}",
+            "page_size": PAGE,
+        }
+        for page in range(1, PAGES_MAX + 1):
+            found = self._call("GET", f"/v1/reporting/transactions?{urlencode({**asked, 'page': page})}")
+            with reading("bill"):
+                yield from [entry["transaction_info"] for entry in found["transaction_details"]]
+                if page >= found["total_pages"]:
+                    return
+        raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
+
+    def _call(self, method: str, path: str, body: Any = None, *, once: str = "") -> Document:
+        """Send one call; `once` is its PayPal-Request-Id.
+
+        Raises:
+            ProviderRejected: refused, by the first issue that PayPal names.
+            ProviderUnavailable, OutcomeUnknown: as `Bearer.call`.
+        """
+        headers = {"Prefer": "return=representation", **({"PayPal-Request-Id": once} if once else {})}
+        status, answer = self._bearer.call(method, self.config.api_url + path, body, headers=headers)
+        if 200 <= status < 300:
+            return answer
+        with reading("refusal"):
+            name, details = text_of(answer, "name"), answer.get("details") or [{}]
+            raise ProviderRejected(str(details[0].get("issue") or name), str(answer.get("message", "")))
+
+
+def _path(reference: str) -> str:
+    return f"/v2/checkout/orders/{quote(reference, safe='')}"
+
+
+def _line(entry: Document) -> BillLine | None:
+    """Read a line of the bill; None for fees, payouts and what else is no payment or refund."""
+    with reading("bill"):
+        kind = _KINDS.get(entry["transaction_event_code"])
+        if kind is None or entry["transaction_status"] not in ("S", "V"):
+            return None
+        is_refund = kind is FactKind.REFUNDED
+        amount = facts.Money(
+            currency_code=entry["transaction_amount"]["currency_code"],
+            value=entry["transaction_amount"]["value"].removeprefix("-"),
+        )
+        invoice, mark = entry.get("invoice_id", ""), entry.get("custom_field", "")
+        return BillLine(
+            kind=kind,
+            out_trade_no=mark.partition(":")[2] if is_refund else invoice,
+            provider_txn_id=text_of(entry, "transaction_id"),
+            out_refund_no=invoice if is_refund else "",
+            amount_minor=facts.minor_of(amount),
+            currency=amount["currency_code"],
+            occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
+        )

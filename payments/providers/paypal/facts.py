@@ -1,0 +1,154 @@
+"""Facts from PayPal's documents. Pure.
+
+Every function raises KeyError, TypeError, AttributeError or ValueError for a document of another shape. Our
+number travels as ``invoice_id`` and our mark as ``custom_id``: another system of the account has none. Source:
+PayPal, Orders v2 and Payments v2, "Webhook event names" (read 2026-11).
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from payments import money
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.providers.documents import in_utc, is_keepable, text_of
+
+CHANNEL = "paypal"
+OURS = "payonce"
+CLOSED = f"{OURS}:closed"  # PayPal cannot close an order; this keeps us from ever capturing it
+
+PAID_STATES = frozenset({"COMPLETED", "PARTIALLY_REFUNDED", "REFUNDED"})
+REFUND_STATES = {
+    "COMPLETED": RefundStatus.SUCCEEDED,
+    "PENDING": RefundStatus.PROCESSING,
+    "FAILED": RefundStatus.FAILED,
+    "CANCELLED": RefundStatus.FAILED,
+}
+
+
+class Money(TypedDict):
+    """An amount, such as ``{"currency_code": "USD", "value": "19.90"}``."""
+
+    currency_code: str
+    value: str
+
+
+class Payment(TypedDict):
+    """A capture or a refund, as far as it is read."""
+
+    id: str
+    status: str
+    amount: Money
+    invoice_id: NotRequired[str]
+    custom_id: NotRequired[str]
+    create_time: NotRequired[str]
+    payee: NotRequired[dict[str, str]]
+    links: NotRequired[list[dict[str, str]]]
+
+
+class Unit(TypedDict):
+    """The one purchase unit of our orders."""
+
+    amount: Money
+    invoice_id: str
+    custom_id: str
+    payee: NotRequired[dict[str, str]]
+    payments: NotRequired[dict[str, list[Payment]]]
+
+
+def written(amount_minor: int, currency: str) -> Money:
+    """Write an amount as PayPal does."""
+    return {"currency_code": currency, "value": money.to_decimal(amount_minor, currency)}
+
+
+def unit_of(order: Mapping[str, Any]) -> Unit:
+    (unit,) = order["purchase_units"]
+    return unit  # type: ignore[no-any-return]
+
+
+def payments_of(unit: Unit, kind: str) -> list[Payment]:
+    """List the unit's ``captures`` or ``refunds``."""
+    return (unit.get("payments") or {}).get(kind) or []
+
+
+def paid_facts(unit: Unit, *, merchant: str) -> tuple[Fact, ...]:
+    """Read every capture of an order that brought money."""
+    payee = {"payee": unit["payee"]} if "payee" in unit else {}
+    return tuple(
+        paid_fact({**payee, **capture}, unit["invoice_id"], merchant=merchant)  # type: ignore[typeddict-item]
+        for capture in payments_of(unit, "captures")
+        if capture["status"] in PAID_STATES
+    )
+
+
+def paid_fact(capture: Payment, number: str, *, merchant: str) -> Fact:
+    """Read a capture; `merchant` got it unless it names another payee."""
+    return _fact(
+        capture,
+        FactKind.PAID,
+        merchant=(capture.get("payee") or {}).get("merchant_id") or merchant,
+        out_trade_no=number,
+    )
+
+
+def refund_result(refund: Payment, *, merchant: str, paid_minor: int | None = None) -> RefundResult:
+    """Read a refund of ours; an unknown state counts as under way."""
+    status, number = REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING), text_of(refund, "invoice_id")
+    if status is not RefundStatus.SUCCEEDED:
+        return RefundResult(status=status, message=refund["status"], out_refund_no=number)
+    fact = _fact(
+        refund,
+        FactKind.REFUNDED,
+        merchant=merchant,
+        out_trade_no=number_of(refund),
+        out_refund_no=number,
+        paid_txn_id=capture_of(refund),
+        paid_minor=paid_minor,
+    )
+    return RefundResult(status=status, facts=(fact,), out_refund_no=number)
+
+
+def notified(event: Mapping[str, Any], *, merchant: str) -> Iterator[Fact | RefundResult]:
+    """Read a genuine event: a fact, or news of a refund that failed; nothing where no money of ours moves."""
+    kind, payment = event["event_type"], event["resource"]
+    if not is_keepable(payment.get("invoice_id"), most=64):
+        return
+    if kind == "PAYMENT.CAPTURE.COMPLETED" and payment.get("custom_id") in (OURS, CLOSED):
+        yield paid_fact(payment, text_of(payment, "invoice_id"), merchant=merchant)
+    elif kind in ("PAYMENT.CAPTURE.REFUNDED", "PAYMENT.REFUND.FAILED") and number_of(payment):
+        result = refund_result(payment, merchant=merchant)
+        yield from result.facts or ((result,) if result.status is RefundStatus.FAILED else ())
+
+
+def refund_mark(out_trade_no: str) -> str:
+    """Return the ``custom_id`` of a refund of ours."""
+    return f"{OURS}:{out_trade_no}"
+
+
+def number_of(refund: Payment) -> str:
+    """Return our number of the trade that a refund is of; empty if it is not ours."""
+    mark, _, number = str(refund.get("custom_id", "")).partition(":")
+    return number if mark == OURS and is_keepable(number, most=64) else ""
+
+
+def capture_of(refund: Payment) -> str:
+    """Return PayPal's number of the capture that a refund is of; empty if it does not say."""
+    above = (link["href"] for link in refund.get("links", []) if link["rel"] == "up")
+    return next(above, "").rpartition("/")[2]
+
+
+def minor_of(amount: Money) -> int:
+    return money.from_decimal(text_of(amount, "value"), amount["currency_code"])
+
+
+def _fact(payment: Payment, kind: FactKind, **members: Any) -> Fact:
+    when = payment.get("create_time")
+    return Fact(
+        kind=kind,
+        channel=CHANNEL,
+        provider_txn_id=text_of(payment, "id"),
+        amount_minor=minor_of(payment["amount"]),
+        currency=payment["amount"]["currency_code"],
+        occurred_at=in_utc(datetime.fromisoformat(when)) if when else None,
+        **members,
+    )

@@ -1,0 +1,44 @@
+"""Verification of PayPal's webhooks, offline: by certificates that we hold, wherever a request says they are.
+
+Source: PayPal, "Integrate webhooks", self verification method (read 2026-11).
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.x509 import Certificate
+
+from payments.errors import SignatureInvalid
+from payments.providers import rsa
+from payments.providers.authenticity import MAX_SKEW_SECONDS, lower_case
+from payments.providers.documents import in_utc
+
+HEADERS = (
+    *("Paypal-Transmission-Id", "Paypal-Transmission-Time", "Paypal-Transmission-Sig"),
+    *("Paypal-Auth-Algo", "Content-Type"),
+)
+# a delivery is tried for three days, and nothing says that each try is signed again
+AGE_MAX = timedelta(days=4)
+
+
+def verify(
+    headers: Mapping[str, str], body: bytes, *, now: datetime, webhook_id: str, certificates: Sequence[Certificate]
+) -> None:
+    """Require a certificate, valid `now`, to have signed `body` for our endpoint. Raises SignatureInvalid."""
+    given = lower_case(headers)
+    number, sent_at, signature, algorithm = (given.get(name.lower(), "") for name in HEADERS[:4])
+    if algorithm != "SHA256withRSA":
+        raise SignatureInvalid("not signed as PayPal signs")
+    try:
+        age = now - in_utc(datetime.fromisoformat(sent_at))
+    except ValueError:
+        raise SignatureInvalid("the transmission's time is none") from None
+    if not -timedelta(seconds=MAX_SKEW_SECONDS) < age < AGE_MAX:
+        raise SignatureInvalid("the transmission is stale or of the future")
+    signed = f"{number}|{sent_at}|{webhook_id}|{zlib.crc32(body)}".encode()
+    valid = [held for held in certificates if held.not_valid_before_utc <= now <= held.not_valid_after_utc]
+    keys = [key for held in valid if isinstance(key := held.public_key(), RSAPublicKey)]
+    if not any(rsa.verifies(signed, signature, key) for key in keys):
+        raise SignatureInvalid("the signature does not verify")

@@ -1,0 +1,178 @@
+"""PayPal's API, reached under ``/paypal``, and the approval on its page.
+
+Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read 2026-11).
+"""
+
+import sqlite3
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from payments import money
+from payments.sandbox import faults, state, trades
+from payments.sandbox.paypal import documents
+from payments.sandbox.paypal.documents import Document
+from payments.sandbox.paypal.keys import number as new_number
+from payments.sandbox.paypal.wire import merchant_only, unknown, unprocessable
+
+Answer = tuple[int, Document | None]
+
+
+@require_POST
+@merchant_only
+def orders(request: HttpRequest, wanted: Any) -> Answer:
+    """Create an order: ``POST /v2/checkout/orders``."""
+    (unit,) = wanted["purchase_units"]
+    if wanted["intent"] != "CAPTURE":
+        raise ValueError("the sandbox captures at once only")
+    minor, currency = _minor(unit["amount"]), unit["amount"]["currency_code"]
+    pages = wanted["payment_source"]["paypal"]["experience_context"]
+    endpoint = state.store().row("SELECT * FROM paypal_webhooks ORDER BY rowid DESC LIMIT 1")
+    try:
+        trade = trades.open_trade(
+            channel="paypal",
+            out_trade_no=unit["invoice_id"],
+            amount_minor=minor,
+            currency=currency,
+            transaction_id=new_number(17),
+            prepay=new_number(17),
+            description=unit.get("description", ""),
+            notify_url=endpoint["url"] if endpoint else "",
+            signed_with=endpoint["id"] if endpoint else "",
+            return_url=pages["return_url"],
+        )
+    except trades.Refused as refused:
+        raise unprocessable("DUPLICATE_INVOICE_ID", "Duplicate Invoice ID detected.") from refused
+    documents.keep(trade["prepay"], custom_id=unit.get("custom_id", ""), currency=currency)
+    return 201, documents.order(trade, _base(request))
+
+
+@require_http_methods(["GET", "PATCH"])
+@merchant_only
+def order(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
+    """Show an order, or change its ``custom_id``: ``/v2/checkout/orders/{id}``."""
+    trade = _trade("prepay", reference)
+    if request.method == "GET":
+        return 200, documents.order(trade, _base(request))
+    if trade["state"] == "SUCCESS":
+        raise unprocessable("ORDER_ALREADY_COMPLETED", "The order cannot be patched after it is completed.")
+    for change in wanted:
+        if change["path"] != "/purchase_units/@reference_id=='default'/custom_id":
+            raise ValueError("the sandbox changes the custom_id only")
+        documents.keep(reference, custom_id=change["value"])
+    return 204, None
+
+
+@require_POST
+@merchant_only
+def capture(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
+    """Capture an approved order: ``POST /v2/checkout/orders/{id}/capture``."""
+    trade = _trade("prepay", reference)
+    if trade["state"] == "SUCCESS":
+        raise unprocessable("ORDER_ALREADY_CAPTURED", "Order already captured.")
+    if not documents.kept_of(reference).get("approved"):
+        raise unprocessable("ORDER_NOT_APPROVED", "Payer has not yet approved the Order for payment.")
+    try:
+        paid = trades.pay(trade["out_trade_no"])
+    except trades.Refused as refused:
+        raise unprocessable("ORDER_CANNOT_BE_CAPTURED", "The order is voided.") from refused
+    return 201, documents.order(paid, _base(request))
+
+
+@require_POST
+@merchant_only
+def refund(request: HttpRequest, wanted: Any, *, number: str) -> Answer:
+    """Refund a capture: ``POST /v2/payments/captures/{id}/refund``."""
+    trade = _trade("transaction_id", number)
+    left = trade["charged_minor"] - trade["refunded_minor"]
+    amount = _minor(wanted["amount"]) if "amount" in wanted else left
+    if faults.current()["not_enough"]:
+        raise unprocessable(
+            "REFUND_FAILED_INSUFFICIENT_FUNDS", "Capture could not be refunded due to insufficient funds."
+        )
+    refund_id = new_number(17)
+    sent = ("invoice_id", "custom_id", "note_to_payer")
+    documents.keep(refund_id, **{name: wanted[name] for name in sent if name in wanted})
+    # the same invoice id under another PayPal-Request-Id is one more refund
+    try:
+        made, _ = trades.refund(
+            channel="paypal",
+            out_trade_no=trade["out_trade_no"],
+            out_refund_no=refund_id,
+            amount_minor=amount,
+            refund_id=refund_id,
+        )
+    except trades.Refused as refused:
+        if refused.reason == "not_found":
+            raise unknown() from refused
+        raise unprocessable("REFUND_AMOUNT_EXCEEDED", "More than what is left of the capture.") from refused
+    return 201, documents.refund(made, _trade("transaction_id", number), _base(request))
+
+
+@require_POST
+@merchant_only
+def webhooks(request: HttpRequest, wanted: Any) -> Answer:
+    """Register an endpoint: ``POST /v1/notifications/webhooks``. Orders opened later notify it, and no other."""
+    made = {"id": new_number(17), "url": wanted["url"], "event_types": wanted["event_types"]}
+    with state.store().write() as connection:
+        connection.execute("INSERT INTO paypal_webhooks VALUES (?, ?)", [made["id"], made["url"]])
+    return 201, made
+
+
+@require_GET
+@merchant_only
+def transactions(request: HttpRequest, wanted: Any) -> Answer:
+    """Search: ``GET /v1/reporting/transactions``. Unlike the platform, it shows what moved just now."""
+    begin, end = (datetime.fromisoformat(request.GET[name]).timestamp() for name in ("start_date", "end_date"))
+    size, page = int(request.GET.get("page_size", 100)), int(request.GET.get("page", 1))
+    paid = state.store().rows(
+        "SELECT * FROM trades WHERE channel = 'paypal' AND state = 'SUCCESS' AND seller = ''"
+    )
+    trade_of = {trade["out_trade_no"]: trade for trade in paid}
+    moved: list[tuple[float, sqlite3.Row, sqlite3.Row | None]] = [
+        (trade["paid_at"], trade, None) for trade in paid
+    ]
+    moved += [
+        (made["created_at"], trade_of[made["out_trade_no"]], made)
+        for made in state.store().rows("SELECT * FROM refunds")
+        if made["out_trade_no"] in trade_of
+    ]
+    moved = sorted((one for one in moved if begin <= int(one[0]) <= end), key=lambda one: one[0])
+    return 200, {
+        "transaction_details": [
+            documents.transaction(trade, made) for _, trade, made in moved[(page - 1) * size : page * size]
+        ],
+        "page": page,
+        "total_items": len(moved),
+        "total_pages": -(-len(moved) // size),
+    }
+
+
+def approve(out_trade_no: str) -> sqlite3.Row:
+    """Approve the order as the payer; the merchant captures it.
+
+    Raises:
+        trades.Refused: it is not open any more.
+    """
+    trade = state.store().trade("paypal", out_trade_no)
+    if trade is None or trade["state"] == "CLOSED":
+        raise trades.Refused("not_found" if trade is None else "closed")
+    documents.keep(trade["prepay"], approved=True)
+    return trade
+
+
+def _trade(column: str, value: str) -> sqlite3.Row:
+    trade = state.store().trade_where(column, value)
+    if trade is None or trade["channel"] != "paypal":
+        raise unknown()
+    return trade
+
+
+def _minor(amount: Document) -> int:
+    return money.from_decimal(amount["value"], amount["currency_code"])
+
+
+def _base(request: HttpRequest) -> str:
+    return request.build_absolute_uri("/paypal")

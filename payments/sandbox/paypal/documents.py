@@ -1,0 +1,178 @@
+"""PayPal's documents of the sandbox's trades: orders, captures, refunds, events, transactions.
+
+Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read 2026-11).
+"""
+
+import base64
+import json
+import secrets
+import sqlite3
+import time
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from payments import money
+from payments.providers import rsa
+from payments.sandbox import state
+from payments.sandbox.store import currency_of, paid_elsewhere
+
+Row = sqlite3.Row | Mapping[str, Any]
+Document = dict[str, Any]
+
+
+def order(trade: Row, base: str) -> Document:
+    """Build an order; `base` is the API's address."""
+    kept, paid = kept_of(trade["prepay"]), trade["state"] == "SUCCESS"
+    unit: Document = {
+        "reference_id": "default",
+        "amount": amount(trade["amount_minor"], kept.get("currency", currency_of(trade))),
+        "payee": {"merchant_id": state.keys().paypal.settings["MERCHANT_ID"]},
+        "description": trade["description"],
+        "custom_id": kept.get("custom_id", ""),
+        "invoice_id": trade["out_trade_no"],
+    }
+    if paid:
+        refunds = state.store().rows("SELECT * FROM refunds WHERE out_trade_no = ?", trade["out_trade_no"])
+        unit["payee"] = payee(trade)
+        unit["payments"] = {
+            "captures": [capture(trade, base)],
+            "refunds": [refund(made, trade, base) for made in refunds],
+        }
+    status = {"SUCCESS": "COMPLETED", "CLOSED": "VOIDED"}.get(trade["state"])
+    page = f"{base.removesuffix('/paypal')}/pay/{trade['out_trade_no']}"
+    address = f"{base}/v2/checkout/orders/{trade['prepay']}"
+    return {
+        "id": trade["prepay"],
+        "intent": "CAPTURE",
+        "status": status or ("APPROVED" if kept.get("approved") else "PAYER_ACTION_REQUIRED"),
+        "purchase_units": [unit],
+        "create_time": moment(trade["created_at"]),
+        "links": [link(address, "self", "GET"), link(page, "payer-action", "GET")],
+    }
+
+
+def capture(trade: Row, base: str) -> Document:
+    """Build the capture of a paid order."""
+    status = "COMPLETED"
+    if trade["refunded_minor"]:
+        whole = trade["refunded_minor"] == trade["charged_minor"]
+        status = "REFUNDED" if whole else "PARTIALLY_REFUNDED"
+    return {
+        "id": trade["transaction_id"],
+        "status": status,
+        "amount": amount(trade["charged_minor"], currency_of(trade)),
+        "final_capture": True,
+        "invoice_id": trade["out_trade_no"],
+        "custom_id": kept_of(trade["prepay"]).get("custom_id", ""),
+        "create_time": moment(trade["paid_at"]),
+        "links": [link(f"{base}/v2/checkout/orders/{trade['prepay']}", "up", "GET")],
+    }
+
+
+def refund(made: Row, trade: Row, base: str) -> Document:
+    """Build a refund; one by hand has no number of the merchant's."""
+    kept = kept_of(made["refund_id"])
+    return {
+        "id": made["refund_id"],
+        "status": "COMPLETED",
+        "amount": amount(made["amount_minor"], currency_of(trade)),
+        **{name: kept[name] for name in ("invoice_id", "custom_id", "note_to_payer") if name in kept},
+        "create_time": moment(made["created_at"]),
+        "links": [link(f"{base}/v2/payments/captures/{trade['transaction_id']}", "up", "GET")],
+    }
+
+
+def transaction(trade: Row, made: Row | None = None) -> Document:
+    """Build a line of the search: the payment, or a refund of it."""
+    kept = kept_of(trade["prepay"] if made is None else made["refund_id"])
+    minor = trade["charged_minor"] if made is None else made["amount_minor"]
+    at = moment(trade["paid_at"] if made is None else made["created_at"])
+    charged = amount(minor, currency_of(trade))
+    return {
+        "transaction_info": {
+            "transaction_id": trade["transaction_id"] if made is None else made["refund_id"],
+            "transaction_event_code": "T0006" if made is None else "T1107",
+            "transaction_status": "S",
+            "transaction_initiation_date": at,
+            "transaction_updated_date": at,
+            "transaction_amount": charged if made is None else charged | {"value": f"-{charged['value']}"},
+            "invoice_id": trade["out_trade_no"] if made is None else kept.get("invoice_id", ""),
+            "custom_field": kept.get("custom_id", ""),
+        }
+    }
+
+
+def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
+    """Build headers and body of one copy of an event, signed now for the endpoint that it goes to."""
+    trade, made = notice["trade"], notice["refund"]
+    base = "https://api.sandbox.example"
+    resource: Document
+    if made is None:
+        kind, of, resource = "PAYMENT.CAPTURE.COMPLETED", "capture", capture(trade, base) | {"payee": payee(trade)}
+    else:
+        kind, of, resource = "PAYMENT.CAPTURE.REFUNDED", "refund", refund(made, trade, base)
+    event = {
+        "id": f"WH-{notice['id'][:32].upper()}",
+        "event_version": "1.0",
+        "create_time": moment(notice["created_at"]),
+        "resource_type": of,
+        "resource_version": "2.0",
+        "event_type": kind,
+        "summary": f"{of} of {resource['amount']['value']} {resource['amount']['currency_code']}",
+        "resource": resource,
+    }
+    body = json.dumps(event, ensure_ascii=False).encode()
+    transmission, sent_at = secrets.token_hex(16), moment(time.time())
+    signed = f"{transmission}|{sent_at}|{trade['signed_with']}|{zlib.crc32(body)}".encode()
+    return {
+        "Content-Type": "application/json",
+        "Paypal-Transmission-Id": transmission,
+        "Paypal-Transmission-Time": sent_at,
+        "Paypal-Transmission-Sig": rsa.sign(signed, state.keys().paypal.key),
+        "Paypal-Auth-Algo": "SHA256withRSA",
+        "Paypal-Cert-Url": "https://api.sandbox.paypal.com/v1/notifications/certs/CERT-sandbox",
+    }, body
+
+
+def return_parameters(trade: Row) -> dict[str, str]:
+    """Build what the shopper's browser carries back; no proof of payment."""
+    return {"token": trade["prepay"], "PayerID": "QYR5Z8XDVJNXQ"}
+
+
+def payee(trade: Row) -> Document:
+    return {"merchant_id": paid_elsewhere(trade) or state.keys().paypal.settings["MERCHANT_ID"]}
+
+
+def amount(minor: int, currency: str) -> dict[str, str]:
+    return {"currency_code": currency, "value": money.to_decimal(minor, currency)}
+
+
+def moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def link(href: str, rel: str, method: str) -> dict[str, str]:
+    return {"href": href, "rel": rel, "method": method}
+
+
+def kept_of(number: str) -> Document:
+    """Read what the merchant sent with an order or refund and the tables have no column for."""
+    found = state.store().row("SELECT kept FROM paypal_objects WHERE id = ?", number)
+    kept: Document = json.loads(found["kept"]) if found else {}
+    return kept
+
+
+def keep(number: str, **kept: Any) -> None:
+    """Remember more of it."""
+    with state.store().write() as connection:
+        connection.execute(
+            "INSERT INTO paypal_objects VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
+            [number, json.dumps(kept_of(number) | kept)],
+        )
+
+
+def basic(client_id: str, secret: str) -> str:
+    """Build the header of the token's call."""
+    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
