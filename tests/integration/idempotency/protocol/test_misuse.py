@@ -8,8 +8,11 @@ import pytest
 from django.contrib.admin.views.decorators import staff_member_required
 from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.http import HttpRequest, HttpResponse
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
+from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 from ninja import NinjaAPI
@@ -20,6 +23,7 @@ from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
 from idempotency import drf, views
+from idempotency.models import LedgerEntry
 from idempotency.modes import Mode
 from tests.integration.idempotency.urls import MixedSet, effect, steps
 
@@ -179,6 +183,23 @@ def as_written_elsewhere() -> Any:
         raise NotImplementedError
 
     return post
+
+
+urlpatterns = [path("plain", as_a_function(drf.idempotent))]
+
+
+@pytest.mark.urls(__name__)
+def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_none(
+    effects: Effects,
+) -> None:
+    """A function may become a view of REST framework by `@api_view` above. `runserver` checks, gunicorn does not."""
+    with pytest.raises(SystemCheckError, match=r"E014\)"):
+        call_command("check")
+    server = Client(raise_request_exception=False)
+    for key in ({}, {"Idempotency-Key": "k1"}):
+        for _ in range(2):
+            assert server.post("/plain", headers=key).status_code == 500
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
 
 
 def test_a_plain_door_that_gets_another_request_says_so() -> None:
