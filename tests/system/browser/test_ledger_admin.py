@@ -26,7 +26,7 @@ def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop
     page.goto("/admin/login/?next=/admin/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", "admin")
-    follow(page, page.locator("[type=submit]"))
+    follow(page, page.locator("input[type=submit]"))
     expect(page.locator("#logout-form")).to_be_visible()
     page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
     yield page
