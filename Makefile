@@ -11,7 +11,7 @@ PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/p
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint docs sbom fmt clean programs wrk
+.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -132,6 +132,9 @@ lint-django:
 
 docs: $(VENV)/dev.stamp ## the documentation as a site in site/; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(VENV)/dev.stamp programs ## the pictures of README and docs, and every page: open .data/pictures/index.html
+	$(PY) -m pytest -q -s tests/system/browser/pictures.py
 
 sbom: $(VENV)/dev.stamp ## what the shop runs on in production, as sbom.cdx.json (CycloneDX)
 	$(PY) deploy/dependencies.py sbom sbom.cdx.json
