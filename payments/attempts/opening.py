@@ -43,8 +43,7 @@ def open_attempt(
         channel: a configured one.
         description: what the shopper's wallet shows, at most 127 bytes.
         expires_at: aware; the provider takes no money after it.
-        account: the channel's account that takes it; None: the one named like the channel, or its only one. A live
-            attempt stays at its own.
+        account: of the channel; None: the one named like it, or its only one. A live attempt stays at its own.
         method: one of the channel's; None is its first.
         payer: what the method must know of the shopper; stored until the attempt is open.
 

@@ -190,12 +190,13 @@ def _arrive_from_shop(number: str) -> None:
 
 
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
-    """Describe a charge; `seller` names the other account where the money went there."""
-    known = {
-        name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor", "currency")
+    """Describe a charge; `seller` is there where another account got the money, `currency` where it is not CNY."""
+    known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
+    unusual = {
+        "seller": paid_elsewhere(trade),
+        "currency": trade["currency"] if trade["currency"] != "CNY" else "",
     }
-    seller = paid_elsewhere(trade)
-    return known | ({"seller": seller} if seller else {})
+    return known | {name: value for name, value in unusual.items() if value}
 
 
 def sum_of(amount_minor: int, currency: str) -> str:

@@ -274,7 +274,7 @@ def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, p
     operator.goto("/admin/login/?next=/admin/")
     operator.fill("[name=username]", "admin")
     operator.fill("[name=password]", "admin")
-    operator.click("[type=submit]")
+    operator.click("#login-form [type=submit]")
     operator.goto(f"/admin/payments/payment/?q={order_id}")
     operator.locator("#result_list tbody th a").click()
     expect(operator.locator(".payments-case")).to_contain_text("succeeded")

@@ -100,7 +100,7 @@ class SandboxSide:
         return Charge(
             paid_minor=found["charged_minor"],
             refunded_minor=found["refunded_minor"],
-            currency=found["currency"],
+            currency=found.get("currency", "CNY"),
             merchant=found.get("seller") or self._fields.get(self.channel.merchant, "stripe"),
         )
 
