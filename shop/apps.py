@@ -1,11 +1,13 @@
 """The shop as a Django app."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class ShopConfig(AppConfig):
     name = "shop"
     label = "shop"
+    verbose_name = _("Shop")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
 from idempotency.admin import pages as adminpages
@@ -40,7 +41,7 @@ from shop.orders import placing as orders
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
-admin.site.index_title = "Shop, payments and ledger"
+admin.site.index_title = _("Shop, payments and ledger")
 admin.site.index_template = "admin/payments/desk.html"
 # its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users ends it
 if admin.site.is_registered(TokenProxy):
@@ -65,11 +66,11 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    @admin.display(description="price")
+    @admin.display(description=_("price"))
     def price(self, item: OrderItem) -> str:
         return money(item.price_minor, item.order.currency)
 
-    @admin.display(description="subtotal")
+    @admin.display(description=_("subtotal"))
     def subtotal(self, item: OrderItem) -> str:
         return money(item.subtotal_minor, item.order.currency)
 
@@ -97,7 +98,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_filter = (Opened, newest("status", OrderStatus.choices))
     list_select_related = ("user",)
     search_fields = ("id",)
-    search_help_text = "a whole order number or user name, or of the newest orders a short number or whole SKU"
+    search_help_text = _("a whole order number or user name, or of the newest orders a short number or whole SKU")
     is_found_by_desk = True
     ordering = ("-id",)
     inlines = (OrderItemInline,)
@@ -113,21 +114,21 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     )
     readonly_fields: ClassVar[Any] = fields
 
-    @admin.display(description="number")
+    @admin.display(description=_("number"))
     def short_number(self, order: Order) -> SafeString:
         return shortened(order.id)
 
-    @admin.display(description="number")
+    @admin.display(description=_("number"))
     def number(self, order: Order) -> str:
         return order.id.hex
 
     state = badge_column()
 
-    @admin.display(description="total")
+    @admin.display(description=_("total"))
     def total(self, order: Order) -> str:
         return money(order.total_minor, order.currency)
 
-    @admin.display(description="payment")
+    @admin.display(description=_("payment"))
     def payment(self, order: Order) -> SafeString | str:
         payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
         if payment_id is None:
@@ -155,7 +156,7 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_filter = ("product",)
     list_select_related = ("product", "user")
     search_fields = ("user",)
-    search_help_text = "a whole user name or SKU"
+    search_help_text = _("a whole user name or SKU")
 
     def search(self, rows: QuerySet[Like], term: str) -> QuerySet[Like]:
         products = list(Product.objects.filter(sku=term).values_list("pk", flat=True))
@@ -210,10 +211,10 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_filter = (("sale", OfSale), ("returned_at", admin.EmptyFieldListFilter))
     list_select_related = ("sale__product", "buyer")
     search_fields = ("buyer",)
-    search_help_text = "a whole user name or SKU"
+    search_help_text = _("a whole user name or SKU")
     ordering = ("-sale_id", "place", "pk")  # not by a column of the sale: an index gives one sale after the other
 
-    @admin.display(description="order")
+    @admin.display(description=_("order"))
     def short_order(self, purchase: FlashSalePurchase) -> SafeString:
         return shortened(purchase.order_id)
 
@@ -231,11 +232,11 @@ class CampaignAdmin(ReadOnlyAdmin):
     fields = ("slug", "name", "percent_off", "coupons_drawn", "coupons_left", time_of("created_at"))
     readonly_fields = fields
 
-    @admin.display(description="drawn")
+    @admin.display(description=_("drawn"))
     def coupons_drawn(self, campaign: Campaign) -> str:
         return _counted(campaign, drawn=True)
 
-    @admin.display(description="left")
+    @admin.display(description=_("left"))
     def coupons_left(self, campaign: Campaign) -> str:
         return _counted(campaign, drawn=False)
 
@@ -248,14 +249,14 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_filter = ("campaign", ("drawn_at", admin.EmptyFieldListFilter))
     list_select_related = ("campaign", "drawn_by")
     search_fields = ("code",)
-    search_help_text = "a whole user name or code"
+    search_help_text = _("a whole user name or code")
     fields = readonly_fields = list_display
 
-    @admin.display(description="number", ordering="pk")
+    @admin.display(description=_("number"), ordering="pk")
     def number(self, coupon: Coupon) -> int:
         return coupon.pk
 
-    @admin.display(description="code")
+    @admin.display(description=_("code"))
     def shown_code(self, coupon: Coupon) -> str:
         return "-" if coupon.drawn_by_id is None else coupon.code
 

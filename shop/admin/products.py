@@ -15,6 +15,8 @@ from django.core import signing
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
@@ -70,30 +72,30 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
 
     refused = ""
     price_minor = PriceField(
-        label="Price",
-        help_text="As in 19.90, in the currency below.",
+        label=_("Price"),
+        help_text=_("As in 19.90, in the currency below."),
         widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}),
     )
     stock_difference = forms.IntegerField(
-        label="Stock difference",
+        label=_("Stock difference"),
         required=False,
         initial=0,
-        help_text="Units to add, or with a minus sign to take away; 0 leaves the stock alone.",
+        help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
     )
     strategy = forms.ChoiceField(
-        label="How units are taken",
+        label=_("How units are taken"),
         required=False,
         choices=StockStrategy.choices,
-        help_text="May be changed while orders are on their way.",
+        help_text=_("May be changed while orders are on their way."),
     )
     segments = forms.IntegerField(
-        label="Segments",
+        label=_("Segments"),
         required=False,
         min_value=1,
         max_value=SEGMENTS_MAX,
-        help_text="Of a product with several rows: about as many as orders that are written at once.",
+        help_text=_("Of a product with several rows: about as many as orders that are written at once."),
     )
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+    seen = forms.CharField(label=_("Seen"), required=False, widget=forms.HiddenInput)
 
     class Meta:
         model = Product
@@ -118,13 +120,14 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         """Refuse a currency without a known minor unit: it would be shown and charged at another price."""
         currency = str(self.cleaned_data["currency"])
         if currency not in EXPONENTS:
-            raise forms.ValidationError("One of %(known)s.", params={"known": ", ".join(EXPONENTS)})
+            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
         return currency
 
     def clean(self) -> dict[str, Any] | None:
         """Refuse an edit without the values that it was made on."""
         if self.instance.pk is not None and not self.number:
-            raise forms.ValidationError("This page is more than a day old, or not of this product; load it again.")
+            old = _("This page is more than a day old, or not of this product; load it again.")
+            raise forms.ValidationError(old)
         return super().clean()
 
     def clean_stock_difference(self) -> int | None:
@@ -169,11 +172,11 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
         return products.with_units()
 
-    @admin.display(description="stock", ordering="units")
+    @admin.display(description=_("stock"), ordering="units")
     def units(self, product: Any) -> int:
         return int(product.units)
 
-    @admin.display(description="price", ordering="price_minor")
+    @admin.display(description=_("price"), ordering="price_minor")
     def price(self, product: Product) -> str:
         return money(product.price_minor, product.currency)
 
@@ -226,24 +229,24 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _edit(self, product: Product, form: Any) -> None:
         if not consume_once(form.number, consumer="admin.product"):
-            raise NotSaved("This page was saved before; nothing was done again.")
+            raise NotSaved(gettext("This page was saved before; nothing was done again."))
         edited = [name for name in form.changed_data if name in catalog.EDITABLE]
         if edited and not catalog.edit_product(
             product_id=product.pk,
             before={name: form.initial[name] for name in edited},
             after={name: form.cleaned_data[name] for name in edited},
         ):
-            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
+            raise NotSaved(gettext("Somebody else edited this product meanwhile; nothing was saved."))
         self._arrange(product, form)
         difference = form.cleaned_data["stock_difference"] or 0
         if difference and not stock.adjust(product_id=product.pk, difference=difference):
-            raise TooFewUnits("There are fewer units than you take away; nothing was saved.")
+            raise TooFewUnits(gettext("There are fewer units than you take away; nothing was saved."))
 
     def _arrange(self, product: Product, form: Any) -> None:
         """Change the stock strategy, if the form says another one than the editor saw."""
         before, wanted = form.arrangement()
         if wanted != before and not stock.arrange(product_id=product.pk, before=before, **wanted):
-            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
+            raise NotSaved(gettext("Somebody else edited this product meanwhile; nothing was saved."))
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
         """Add the number of units counted in or out to the history."""

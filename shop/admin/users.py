@@ -8,6 +8,8 @@ from django.contrib.auth.models import AbstractUser, AnonymousUser, Group, Permi
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 from rest_framework.authtoken.models import Token
 
 from shop.api import authentication
@@ -25,18 +27,20 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
         accounts: QuerySet[User] = super().get_queryset(request)
         return accounts.annotate(has_token=Exists(Token.objects.filter(user=OuterRef("pk"))))
 
-    @admin.display(description="API token", boolean=True, ordering="has_token")
+    @admin.display(description=_("API token"), boolean=True, ordering="has_token")
     def has_token(self, account: Any) -> bool:
         return bool(account.has_token)
 
-    @admin.action(description="Take away the API tokens of selected users", permissions=["change"])
+    @admin.action(description=_("Take away the API tokens of selected users"), permissions=["change"])
     def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
         """Delete the tokens and log it."""
         if not all(self.has_change_permission(request, account) for account in accounts):
             raise PermissionDenied
         for account in accounts.filter(auth_token__isnull=False):
             self.log_change(request, account, "Took away the API token.")
-        self.message_user(request, f"{authentication.end_tokens(accounts)} API tokens were taken away.")
+        count = authentication.end_tokens(accounts)
+        told = ngettext("%(count)s API token was taken away.", "%(count)s API tokens were taken away.", count)
+        self.message_user(request, told % {"count": count})
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         return self.readonly_fields if _grants_rights(request) else (*self.readonly_fields, *RIGHTS)

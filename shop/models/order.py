@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
@@ -138,7 +139,7 @@ class OrderItem(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.quantity} of {self.sku}"
+        return gettext("%(quantity)s of %(sku)s") % {"quantity": self.quantity, "sku": self.sku}
 
     @property
     def subtotal_minor(self) -> int:
@@ -175,4 +176,4 @@ class Fulfilment(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.order_id.hex} {self.status}"
+        return f"{self.order_id.hex} {self.get_status_display()}"

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Case, F, OuterRef, Q, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 SEGMENTS_MAX = 64  # of a product's stock; more than concurrent connections help nobody
@@ -149,4 +149,4 @@ class Like(models.Model):
         constraints = (models.UniqueConstraint(fields=["user", "product"], name="like_once_per_user_and_product"),)
 
     def __str__(self) -> str:
-        return f"{self.product}, liked by {self.user}"
+        return gettext("%(product)s, liked by %(user)s") % {"product": self.product, "user": self.user}

@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from shop.models.order import Order
@@ -69,7 +70,7 @@ class FlashSalePurchase(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.sale}: order {self.order_id.hex}"
+        return gettext("%(sale)s: order %(number)s") % {"sale": self.sale, "number": self.order_id.hex}
 
 
 class Campaign(models.Model):
@@ -128,4 +129,4 @@ class Coupon(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.campaign}, coupon {self.pk}"
+        return gettext("%(campaign)s, coupon %(number)s") % {"campaign": self.campaign, "number": self.pk}

@@ -406,7 +406,7 @@ class TestAccountsOfOthers:
         assert theirs.post("/admin/auth/user/", chosen).status_code == 403
         assert Token.objects.count() == 2
         answer = theirs.post("/admin/auth/user/", chosen | {"_selected_action": [demo.pk]}, follow=True)
-        assert "1 API tokens were taken away." in answer.content.decode()
+        assert "1 API token was taken away." in answer.content.decode()
         assert (Token.objects.get().user, caller.get("orders").status_code) == (above, 401)
         assert LogEntry.objects.get().get_change_message() == "Took away the API token."
 

@@ -24,9 +24,14 @@ from shop.models import Product
 
 ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
-TRANSLATED = ("idempotency",)
+TRANSLATED = ("idempotency", "shop")
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
-OF_DJANGO = {"Model name", "Add link", "Change or view list link"}  # its admin's, which it has in English alone
+OF_DJANGO = {
+    "Model name",
+    "Add link",
+    "Change or view list link",
+    "Error:",
+}  # its admin's, which it has in English alone
 SAME_IN_CHINESE = {"Stripe", "ISO 4217", "UTC"}
 
 IN_TEMPLATE = re.compile(
@@ -62,6 +67,8 @@ def names_of(app: str) -> Iterator[str]:
             yield f"model\x04{english(model._meta, attribute)}"
         for field in model._meta.local_fields:
             yield from (english(field, "verbose_name"), english(field, "help_text"))
+            with override(None):
+                yield from (str(words) for _value, words in field.flatchoices)
 
 
 @pytest.mark.parametrize("app", APPS)
