@@ -209,6 +209,10 @@ class Subscriber:
             self._ready.set()
         return message is not None
 
+    def discard(self) -> None:
+        """Give up what it holds before anyone has used it."""
+        self._called.close()
+
     def _may_end(self) -> bool:
         """Return whether nobody reads the subscription, nor can from now on."""
         return self._subscription is None or self._subscription.lead(self)
@@ -234,7 +238,12 @@ def subscriber_of(client: Any) -> Subscriber:
     pool = plain_pool(client)
     leads_to = client if pool is None else pool
     found = _subscribers.get(id(leads_to))
-    return _subscribers.setdefault(id(leads_to), Subscriber(client)) if found is None else found
+    if found is None:
+        made = Subscriber(client)
+        found = _subscribers.setdefault(id(leads_to), made)
+        if found is not made:  # another thread was faster
+            made.discard()
+    return found
 
 
 class ChannelBell(Bell):

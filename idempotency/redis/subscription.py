@@ -42,6 +42,11 @@ class Call:
         except BlockingIOError:
             return False
 
+    def close(self) -> None:
+        """Close its sockets; nobody calls or waits any more."""
+        self._reader.close()
+        self._writer.close()
+
 
 class Subscription:
     """Connection beside those of `pool`. Raises what redis-py raises, and is useless then.

@@ -217,7 +217,7 @@ class WeChatPay(WeChatCalls):
             envelope = json.loads(body)
             content = json.loads(self._decrypt(envelope["resource"]))
             event_type = envelope["event_type"]
-            # Source: "payment notification" requires appid, "refund notification" has none (read 2026-11)
+            # Source: WeChat's field tables as public code repeats them, 2026-11-25; a refund's has no appid
             of_payment = event_type.startswith("TRANSACTION.")
             if content.get("appid", None if of_payment else self.config.app_id) != self.config.app_id:
                 raise SignatureInvalid("for another application")

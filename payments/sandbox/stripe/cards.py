@@ -1,7 +1,7 @@
 """Stripe's test cards: what each does, and what the shopper reads.
 
-Source: the test cards that docs.stripe.com/testing publishes, as public integrations cite them, and
-docs.stripe.com/declines/codes (read 2026-11-25). The sentences are our own.
+Source: the test cards of docs.stripe.com/testing and the codes of docs.stripe.com/declines/codes, as public
+integrations and excerpts cite them (2026-11-25). The sentences are our own.
 """
 
 import re

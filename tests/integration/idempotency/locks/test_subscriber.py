@@ -5,6 +5,7 @@ to; so one that is not heard fails its test.
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -216,3 +217,30 @@ def test_an_interrupt_in_a_leader_leaves_nobody_unheard(stage: Stage) -> None:
     stage._desk.waits(1)
     first.do(stage.lock.release)
     assert answers[0].result(30) is True
+
+
+def test_threads_that_meet_share_one_and_leave_no_socket_open() -> None:
+    """A socket that nobody closed fails this test when it is collected."""
+    clients, threads = [redis.Redis() for _ in range(300)], 4
+    barrier, seen = threading.Barrier(threads, timeout=30), [list[Subscriber]() for _ in range(threads)]
+
+    def ask(found: list[Subscriber]) -> None:
+        for client in clients:
+            barrier.wait()
+            found.append(subscriber.subscriber_of(client))
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        asking = [threading.Thread(target=ask, args=[found]) for found in seen]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert [{id(one) for one in of_client} for of_client in zip(*seen, strict=True)] == [
+        {id(one)} for one in seen[0]
+    ]
+    for client in clients:
+        subscriber._subscribers.pop(id(client.connection_pool)).discard()
