@@ -5,6 +5,7 @@ The models' guards refuse every other step, from any writer; a test compares all
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 
 class PaymentStatus(StrEnum):
@@ -16,6 +17,20 @@ class PaymentStatus(StrEnum):
     CLOSED = "closed"  # every attempt ended and nothing was credited
     PARTIALLY_REFUNDED = "partially_refunded"
     REFUNDED = "refunded"
+
+
+class OfAccount:
+    """Row of a merchant account, which it names where that is not named like its channel."""
+
+    __slots__ = ()
+    channel: Any
+    account_key: Any
+
+    @property
+    def account(self) -> str:
+        """Name of the account in ``PROVIDERS``: an attempt's own, a notification's by the address it came to."""
+        name: str = self.account_key or self.channel
+        return name
 
 
 class AttemptStatus(StrEnum):

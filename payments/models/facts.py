@@ -9,7 +9,7 @@ from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import account_key, choices
 from payments.models.guards import stored
 from payments.providers.base import FactKind
-from payments.states import AnomalyKind, needs_approval
+from payments.states import AnomalyKind, OfAccount, needs_approval
 
 
 class Observation(models.Model):
@@ -60,7 +60,7 @@ class Observation(models.Model):
         return f"{self.kind} {self.provider_txn_id}"
 
 
-class Notification(models.Model):
+class Notification(OfAccount, models.Model):
     """The raw word of a provider, genuine and kept before it is acknowledged. One row, however many copies."""
 
     class Verdict(models.TextChoices):
@@ -106,11 +106,6 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return self.notification_id
-
-    @property
-    def account(self) -> str:
-        """Name of the merchant account at whose address it arrived."""
-        return self.account_key or self.channel
 
 
 class Anomaly(models.Model):

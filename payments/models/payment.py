@@ -20,6 +20,7 @@ from payments.states import (
     OPEN_REFUNDS,
     REFUND_NEXT,
     AttemptStatus,
+    OfAccount,
     PaymentStatus,
     RefundStatus,
 )
@@ -114,7 +115,7 @@ class Payment(models.Model):
         return self.order_key or self.order_id.hex
 
 
-class Attempt(models.Model):
+class Attempt(OfAccount, models.Model):
     """One trade at one provider, under our own number: `out_trade_no` is this row's id.
 
     The row is committed before the provider is called, so that after any crash we know which number to ask for.
@@ -182,11 +183,6 @@ class Attempt(models.Model):
     def out_trade_no(self) -> str:
         """Our number at the provider: 32 characters."""
         return self.id.hex
-
-    @property
-    def account(self) -> str:
-        """Name of the merchant account in ``PROVIDERS``."""
-        return self.account_key or self.channel
 
     @property
     def is_live(self) -> bool:

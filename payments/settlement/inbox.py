@@ -22,7 +22,7 @@ from idempotency.response.redaction import without_details
 from payments.models import Notification
 from payments.settlement import queries
 from payments.settlement.anomalies import file_anomaly, resolve_named
-from payments.states import AnomalyKind
+from payments.states import AnomalyKind, OfAccount
 
 Verdict = Notification.Verdict
 
@@ -32,7 +32,7 @@ _NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class Received(OfAccount):
     """A genuine notification as it arrived, new or not.
 
     Attributes:
@@ -49,11 +49,6 @@ class Received:
     digest: str
     out_trade_no: str
     account_key: str = ""
-
-    @property
-    def account(self) -> str:
-        """Name of that account."""
-        return self.account_key or self.channel
 
 
 class Stored(NamedTuple):

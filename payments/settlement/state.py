@@ -7,7 +7,7 @@ from datetime import datetime
 
 from payments.money import is_above
 from payments.providers.base import Fact, FactKind
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount, PaymentStatus, derive_status
 
 BY_HAND = "operator"  # the source of a fact that an operator recorded
 
@@ -28,7 +28,7 @@ class PaymentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(OfAccount):
     """The columns of an `Attempt` that decisions read."""
 
     id: uuid.UUID
@@ -38,11 +38,6 @@ class AttemptRow:
     currency: str
     status: str
     account_key: str = ""
-
-    @property
-    def account(self) -> str:
-        """Name of the merchant account at which it was opened."""
-        return self.account_key or self.channel
 
     @property
     def out_trade_no(self) -> str:
