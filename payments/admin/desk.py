@@ -139,19 +139,24 @@ def _what(work: Work) -> tuple[str, str]:
 def _note(work: Work) -> str:
     """Say what happens by itself."""
     if work.source in {"attempt", "refund"}:
-        if work.due is None:
-            return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
-        about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
-        return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
-    if work.source in {"event", "delivery"}:
+        return _next_question(work)
+    if work.source == "event":
+        return _("It is tried again twice a minute.")
+    if work.source == "delivery":
         given_up = _("%(endpoint)s did not take it in time; it is not sent again by itself.")
-        is_event = work.source == "event"
-        return _("It is tried again twice a minute.") if is_event else given_up % {"endpoint": work.reference}
+        return given_up % {"endpoint": work.reference}
     if work.needs_approval:
         return _("The refund is above the limit: it waits for your approval.")
     if work.about in REFUNDED_BY_POLICY:
         return _("It is being refunded; see that the refund ends.")
     return _("It waits for you.")
+
+
+def _next_question(work: Work) -> str:
+    if work.due is None:
+        return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
+    about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
+    return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
 
 
 def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:

@@ -68,9 +68,7 @@ class AtProvider(Choice):
 
     title = f"channel (of the newest {searching.LOOKED_AT:,} lines)"
     parameter_name = "channel"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in channels.names()]
+    lookups = AtChannel.lookups
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return _with_line(rows, Q(account__startswith=provider_account(channel=value, merchant="")))

@@ -74,7 +74,7 @@ def compare(*, account: str, day: date) -> BillComparison:
     """
     calling.must_be_outside_transactions()
     provider = calling.provider(account)
-    if account not in billed():
+    if not channels.can(account, Capability.BILL):
         raise ProviderRejected("no_bill", f"{account} gives no bills")
     lines = provider.bill(day=day)
     known = by_identity(provider, lines)
