@@ -25,6 +25,7 @@ from payments.channels import accounts
 from payments.conf import Payable, config
 from payments.deliveries import ending, endpoints
 from payments.providers import registry
+from payments.providers.base import Provider
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
 from payments.providers.settings_fields import is_loopback
@@ -120,33 +121,33 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     except ImproperlyConfigured:
         return []  # E001 reports it
     found: list[CheckMessage] = []
+    built = dict[str, Provider | None]()
     for account, fields in providers.items():
-        problems = dict.fromkeys(map(str, registry.problems(account, fields)))  # a file that two parts need, once
-        found += [Error(problem, id="payments.E003") for problem in problems]
+        built[account], problems = registry.tried(account, fields)
+        # a file that two parts need, once
+        found += [Error(problem, id="payments.E003") for problem in dict.fromkeys(map(str, problems))]
         found += _plain_http(account, fields)
         with suppress(registry.ConfigError):  # E003 reports that there is no such channel
             plugin = registry.plugin(account, fields)
             found += _live_key_towards_sandbox(account, plugin, fields)
             found += _readable_by_others(account, plugin, fields)
             found += _ending_certificates(account, plugin, fields)
-    return [*found, *_accounts(providers)]
+    return [*found, *_accounts(built)]
 
 
-def _accounts(providers: Mapping[str, Mapping[str, str]]) -> Iterator[CheckMessage]:
+def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:
     """Report a name that is no part of an address, and two accounts that are one: their bills would mix."""
     seen = dict[tuple[str, str], str]()
-    for account, fields in providers.items():
+    for account, provider in built.items():
         if not re.fullmatch(r"[\w.-]{1,64}", account):
             yield Error(
                 f"PAYMENTS['PROVIDERS'][{account!r}]: a name has 1 to 64 of A-Z a-z 0-9 _ . -", id="payments.E003"
             )
-        with suppress(registry.ConfigError):  # E003 reports it
-            (provider,) = registry.build({account: fields}).values()
-            same = seen.setdefault((provider.channel, provider.merchant), account)
-            if same != account:
-                yield Error(
-                    f"{same} and {account} are one merchant account, {provider.merchant}.", id="payments.E008"
-                )
+        if provider is None:
+            continue  # E003 reports it
+        same = seen.setdefault((provider.channel, provider.merchant), account)
+        if same != account:
+            yield Error(f"{same} and {account} are one merchant account, {provider.merchant}.", id="payments.E008")
 
 
 @register(Tags.database)

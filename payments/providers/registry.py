@@ -16,7 +16,7 @@ from payments.providers.base import Provider
 from payments.providers.plugin import VERSION, Plugin
 from payments.providers.settings_fields import ConfigError, Settings, env_name
 
-__all__ = ["ConfigError", "build", "names", "plugin", "problems", "setting", "unlimited"]
+__all__ = ["ConfigError", "build", "names", "plugin", "problems", "setting", "tried", "unlimited"]
 
 BACKEND = "BACKEND"
 ENTRY_POINTS = "payonce.providers"
@@ -99,10 +99,15 @@ def build(
 
 def problems(account: str, settings: Settings) -> list[ConfigError]:
     """List everything that is wrong with an account's settings; empty if it can be built."""
+    return tried(account, settings)[1]
+
+
+def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:
+    """Build an account's provider; None, and everything that is wrong with its settings, if it cannot be built."""
     try:
         chosen = plugin(account, settings)
     except ConfigError as unknown:
-        return [unknown]
+        return None, [unknown]
     found = _missing(account, chosen, settings)
     for read in chosen.parts:
         try:
@@ -112,12 +117,12 @@ def problems(account: str, settings: Settings) -> list[ConfigError]:
             found.append(problem)
         except KeyError:
             continue  # `_missing` has reported it
-    if not found:
-        try:
-            build({account: settings})
-        except ConfigError as problem:
-            found.append(problem)
-    return found
+    if found:
+        return None, found
+    try:
+        return build({account: settings})[account], []
+    except ConfigError as problem:
+        return None, [problem]
 
 
 @contextmanager
