@@ -20,7 +20,7 @@ def chosen(channel: str) -> str:
     if channel in config().providers:
         return channel
     names = []
-    with suppress(ConfigError):  # whoever uses the account is told
+    with suppress(ConfigError):  # the caller hears of it when it uses the account
         names = [name for name, provider in channels.current().items() if provider.channel == channel]
     return names[0] if len(names) == 1 else channel
 

@@ -148,7 +148,7 @@ class Bench:
     def create(self, trade: Opened) -> NextAction:
         """Open it at the provider, and follow the shopper's link."""
         trade.action = action = self.provider.create(**trade.wanted)
-        if action.type is NextActionType.REDIRECT:
+        if action.type == NextActionType.REDIRECT:
             httpx.get(action.url, follow_redirects=True, timeout=SECONDS_MAX, trust_env=False)
         return action
 

@@ -93,7 +93,7 @@ class Server:
 
 
 class Relay(Server):
-    """Stands between a plug-in and its simulator; honest unless it is told otherwise.
+    """Stands between a plug-in and its simulator; honest unless a case changes it.
 
     Attributes:
         last: the answer that was passed on last.

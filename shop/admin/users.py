@@ -39,8 +39,8 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
         for account in accounts.filter(auth_token__isnull=False):
             self.log_change(request, account, "Took away the API token.")
         count = authentication.end_tokens(accounts)
-        told = ngettext("%(count)s API token was taken away.", "%(count)s API tokens were taken away.", count)
-        self.message_user(request, told % {"count": count})
+        done = ngettext("%(count)s API token was taken away.", "%(count)s API tokens were taken away.", count)
+        self.message_user(request, done % {"count": count})
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         return self.readonly_fields if _grants_rights(request) else (*self.readonly_fields, *RIGHTS)

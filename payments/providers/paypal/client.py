@@ -221,12 +221,12 @@ class PayPalOrders(Account):
         verify(headers, body, now=now, webhook_id=self.config.webhook_id, certificates=self._certificates)
         with readable("event"):
             event = json.loads(body)
-            told = tuple(facts.notified(event, merchant=self.merchant))
+            notified = tuple(facts.notified(event, merchant=self.merchant))
             return Notice(
                 notification_id=text_of(event, "id"),
                 event_type=text_of(event, "event_type"),
-                facts=tuple(one for one in told if isinstance(one, Fact)),
-                refund=next((one for one in told if isinstance(one, RefundResult)), None),
+                facts=tuple(one for one in notified if isinstance(one, Fact)),
+                refund=next((one for one in notified if isinstance(one, RefundResult)), None),
             )
 
     def _order(self, out_trade_no: str, reference: str) -> Document | None:

@@ -98,7 +98,7 @@ def after_close(bench: Bench) -> None:
     else:
         must(not any(answer.facts[0].amount_minor for answer in answers), "a closed trade states money")
     paid = bench.paid()
-    must(bench.close_trade(paid).status is TradeStatus.PAID, "closing a paid trade must tell that it is PAID")
+    must(bench.close_trade(paid).status is TradeStatus.PAID, "closing a paid trade must say that it is PAID")
 
 
 def a_bill(bench: Bench) -> None:

@@ -123,7 +123,7 @@ def crawled(page: Page, start: str) -> Iterator[Scene]:
 
 
 def flash_sale(shop: RunningShop, units: int, minutes: int) -> None:
-    """Announce the sale anew, unless it is announced so."""
+    """Announce the sale again, unless it is announced so."""
     begins = "starts_at = now() + %s * interval '1 minute'"
     with shop.database() as connection:
         changed = connection.execute(
