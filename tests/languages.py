@@ -10,6 +10,8 @@ ALIKE = (
     *("Prometheus", "Webhook", "Phases", "Location", "Idempotency-Key", "PayOnce", "Django", "Stripe", "English"),
     *("IDEMPOTENCY", "REDIS", "None", "SECRET_KEY", "@webhook"),
 )
+# sentences of Django 6.1 that its Chinese does not have yet
+DJANGOS = ("- Select an option -", "Filter by")
 # not `alt`: that of Django's icon of a search is English
 SHOWN_ATTRIBUTES = {"title", "aria-label", "placeholder", "data-label", "data-side"}
 LATIN = re.compile(r"[A-Za-z][A-Za-z'’-]+")
@@ -50,5 +52,5 @@ def latin_in(page: str, data: Iterable[str] = ()) -> list[str]:
     """
     visible = _Visible()
     visible.feed(page)
-    known = re.compile("|".join(map(re.escape, sorted({*data, *ALIKE}, key=len, reverse=True))))
+    known = re.compile("|".join(map(re.escape, sorted({*data, *ALIKE, *DJANGOS}, key=len, reverse=True))))
     return [text.strip() for text in visible.texts if LATIN.search(known.sub(" ", text))]
