@@ -31,7 +31,8 @@ WAIT_MS = 15_000  # the machine may be busy with other tests
 expect.set_options(timeout=WAIT_MS)
 
 
-@pytest.fixture(scope="package")
+# of a worker, which leaves this folder and comes back as files are shared out: a start takes ten seconds
+@pytest.fixture(scope="session")
 def shop() -> Iterator[RunningShop]:
     with a_folder_of_its_own() as folder:
         running = RunningShop(folder, more={"WEBHOOKS": json.dumps({"books": ENDPOINT})})
