@@ -177,6 +177,7 @@ class Cluster(Topology):
             for port in self.ports[1:]:
                 clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port)
             self._until("every node calls the cluster whole", lambda: all(map(self._is_whole, clients)))
+            self._until("every node has a link to every other", lambda: all(map(self._is_linked, clients)))
         if self.replica_ports:
             self._start_replicas()
 
@@ -200,6 +201,12 @@ class Cluster(Topology):
     def _is_whole(self, client: redis.Redis) -> bool:
         told = client.execute_command("CLUSTER INFO")
         return bool(told["cluster_state"] == "ok" and told["cluster_size"] == str(self.SIZE))
+
+    def _is_linked(self, client: redis.Redis) -> bool:
+        """Whether what is published at this node reaches all others: without a link it is dropped."""
+        nodes = client.execute_command("CLUSTER NODES").values()
+        joined = [node for node in nodes if node["connected"] and "handshake" not in node["flags"]]
+        return len(joined) == len(nodes) == self.SIZE
 
 
 class Sentinels(Topology):
