@@ -50,6 +50,7 @@ class Subscriber:
 
     Attributes:
         mailbox: takes the messages.
+        changing: held while it changes what it is subscribed to, or who it is read for.
     """
 
     def __init__(self, client: Any) -> None:
@@ -62,7 +63,7 @@ class Subscriber:
         self._ready = threading.Event()
         self._called = Call()  # the thread has something to do, or to look for
         self._gives_way = False  # until the leader calls it
-        self._changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
+        self.changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
         self._pubsub: Any = None
         self._subscription: Subscription | None = None  # from when it is confirmed: waiters may lead
         self._was_led = False  # since the thread looked last
@@ -86,14 +87,14 @@ class Subscriber:
     def joined(self, channel: str, listener: Listener) -> Iterator[None]:
         """Have `listener` called while the block runs."""
         try:
-            with self._changing:  # in here: an interrupt may come when it has joined
+            with self.changing:  # in here: an interrupt may come when it has joined
                 if self.mailbox.add(channel, listener):
                     self._change("subscribe", channel)
             yield
         finally:
             # a forked child that drops what it inherited must not end its parent's listening: the socket is one
             if self._process == os.getpid():
-                with self._changing:
+                with self.changing:
                     if self.mailbox.remove(channel, listener):
                         self._change("unsubscribe", channel)
 
@@ -156,7 +157,7 @@ class Subscriber:
     def _keep_a_connection(self, worker: Worker) -> None:
         pubsub = self._client.pubsub() if self._pool is None else Subscription(self._pool)
         try:
-            with self._changing:  # redis-py's own connects in here: two that subscribe at once would do so twice
+            with self.changing:  # redis-py's own connects in here: two that subscribe at once would do so twice
                 self._pubsub = pubsub
                 pubsub.subscribe(*self.mailbox.channels)
             idle = 0

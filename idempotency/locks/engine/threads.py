@@ -97,7 +97,10 @@ def hub_of(client: Any) -> ThreadHub:
     """Return the process's hub for `client` and for every other client of the same pool."""
     subscriber = subscriber_of(client)
     found = _hubs.get(subscriber)
-    return _hubs.setdefault(subscriber, ThreadHub(client)) if found is None else found
+    if found is not None:
+        return found
+    with subscriber.changing:  # one hub: the mail leads to the holds of the one that was made last
+        return _hubs.get(subscriber) or _hubs.setdefault(subscriber, ThreadHub(client))
 
 
 class OnThreads(Threaded):
