@@ -46,6 +46,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_per_page = 50
     change_form_template = "admin/idempotency/detail.html"
     change_list_template = "admin/idempotency/list.html"
+    object_history_template = "admin/idempotency/object_history.html"
     is_decided_about: ClassVar[bool] = False
 
     class Media:

@@ -111,6 +111,9 @@ def test_an_operator_closes_an_entry(operator: Page, uncertain: int) -> None:
     expect(operator.locator("pre.ledger-body")).to_contain_text('"id": 9')
     expect(operator.get_by_text("Resolve or abandon")).to_have_count(0)
     fits(operator)
+    follow(operator, operator.get_by_role("link", name="History"))
+    expect(operator.locator("#change-history")).to_contain_text("seen at the bank")
+    fits(operator)
 
 
 def test_who_abandons_is_not_asked_for_an_answer(operator: Page, uncertain: int) -> None:
