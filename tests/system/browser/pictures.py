@@ -132,6 +132,9 @@ def flash_sale(shop: RunningShop, units: int, minutes: int) -> None:
             [units, minutes, units, minutes > 0],
         )
     if changed.rowcount:
+        with shop.redis() as redis:
+            for key in redis.scan_iter("*:flash:*"):  # a sale that it knows, it runs to the end
+                redis.delete(key)
         time.sleep(2)  # processes look for a change once a second
 
 
