@@ -33,7 +33,7 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.client.flushdb()
-        self.hub = threads.ThreadHub(self.client)
+        self.hub = threads.hub_of(self.client)
         self.places = Places(kind="model", name="m", capacity=self.capacity, fair=self.fair)
         self.holders: dict[str, list[int]] = {}
         self.queue: list[tuple[str, int, int]] = []
