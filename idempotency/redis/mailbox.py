@@ -84,7 +84,8 @@ class Mail:
     every waiter is made to look, even before it hangs its bell. A bell hangs until it rings.
 
     Attributes:
-        holds: of the process; their `forced` is called with what a script says of one that was ended by force.
+        holds: of the process; their `forced` is called with what a script says of one that was ended by force,
+            and their `doubt` when that may have been missed.
     """
 
     def __init__(self) -> None:
@@ -135,6 +136,8 @@ class Mail:
                 self._received[request] = True
             while self._bells:
                 self._bells.popitem()[1].ring()
+        if self.holds is not None:
+            self.holds.doubt()
 
     @property
     def waiting(self) -> bool:

@@ -4,6 +4,7 @@ The clock is `time.monotonic`. A server's time is converted by a pair of both, t
 never later than the server's.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -44,6 +45,7 @@ class Hold:
         due_at: of the next renewal; None for one that ends by its own lease.
         renew_until: it is not renewed after that.
         confirmed: False while only granted: it has a short lease until its first renewal.
+        doubted: its end may have been missed: it is asked for at once.
         gone: the server said that it is not held any more.
         notify: called with the end of it and itself; None where nobody listens.
     """
@@ -60,6 +62,7 @@ class Hold:
     due_at: float | None = None
     renews: bool = True
     confirmed: bool = True
+    doubted: bool = False
     gone: bool = False
     notify: "Callable[[str, Hold], None] | None" = None
 
@@ -73,10 +76,14 @@ class Hold:
         """True if it ended as its holder meant it to: by the lease that was asked for."""
         return self.lost and not (self.renews or self.gone)
 
+    def ends_by_itself(self, now: float) -> bool:
+        """Return whether the server knows it and it is renewed no more."""
+        return self.confirmed and (not self.renews or now >= self.renew_until)
+
     def prolonged(self, ends_at: float, *, at: float) -> None:
         """Note that the server has prolonged it, asked at `at`."""
         self.ends_at = max(self.ends_at, ends_at)
-        self.confirmed = True
+        self.confirmed, self.doubted = True, False
         self.due_at = self.next_look(at)
 
     def next_look(self, at: float) -> float | None:
@@ -140,6 +147,16 @@ class Holds:
             hold.gone = True
             hold.over()
 
+    def doubt(self) -> None:
+        """Have every hold asked for at once: one may have been ended by force unheard."""
+        with self._lock:
+            doubted = [hold for hold in self._holds.values() if hold.confirmed and not hold.lost]
+            for hold in doubted:
+                hold.doubted, hold.due_at = True, 0.0
+        if doubted:
+            with contextlib.suppress(RuntimeError):  # no thread can be started: the release learns of it
+                self._stir()
+
     def lasting(self) -> bool:
         """Return whether there is a hold that has not ended."""
         with self._lock:
@@ -163,10 +180,9 @@ class Holds:
                 due_at = hold.due_at
                 if due_at is None:
                     continue
-                ends = not hold.renews or now >= hold.renew_until
                 if hold.lost:
                     over.append(hold)
-                elif not hold.holder.alive() or (hold.confirmed and ends):
+                elif not hold.holder.alive() or (hold.ends_by_itself(now) and not hold.doubted):
                     hold.due_at = hold.ends_at if hold.notify else None
                 elif due_at <= now + min(within_seconds, hold.lease_seconds / 10):
                     found.append(hold)

@@ -104,8 +104,9 @@ class Hub(ABC):
     def prolong(self, holds: list[Hold], seconds: float | None = None) -> Steps[None]:
         """Renew holds for their leases, or for `seconds`, and note which are gone."""
         sent_at = time.monotonic()
+        leases = [seconds or (0.0 if hold.ends_by_itself(sent_at) else hold.lease_seconds) for hold in holds]
         *ends, now = yield renewal(
-            (hold.key, hold.owner, hold.token, seconds or hold.lease_seconds) for hold in holds
+            (hold.key, hold.owner, hold.token, lease) for hold, lease in zip(holds, leases, strict=True)
         )
         for hold, end in zip(holds, ends, strict=True):
             if end:

@@ -62,6 +62,7 @@ class Stage:
 
     def cut(self) -> None:
         """The server hangs up on every subscriber."""
+        self.cut_off = self.subscriber._subscription
         with self._desk.servers.data_nodes() as (server,):
             server.client_kill_filter(_type="pubsub")
 
@@ -151,6 +152,30 @@ def test_a_holder_is_heard_whoever_reads(stage: Stage, monkeypatch: pytest.Monke
         other.do(lock.force_release)
         until(lambda lock=lock: holder.do(lambda: lock.lost))
     waiter.do(stage.lock.release)
+
+
+@pytest.mark.parametrize("lease_seconds", [None, 90_000.0], ids=["renewed", "a lease of its own"])
+def test_a_holder_put_out_while_nothing_was_heard(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, lease_seconds: float | None
+) -> None:
+    monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
+    lost: list[int] = []
+    lock = Lock("held", client=stage.client, on_lost=lambda _, token: lost.append(token))
+    holder, other = stage.actors(2)
+    holder.do(lambda: lock.acquire(lease_seconds=lease_seconds))
+    token = holder.do(lambda: lock.token)
+    left = other.do(lock.remaining_seconds)
+    stage.cut()
+    until(lambda: stage.subscriber._subscription not in (None, stage.cut_off))
+    assert (
+        0 < other.do(lock.remaining_seconds) <= left + (0 if lease_seconds else 60)
+    )  # no longer than it asked for
+    with stage.subscriber.changing:  # it cannot subscribe again
+        stage.cut()
+        until(lambda: stage.subscriber._subscription is None)
+        assert other.do(lambda: Lock("held", client=stage.client).force_release())
+    until(lambda: lost == [token])
+    assert holder.do(lambda: lock.lost)
 
 
 def test_a_leader_that_is_cut_off_is_heard_again(stage: Stage) -> None:
