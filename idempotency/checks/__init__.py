@@ -10,6 +10,7 @@ from idempotency.checks.views import (
     check_atomic_requests,
     check_callers,
     check_keyed_views,
+    check_middleware,
 )
 from idempotency.checks.webhooks import check_webhooks
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_callers",
     "check_history",
     "check_keyed_views",
+    "check_middleware",
     "check_settings",
     "check_tenants",
     "check_webhooks",

@@ -28,7 +28,7 @@ WHO = "the caller must be known when a key is looked up"
 
 @register(Tags.compatibility)
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that `IDEMPOTENCY` parses, the middleware is in its place, and the cache is a Redis."""
+    """Check that `IDEMPOTENCY` parses, a middleware is in its place, and the cache is a Redis."""
     raw = getattr(settings, "IDEMPOTENCY", {})
     try:
         config = parse(raw)
@@ -103,10 +103,7 @@ def _router(config: Config) -> list[CheckMessage]:
 
 def _middleware(config: Config) -> list[CheckMessage]:
     if MIDDLEWARE not in settings.MIDDLEWARE:
-        message = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one."
-        if config.keyed != MARKED:
-            message += f" Without it IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing."
-        return [Error(message, id="idempotency.E002")]
+        return []  # `check_middleware` knows if a view needs it
     messages: list[CheckMessage] = []
     position = settings.MIDDLEWARE.index(MIDDLEWARE)
     before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]

@@ -10,7 +10,7 @@ from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
-from idempotency.conf import parsed
+from idempotency.conf import MARKED, parsed
 from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
 
@@ -70,6 +70,25 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
                     id="idempotency.E014",
                 ),
             )
+
+
+@register(Tags.urls)
+def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the middleware is there where views are keyed; tasks alone need none."""
+    config = parsed()
+    if config is None or not config.enabled or MIDDLEWARE in settings.MIDDLEWARE:
+        return []
+    if config.keyed != MARKED:
+        fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"
+    elif found := sorted({_name(view) for _, view in all_views() if _is_marked(view)}):
+        fault = f"problems and outages in {', '.join(found)} are answered by 500"
+    else:
+        return []
+    return [
+        Error(
+            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}.", id="idempotency.E002"
+        )
+    ]
 
 
 @register(Tags.urls)

@@ -54,6 +54,10 @@ def test_both_apps_come_from_the_projects_own_wheels(door: Door, wheels: Wheels)
     assert payonce == payments == wheels.payonce.name.split("-")[1]
 
 
+def test_its_checks_ask_for_nothing_more(door: Door) -> None:
+    door.project.manage("check", "--fail-level", "WARNING")
+
+
 def retried(door: Door) -> None:
     key, text = uuid4().hex, uuid4().hex
     first, again = (door.leave(text, key=key) for _ in range(2))

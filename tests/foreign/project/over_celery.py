@@ -3,7 +3,7 @@
 
 from urllib.parse import urlsplit
 
-from with_redis import *
+from tasks_alone import *
 
 _redis = urlsplit(os.environ["REDIS_URL"])
 BROKER = (

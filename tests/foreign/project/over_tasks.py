@@ -2,7 +2,7 @@
 """The project with Redis, and `django.tasks`."""
 
 import django
-from with_redis import *
+from tasks_alone import *
 
 _tasks = "django.tasks" if django.VERSION >= (6,) else "django_tasks"
 INSTALLED_APPS += [] if django.VERSION >= (6,) else ["django_tasks"]

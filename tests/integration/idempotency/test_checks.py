@@ -27,11 +27,13 @@ from idempotency.checks import (
     check_atomic_requests,
     check_callers,
     check_keyed_views,
+    check_middleware,
     check_settings,
 )
 from idempotency.ledger.checks import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.views import idempotent, not_keyed
+from tests.integration.idempotency.urls import Things
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -77,6 +79,33 @@ def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None
         found = told()
     assert {"plain", "asynchronous", "Open"} <= found["idempotency.W001"]
     assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
+
+
+class TasksAlone:
+    urlpatterns = [path("own", APIView.as_view())]
+
+
+class OneKeyed:
+    urlpatterns = [*TasksAlone.urlpatterns, path("keyed", lambda request: None), path("things", Things.as_view())]
+
+
+@pytest.mark.parametrize(
+    ("urls", "raw", "fault"),
+    [
+        (TasksAlone, {}, None),
+        (None, {}, None),
+        (OneKeyed, {}, "problems and outages in tests.integration.idempotency.urls.Things are answered by 500"),
+        (OneKeyed, {"ENABLED": False}, None),
+        (TasksAlone, {"KEYED": ["/api/"]}, "IDEMPOTENCY['KEYED'] = ['/api/'] keys nothing"),
+    ],
+)
+def test_the_middleware_is_asked_for_where_a_view_is_keyed(urls: Any, raw: Any, fault: str | None) -> None:
+    with override_settings(MIDDLEWARE=[], IDEMPOTENCY=raw, ROOT_URLCONF=urls):
+        found = [(message.id, message.msg) for message in check_middleware(None)]
+        assert "idempotency.E002" not in {message.id for message in check_settings(None)}
+    told = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}."
+    assert found == ([] if fault is None else [("idempotency.E002", told)])
+    assert check_middleware(None) == []
 
 
 @method_decorator(idempotent, name="post")

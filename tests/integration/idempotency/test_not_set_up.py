@@ -14,6 +14,7 @@ from django.db import ProgrammingError, connection
 from django.test import Client
 
 from idempotency import once
+from idempotency.checks import MIDDLEWARE
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -52,6 +53,18 @@ async def _nothing() -> None: ...
 def test_without_its_tables_it_says_what_to_run(call: Callable[[], Any]) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"run `manage\.py migrate idempotency`"):
         call()
+
+
+@pytest.mark.urls("tests.integration.idempotency.urls")
+@pytest.mark.parametrize("path", ["/plain", "/async", "/open/nobody"])
+def test_without_the_middleware_a_view_is_keyed_or_fails(
+    path: str, caller: Caller, effects: Callable[[], int], settings: Any
+) -> None:
+    settings.MIDDLEWARE = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
+    settings.REST_FRAMEWORK = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
+    first, again, unkeyed = (caller.post(path, key=key) for key in (*[KEY["Idempotency-Key"]] * 2, None))
+    assert (again.content, again["Idempotent-Replayed"], effects()) == (first.content, "true", 1)
+    assert unkeyed.status_code == (500 if path.startswith("/open") else 400)
 
 
 @pytest.mark.urls("tests.integration.idempotency.urls")
