@@ -11,7 +11,7 @@ PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/p
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
+.PHONY: help run test coverage test-django6 cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,11 +46,9 @@ programs:
 	@[ -e /usr/share/java/zookeeper.jar ] || $(call apt-or-skip,zookeeper)
 	@PATH=$$PATH:/usr/sbin command -v pgbouncer >/dev/null || $(call apt-or-skip,pgbouncer)
 
-# processes at once, each with servers of its own; coverage makes a test half as long again: it is measured in CI
-# alone, and never of what runs whole shops
+# processes at once, each with servers of its own
 ROOMS = tests/unit tests/integration
 SYSTEM = tests/foreign tests/system --ignore=tests/system/cluster
-COVERAGE = $(if $(CI),--cov --cov-report=term --cov-fail-under=95)
 
 ifdef ROOM
 test: $(VENV)/dev.stamp
@@ -58,13 +56,17 @@ test: $(VENV)/dev.stamp
 	[ -n "$$rooms" ] || { echo "make test: neither tests/unit/$(ROOM) nor tests/integration/$(ROOM) exists" >&2; exit 2; }; \
 	$(PY) -m pytest $(PARALLEL) $(BY_FILE) $$rooms $(PYTEST_FLAGS)
 else
-test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
+test: $(VENV)/dev.stamp programs nginx ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
 	@failed=; \
 	part() { name=$$1; shift; $(PY) -m pytest "$$@" $(BY_FILE) $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
-	part rooms $(PARALLEL) $(COVERAGE) $(ROOMS); \
+	part rooms $(PARALLEL) $(ROOMS); \
 	part system -n 3 $(SYSTEM); \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 endif
+
+# apart from `make test`: it makes each test half as long again
+coverage: $(VENV)/dev.stamp programs ## how much of the code the rooms' tests run; fails below 95 %
+	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(ROOMS) $(PYTEST_FLAGS)
 
 $(VENV)-django6/dev.stamp: $(PACKAGING)
 	$(PYTHON) -m venv $(VENV)-django6
