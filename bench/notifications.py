@@ -29,10 +29,10 @@ from bench.harness import FORK, ask, connect, fork_all, options, post, ratio
 from bench.report import compare
 from idempotency.ids import new_id
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
+from payments.operations.figures import trial_balance
 from payments.sandbox import state
 from payments.sandbox.alipay import gateway as alipay
 from payments.sandbox.wechat import api as wechat
-from payments.settlement.journal import trial_balance
 from shop.models import Order
 
 COPIES, SENDERS, PROCESSES = 3, 4, 2
@@ -92,7 +92,7 @@ def _prove(ports: Sequence[int], folder: Path, count: int) -> float:
 
 def _books() -> int:
     """Return our balance at all providers, as the journal has it."""
-    return sum(row["debit_minor"] for row in trial_balance() if row["account"].startswith("provider:"))
+    return sum(row.balance_minor for row in trial_balance() if row.account.startswith("provider:"))
 
 
 def _charge(folder: Path, count: int) -> dict[str, int]:

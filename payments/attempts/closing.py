@@ -16,7 +16,7 @@ from payments.conf import order_columns
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.answers import differences
-from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
+from payments.providers.base import Fact, FactKind, Provider, Trade, TradeStatus, closed_fact
 from payments.providers.plugin import Capability
 from payments.settlement.settle import settle
 from payments.states import LIVE_ATTEMPTS
@@ -24,8 +24,6 @@ from payments.states import LIVE_ATTEMPTS
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: a payment begun before it has ended by then
-
-_LIVE = [status.value for status in LIVE_ATTEMPTS]
 
 
 class CloseResult(StrEnum):
@@ -90,7 +88,7 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     payment = Payment.objects.filter(**order_columns(order_id)).first()
     if payment is None:
         return CloseResult.NONE
-    for attempt in payment.attempts.filter(status__in=_LIVE):
+    for attempt in payment.attempts.filter(status__in=LIVE_ATTEMPTS):
         closing = partial(close_attempt, attempt.pk)
         try:
             asking.for_shopper(attempt.pk, closing) if by_shopper else closing()
@@ -99,7 +97,7 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     payment.refresh_from_db()
     if payment.paid_minor:
         return CloseResult.PAID
-    open_still = payment.attempts.filter(status__in=_LIVE).exists()
+    open_still = payment.attempts.filter(status__in=LIVE_ATTEMPTS).exists()
     return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
 
 
@@ -129,13 +127,17 @@ def close(channel: Provider, attempt: Attempt) -> None:
     paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
     if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
         # its number was paid to another account, so it cannot be paid to ours any more
-        ended = closed_fact(
-            channel=attempt.channel,
-            merchant=attempt.merchant,
-            out_trade_no=attempt.out_trade_no,
-            currency=attempt.currency,
-        )
-        settle(ended, source="close")
+        settle(ended_unpaid(attempt), source="close")
+
+
+def ended_unpaid(attempt: Attempt) -> Fact:
+    """Build the fact that the attempt ended unpaid."""
+    return closed_fact(
+        channel=attempt.channel,
+        merchant=attempt.merchant,
+        out_trade_no=attempt.out_trade_no,
+        currency=attempt.currency,
+    )
 
 
 def ask(channel: Provider, attempt: Attempt) -> TradeStatus:

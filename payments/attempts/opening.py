@@ -17,8 +17,6 @@ from payments.providers.base import NEEDED, NOBODY, Payer, Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
 
-_LIVE = [status.value for status in LIVE_ATTEMPTS]
-
 
 def open_attempt(
     *,
@@ -115,7 +113,7 @@ def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attem
 def _live_attempt(columns: Mapping[str, Any], *, channel: str, method: str) -> Attempt | None:
     payments = Payment.objects.filter(**columns)
     ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method)
-    return ways.filter(status__in=_LIVE).first()
+    return ways.filter(status__in=LIVE_ATTEMPTS).first()
 
 
 def _chosen(channel: Provider, method: str | None) -> str:

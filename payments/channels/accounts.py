@@ -39,8 +39,8 @@ def by_merchant() -> dict[tuple[str, str], str]:
 
 def gone() -> Counter[str]:
     """Count open attempts and refunds by the accounts that are no longer configured."""
-    attempts = Attempt.objects.filter(status__in=[status.value for status in LIVE_ATTEMPTS])
-    refunds = Refund.objects.filter(status__in=[status.value for status in OPEN_REFUNDS])
+    attempts = Attempt.objects.filter(status__in=LIVE_ATTEMPTS)
+    refunds = Refund.objects.filter(status__in=OPEN_REFUNDS)
     found = Counter[str]()
     for rows, attempt in ((attempts, ""), (refunds, "attempt__")):
         grouped = rows.order_by().values_list(f"{attempt}channel", f"{attempt}account_key")

@@ -58,20 +58,6 @@ def give_back(what: str, release: Callable[[Any], None]) -> None:
         _without(what, error)  # safe: the lease ends it
 
 
-def client_to_listen() -> Any | None:
-    """Return a client for a listener that reconnects by itself, as `Topic.listen`; None while there is none.
-
-    Neither counts as done without Redis nor closes the breaker: nothing was asked.
-    """
-    if not fastpath.may_ask():
-        return None
-    try:
-        return _client()
-    except LockUnavailable as error:
-        fastpath.failed(error)
-        return None
-
-
 def _asked(ask: Callable[[Any], T]) -> T:
     probing = not fastpath.breaker.is_closed  # else a send_nowait proves nothing
     try:

@@ -47,9 +47,6 @@ _WHY: dict[type[Exception], str] = {
 
 ASKED_MAX = 10  # questions to providers a click; each may take seconds
 
-_LIVE = [status.value for status in LIVE_ATTEMPTS]
-_OPEN = [status.value for status in OPEN_REFUNDS]
-
 ATTEMPT_IS = {
     AttemptStatus.CREATED: "the provider does not know it yet",
     AttemptStatus.PENDING: "it is open and not paid",
@@ -110,9 +107,9 @@ def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
     """List live attempts, then open refunds, that a provider can be asked about, oldest first; `ASKED_MAX` at
     most.
     """
-    attempts = list(payment.attempts.filter(status__in=_LIVE).order_by("id")[:ASKED_MAX])
+    attempts = list(payment.attempts.filter(status__in=LIVE_ATTEMPTS).order_by("id")[:ASKED_MAX])
     room = ASKED_MAX - len(attempts)
-    waiting = payment.refunds.filter(status__in=_OPEN).select_related("attempt").order_by("created_at")
+    waiting = payment.refunds.filter(status__in=OPEN_REFUNDS).select_related("attempt").order_by("created_at")
     return attempts, list(waiting[:room])
 
 

@@ -1,8 +1,9 @@
 """Manual settlement of an attempt or refund whose provider cannot answer, but shows it in its own pages.
 
 An operator's record is settled like any other fact, under our number of the attempt or refund: what the provider
-reports of that later, by whatever number, is the same money (`Position.confirms`). The number that the operator
-has read is for the history. A refund that did not move is no fact; it ends as one that its provider refused.
+reports of that later, by whatever number, is the same money (`PaymentState.confirmed_by`). The number that the
+operator has read is for the history. A refund that did not move is no fact; it ends as one that its provider
+refused.
 """
 
 from datetime import timedelta
@@ -18,7 +19,7 @@ from payments.errors import ChannelOff
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions
 from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
-from payments.providers.base import Fact, FactKind, closed_fact
+from payments.providers.base import Fact, FactKind
 from payments.refunds import steps as refunds
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle_here
@@ -113,13 +114,7 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
     """Settle an attempt; returns the record, as the middle of a sentence, and its result, as a whole one."""
     name = named(attempt)
     if not moved:
-        ended = closed_fact(
-            channel=attempt.channel,
-            merchant=attempt.merchant,
-            out_trade_no=attempt.out_trade_no,
-            currency=attempt.currency,
-        )
-        settle_here(ended, source=BY_HAND)
+        settle_here(closing.ended_unpaid(attempt), source=BY_HAND)
         result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
         return f"{name} was never paid and cannot be any more", result
     fact = Fact(
@@ -132,12 +127,10 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
         currency=attempt.currency,
     )
     counts = settle_here(fact, source=BY_HAND) == [Outcome.APPLIED]
-    result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
-    if not counts:
-        result = (
-            f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is stored as an"
-            " anomaly and goes back to the payer."
-        )
+    refused = "the order does not take that: it is stored as an anomaly and goes back to the payer"
+    result = (
+        f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and {'that counts for the order' if counts else refused}."
+    )
     return f"{name} was paid with {money(attempt.amount_minor, attempt.currency)} as {number}", result
 
 

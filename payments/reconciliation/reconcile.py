@@ -24,7 +24,7 @@ from payments.channels.sharing import give_back, shared
 from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 from payments.models import Attempt, Refund
 from payments.refunds import steps as refunds
-from payments.settlement.backoff import after, once_more
+from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class _Kind:
 
     def rows(self) -> models.QuerySet[Any]:
         """Select the open ones."""
-        return self.model._default_manager.filter(status__in=[status.value for status in self.open_in])
+        return self.model._default_manager.filter(status__in=self.open_in)
 
 
 _KINDS = (
@@ -180,7 +180,7 @@ def _claim(kind: _Kind, limit: int) -> list[UUID]:
         )
         for pk, query_count in due:
             kind.model._default_manager.filter(pk=pk).update(
-                next_query_at=after(query_count=query_count + 1), query_count=once_more()
+                next_query_at=after(query_count=query_count + 1), query_count=models.F("query_count") + 1
             )
     return [pk for pk, _ in due]
 

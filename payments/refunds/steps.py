@@ -52,8 +52,6 @@ _TROUBLES = {
 # how long a request without an answer may still be carried out; longer than a provider takes for one
 IN_DOUBT = timedelta(minutes=10)
 
-_OPEN = [status.value for status in OPEN_REFUNDS]
-
 
 def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:
     """Reserve a refund of what was captured and is neither reserved nor refunded yet.
@@ -120,7 +118,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     calling.must_be_outside_transactions()
     # by the database's clock: what is compared here was written by other processes
     refund = Refund.objects.select_related("attempt", "anomaly").annotate(now=Now()).get(pk=refund_id)
-    if refund.status not in _OPEN:
+    if refund.status not in OPEN_REFUNDS:
         return refund
     before, began = refund.submitted_at, refund.now
     try:
@@ -194,7 +192,7 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
         return False
     Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
     refund.refresh_from_db(fields=["status"])
-    stuck = result.status is AtProvider.STUCK and refund.status in _OPEN
+    stuck = result.status is AtProvider.STUCK and refund.status in OPEN_REFUNDS
     came_back = result.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
     if stuck or came_back:
         _file(refund, message=result.message)
@@ -315,4 +313,4 @@ def _file(refund: Refund, *, message: str) -> None:
 
 def _still_open(refund: Refund) -> QuerySet[Refund]:
     """Select its row unless it is over, for conditional updates."""
-    return Refund.objects.filter(pk=refund.pk, status__in=_OPEN)
+    return Refund.objects.filter(pk=refund.pk, status__in=OPEN_REFUNDS)

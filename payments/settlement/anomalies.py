@@ -28,8 +28,7 @@ def filed(filing: Filing) -> list[Statement]:
     if (refund := filing.refund) is None:
         values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(staging.anomaly_data(filing))]
         return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
-    values += [refund.id, refund.attempt_id, filing.payment_id, refund.amount_minor, refund.reason]
-    values.append(backoff.delay_seconds(0))  # the job comes first
+    values += _columns(refund, filing.payment_id)
     return [Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True), *staging.of_anomaly(filing)]
 
 
@@ -52,9 +51,7 @@ def approve(anomaly_id: int, *, refund: PolicyRefund, payment_id: UUID) -> bool:
 
     Transaction: needs the caller's.
     """
-    delay = backoff.delay_seconds(0)  # the job comes first
-    values = [anomaly_id, refund.id, refund.attempt_id, payment_id, refund.amount_minor, refund.reason, delay]
-    return bool(send(Statement(queries.APPROVE_REFUND, values))[0])
+    return bool(send(Statement(queries.APPROVE_REFUND, [anomaly_id, *_columns(refund, payment_id)]))[0])
 
 
 def resolve(anomaly_id: int, *, resolution: str) -> None:
@@ -71,3 +68,8 @@ def resolve(anomaly_id: int, *, resolution: str) -> None:
 def resolve_named(kind: AnomalyKind, *, channel: str, reference: str, resolution: str) -> None:
     """As `resolve`, by what it was filed under."""
     send(Statement(queries.RESOLVE_NAMED, [resolution[:160], kind.value, channel, reference]))
+
+
+def _columns(refund: PolicyRefund, payment_id: UUID | None) -> list[Any]:
+    delay = backoff.delay_seconds(0)  # the job comes first
+    return [refund.id, refund.attempt_id, payment_id, refund.amount_minor, refund.reason, delay]

@@ -5,6 +5,7 @@ payment follow each other, and the unique identity of a fact refuses a second on
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from procrastinate.contrib.django import app
@@ -40,7 +41,7 @@ def settle_on(
             if now is not None and OrderEvent.PAID in decision.order_events:
                 _lock(work, state, is_locked=is_locked)
                 if not _ask(work, now.payment, OrderEvent.PAID):
-                    decision = decide(now.with_order_refusing(), fact, source=source)
+                    decision = decide(replace(now, order_accepts_payment=False), fact, source=source)
             decisions.append(decision)
             now = decision.state
         outcomes.append(decisions[-1].outcome)

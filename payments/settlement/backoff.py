@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from django.db.models import F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 
@@ -18,8 +17,3 @@ def delay_seconds(query_count: int) -> int:
 def after(*, query_count: int) -> CombinedExpression:
     """The time of the next question, as an expression for the database."""
     return Now() + timedelta(seconds=delay_seconds(query_count))
-
-
-def once_more() -> CombinedExpression:
-    """`query_count` one higher."""
-    return F("query_count") + 1

@@ -8,15 +8,9 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
+from payments.money import is_above
 from payments.providers.base import Fact, FactKind
-from payments.settlement.decision import (
-    Booking,
-    Decision,
-    Filing,
-    OrderEvent,
-    Outcome,
-    PolicyRefund,
-)
+from payments.settlement.decision import Booking, Decision, Filing, OrderEvent, Outcome, PolicyRefund
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 from payments.states import (
     APPROVAL_NEEDED,
@@ -269,7 +263,9 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
         reserved_minor=min(after.reserved_minor(), paid_minor - refunded_minor),
     )
     has_moved = (payment.status, payment.paid_minor, payment.refunded_minor) != (
-        *(settled.status, settled.paid_minor, settled.refunded_minor),
+        status,
+        paid_minor,
+        refunded_minor,
     )
     informs = (has_moved or always) and status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}
     return replace(
@@ -324,7 +320,7 @@ def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow,
     filing = _filing(kind, fact, payment_id=state.payment.id, **more)
     if fact.kind is not FactKind.PAID or kind not in REFUNDED_BY_POLICY or not fact.amount_minor:
         return filing
-    if state.needs_approval(fact.amount_minor, fact.currency):
+    if is_above(state.approve_above, fact.amount_minor, fact.currency):
         return replace(filing, detail={**filing.detail, **APPROVAL_NEEDED})
     return replace(filing, refund=policy_refund(kind, filing.reference, attempt.id, fact.amount_minor))
 

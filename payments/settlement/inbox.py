@@ -2,7 +2,8 @@
 
 A row is the raw notification of a provider and its `verdict`: what became of it. A stored row was not therefore
 applied. The unique (channel, notification id) makes copies one row. Other content under a known id is stored
-beside it, in quarantine, under the id and the beginning of its digest.
+beside it, in quarantine, under the id and the beginning of its digest. What is `received` is a genuine
+notification as it arrived, as the row that it may become.
 
 `detail` says why one failed: as an `error` it is processed again when its next copy arrives, as an `anomaly` or in
 quarantine only when a person asks for it. An anomaly without `detail` was processed.
@@ -10,7 +11,6 @@ quarantine only when a person asks for it. An anomaly without `detail` was proce
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -22,33 +22,14 @@ from idempotency.response.redaction import without_details
 from payments.models import Notification
 from payments.settlement import queries
 from payments.settlement.anomalies import file_anomaly, resolve_named
-from payments.states import AnomalyKind, OfAccount
+from payments.states import AnomalyKind
 
 Verdict = Notification.Verdict
 
 _CHANGED_NOTHING = frozenset({Verdict.DUPLICATE, Verdict.IGNORED})
+_SAID = ("account_key", "event_type", "headers", "body", "digest", "out_trade_no")
 _FAILED = Q(verdict=Verdict.ERROR) | (Q(verdict=Verdict.ANOMALY) & ~Q(detail=""))
 _NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
-
-
-@dataclass(frozen=True, slots=True)
-class Received(OfAccount):
-    """A genuine notification as it arrived, new or not.
-
-    Attributes:
-        digest: SHA-256 of what it says, hexadecimal.
-        out_trade_no: what its row is searched by; may be empty.
-        account_key: of the account at whose address it arrived; empty for the one named like its channel.
-    """
-
-    channel: str
-    notification_id: str
-    event_type: str
-    headers: dict[str, str]
-    body: bytes
-    digest: str
-    out_trade_no: str
-    account_key: str = ""
 
 
 class Stored(NamedTuple):
@@ -59,7 +40,7 @@ class Stored(NamedTuple):
     account_key: str
 
 
-def finding(received: Received) -> Statement:
+def finding(received: Notification) -> Statement:
     """Make the statement that looks for the notification stored under its id, for `found`."""
     return Statement(queries.FIND_NOTIFICATION, [received.channel, received.notification_id])
 
@@ -69,7 +50,7 @@ def found(rows: Sequence[tuple[Any, ...]]) -> Stored | None:
     return Stored(*rows[0]) if rows else None
 
 
-def row(received: Received) -> Notification:
+def row(received: Notification) -> Notification:
     """Get the row stored under its id.
 
     Raises:
@@ -78,13 +59,7 @@ def row(received: Received) -> Notification:
     return Notification.objects.get(channel=received.channel, notification_id=received.notification_id)
 
 
-def as_received(row: Notification) -> Received:
-    """Turn a stored row into the notification that arrived."""
-    values = {field.name: getattr(row, field.name) for field in fields(Received)}
-    return Received(**{**values, "body": bytes(row.body)})
-
-
-def storing(received: Received, *, verdict: Notification.Verdict) -> Statement:
+def storing(received: Notification, *, verdict: Notification.Verdict) -> Statement:
     """Make the statement that stores it with its verdict; the unique id refuses a concurrent duplicate.
 
     To be sent in the transaction of its effect.
@@ -96,7 +71,7 @@ def storing(received: Received, *, verdict: Notification.Verdict) -> Statement:
     return Statement(queries.STORE_NOTIFICATION, values, rows=1, certain=True)
 
 
-def finish(received: Received, *, verdict: Notification.Verdict) -> None:
+def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
     """Record that a stored notification has been processed again.
 
     Where that changed nothing, a processed one keeps its verdict: a refund goes on waiting for its payment, and an
@@ -122,7 +97,7 @@ def why(error: Exception) -> str:
     return f"{type(error).__name__}: {without_details(str(error))}"[:2000]
 
 
-def store_failed(received: Received, *, error: Exception, for_good: bool) -> None:
+def store_failed(received: Notification, *, error: Exception, for_good: bool) -> None:
     """Store a notification although its effect failed and was rolled back, and file an anomaly.
 
     One that has been processed before or meanwhile stays as it is, without an anomaly.
@@ -136,9 +111,9 @@ def store_failed(received: Received, *, error: Exception, for_good: bool) -> Non
     failed = Notification.objects.filter(
         _NOT_PROCESSED, channel=received.channel, notification_id=received.notification_id
     )
-    new = Notification(**asdict(received), verdict=Verdict.ERROR, detail=detail, attempts=0)
+    received.verdict, received.detail, received.attempts = Verdict.ERROR, detail, 0
     with transaction.atomic():
-        Notification.objects.bulk_create([new], ignore_conflicts=True)
+        Notification.objects.bulk_create([received], ignore_conflicts=True)
         # under the row's lock: a copy that succeeds meanwhile comes before, or after and resolves what is filed
         row = failed.select_for_update(no_key=True).first()
         if row is None:
@@ -156,7 +131,7 @@ def store_failed(received: Received, *, error: Exception, for_good: bool) -> Non
         )
 
 
-def quarantine(received: Received) -> bool:
+def quarantine(received: Notification) -> bool:
     """Store other content that arrived under a known id, once; a person decides about it.
 
     Returns:
@@ -165,10 +140,10 @@ def quarantine(received: Received) -> bool:
     Transaction: needs the caller's.
     """
     number = f"{received.notification_id[:100]}#{received.digest[:24]}"
-    values = asdict(replace(received, notification_id=number))
+    said = {name: getattr(received, name) for name in _SAID}
     _, is_new = Notification.objects.get_or_create(
-        channel=values.pop("channel"),
-        notification_id=values.pop("notification_id"),
-        defaults={**values, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
+        channel=received.channel,
+        notification_id=number,
+        defaults={**said, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
     )
     return is_new

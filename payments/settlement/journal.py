@@ -17,12 +17,8 @@ booked. What an operator recorded before its provider reported it is booked as r
 provider's amount differs by.
 """
 
-from typing import Any
-
-from django.db.models import QuerySet, Sum
-
 from idempotency.postgres.statements import Statement
-from payments.models import JournalEntry, JournalLine
+from payments.models import JournalEntry
 from payments.providers.base import FactKind
 from payments.settlement import queries
 from payments.settlement.decision import Booking
@@ -58,15 +54,6 @@ def counted(fact: FactRow) -> Statement:
     """Count a stored fact whose money was held for its order from now on, and book that."""
     values = [*fact.identity, Kind.COUNTED.value, *_sides(fact, there=HELD, here=ORDERS)]
     return Statement(queries.COUNT_AND_BOOK, values, rows=1, certain=True)
-
-
-def trial_balance() -> QuerySet[JournalLine, Any]:
-    """Rows of ``account, currency, debit_minor``, every account once a currency; they add up to zero."""
-    return (
-        JournalLine.objects.order_by("account", "currency")
-        .values("account", "currency")
-        .annotate(debit_minor=Sum("amount_minor"))
-    )
 
 
 def _sides(fact: FactRow, *, there: str, here: str) -> tuple[str, str]:

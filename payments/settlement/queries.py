@@ -60,14 +60,9 @@ INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, atte
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
-# store a fact and book so much of it: two lines that add up to zero. Without the fact there are none, and the
+# the end of a statement: book a `fact`, by two lines that add up to zero. Without the fact there are none, and the
 # division fails, also beside the COMMIT
-STORE_AND_BOOK = """
-WITH fact AS (
-INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
-    out_refund_no, paid_txn_id, credited, source, occurred_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-    RETURNING id, %s::bigint AS amount_minor, currency
+_BOOK = """
 ), entry AS (
     INSERT INTO payments_journalentry (observation_id, kind) SELECT id, %s FROM fact RETURNING id
 ), line AS (
@@ -79,22 +74,18 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT 2 / count(*) FROM line
 """
 
+# store a fact and book so much of it
+STORE_AND_BOOK = "WITH fact AS (" + STORE + "RETURNING id, %s::bigint AS amount_minor, currency" + _BOOK
+
 # count a stored fact from now on, and book that
-COUNT_AND_BOOK = """
+_COUNTED = """
 WITH fact AS (
     UPDATE payments_observation SET credited = true
     WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
     RETURNING id, amount_minor, currency
-), entry AS (
-    INSERT INTO payments_journalentry (observation_id, kind) SELECT id, %s FROM fact RETURNING id
-), line AS (
-    INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
-    SELECT entry.id, side.account, side.sign * fact.amount_minor, fact.currency
-    FROM fact CROSS JOIN entry CROSS JOIN (VALUES (%s, 1), (%s, -1)) AS side (account, sign)
-    RETURNING id
-)
-SELECT 2 / count(*) FROM line
 """
+
+COUNT_AND_BOOK = _COUNTED + _BOOK
 
 END_ATTEMPT = (
     "UPDATE payments_attempt SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"
@@ -133,28 +124,32 @@ WITH decided AS (
 
 FILE = _FILED + _STAGE
 
-# file an anomaly together with the refund that policy makes of it
-FILE_AND_REFUND = """
-WITH filed AS (
+# the end of a statement: the refund that policy makes of the `anomaly`
+_REFUND = """
+INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, status, message, anomaly_id,
+    next_query_at, query_count)
+SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM anomaly
+RETURNING id
+"""
+
+_FILED_ANYWAY = """
+WITH anomaly AS (
     INSERT INTO payments_anomaly (kind, channel, reference, payment_id, detail, resolution)
     VALUES (%s, %s, %s, %s, %s, '') RETURNING id
 )
-INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, status, message, anomaly_id,
-    next_query_at, query_count)
-SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM filed
 """
 
+FILE_AND_REFUND = _FILED_ANYWAY + _REFUND
+
 # store the refund of an anomaly that waits for approval, once
-APPROVE_REFUND = """
-WITH approved AS (
+_APPROVED = """
+WITH anomaly AS (
     UPDATE payments_anomaly SET detail = detail || '{"approval": "given"}'
     WHERE id = %s AND resolved_at IS NULL AND detail ->> 'approval' = 'needed' RETURNING id
 )
-INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, status, message, anomaly_id,
-    next_query_at, query_count)
-SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM approved
-RETURNING id
 """
+
+APPROVE_REFUND = _APPROVED + _REFUND
 
 RESOLVE = """
 UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s

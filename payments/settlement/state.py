@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from payments.money import is_above
 from payments.providers.base import Fact, FactKind
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount, PaymentStatus, derive_status
 
@@ -101,10 +100,6 @@ class PaymentState:
     recharging: frozenset[str] = frozenset()
     approve_above: Mapping[str, int] = field(default_factory=dict)
     order_accepts_payment: bool = True
-
-    def needs_approval(self, amount_minor: int, currency: str) -> bool:
-        """Whether an operator decides if policy refunds so much."""
-        return is_above(self.approve_above, amount_minor, currency)
 
     def find(self, fact: Fact) -> FactRow | None:
         """Return the stored fact of the same identity."""
@@ -233,10 +228,6 @@ class PaymentState:
                 replace(one, status=status.value) if one.id == attempt_id else one for one in self.attempts
             ),
         )
-
-    def with_order_refusing(self) -> "PaymentState":
-        """Copy the state after the order has refused the money."""
-        return replace(self, order_accepts_payment=False)
 
     def with_facts(self, *facts: FactRow) -> "PaymentState":
         """Copy the state with facts added, or replaced where their identity is stored."""

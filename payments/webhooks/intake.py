@@ -28,7 +28,7 @@ from payments.settlement import inbox, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
 from payments.settlement.decision import Outcome
-from payments.settlement.inbox import Received, Stored
+from payments.settlement.inbox import Stored
 from payments.settlement.settle import until_settled
 from payments.settlement.state import PaymentState
 from payments.states import AnomalyKind
@@ -73,7 +73,7 @@ def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
     Transaction: opens its own. No network.
     """
     provider, notice = _verified(account, headers, body)
-    received = Received(
+    received = Notification(
         channel=provider.channel,
         account_key=key_of(account, provider.channel),
         notification_id=notice.notification_id,
@@ -115,19 +115,19 @@ def replay(notification_pk: int) -> str:
     Transaction: opens its own. No network.
     """
     row = Notification.objects.get(pk=notification_pk)
-    notice, received = _read_again(row), inbox.as_received(row)
+    notice = _read_again(row)
     try:
         with transaction.atomic():
             state = read.state_for(notice.facts, lock=True) if notice.facts else None
             work = UnitOfWork()
-            verdict = _settle(work, state, notice, received, is_locked=True)
+            verdict = _settle(work, state, notice, row, is_locked=True)
             work.flush()
-            inbox.finish(received, verdict=verdict)
+            inbox.finish(row, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
             raise
         log.exception("%s notification %s could not be applied again", row.account, row.notification_id)
-        inbox.store_failed(received, error=error, for_good=_fits_nowhere(error))
+        inbox.store_failed(row, error=error, for_good=_fits_nowhere(error))
         raise ProcessingFailed(inbox.why(error)) from error
     return verdict
 
@@ -146,7 +146,7 @@ def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provi
         raise
 
 
-def _take_in(received: Received, notice: Notice) -> str:
+def _take_in(received: Notification, notice: Notice) -> str:
     try:
         return until_settled(partial(_apply, received, notice))
     except Exception as error:
@@ -158,7 +158,7 @@ def _take_in(received: Received, notice: Notice) -> str:
         return Verdict.ANOMALY if for_good else Verdict.ERROR
 
 
-def _apply(received: Received, notice: Notice, work: UnitOfWork, lock: bool) -> str:
+def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool) -> str:
     """Settle the facts and store the notification with them, unless a copy did; its unique id is the judge."""
     stored, state = _look(received, notice)
     if stored is not None and not _says_the_same(stored, received):
@@ -179,7 +179,7 @@ def _apply(received: Received, notice: Notice, work: UnitOfWork, lock: bool) -> 
     return verdict
 
 
-def _look(received: Received, notice: Notice) -> tuple[Stored | None, PaymentState | None]:
+def _look(received: Notification, notice: Notice) -> tuple[Stored | None, PaymentState | None]:
     """Find what is stored under its id, and what is known of its payment, in one round trip."""
     finding, reading = inbox.finding(received), read.reading_for(notice.facts) if notice.facts else None
     try:
@@ -192,7 +192,7 @@ def _look(received: Received, notice: Notice) -> tuple[Stored | None, PaymentSta
     return inbox.found(found), read.state_of(*state) if state else None
 
 
-def _quarantine(received: Received, stored: Stored) -> str:
+def _quarantine(received: Notification, stored: Stored) -> str:
     """Store a notification beside the one that says something else under the same id; a person decides."""
     with transaction.atomic():
         if inbox.quarantine(received):
@@ -206,7 +206,7 @@ def _quarantine(received: Received, stored: Stored) -> str:
 
 
 def _settle(
-    work: UnitOfWork, state: PaymentState | None, notice: Notice, received: Received, *, is_locked: bool
+    work: UnitOfWork, state: PaymentState | None, notice: Notice, received: Notification, *, is_locked: bool
 ) -> Notification.Verdict:
     """Settle every fact; of their outcomes, return the verdict that a person should see."""
     state = state and replace(state, account=received.account)
@@ -244,7 +244,7 @@ def _read_again(row: Notification) -> Notice:
     )
 
 
-def _says_the_same(stored: Stored, received: Received) -> bool:
+def _says_the_same(stored: Stored, received: Notification) -> bool:
     """Whether a copy says what the stored one does.
 
     A digest is as old as the code that made it; where they differ, the same code reads the stored bytes and the

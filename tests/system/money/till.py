@@ -25,9 +25,10 @@ from rest_framework.test import APIClient
 from payments.channels import configured as channels
 from payments.errors import ProviderError
 from payments.models import Anomaly, Attempt, Payment, PaymentEvent, Refund
+from payments.operations.figures import trial_balance
 from payments.reconciliation import bills, reconcile
 from payments.settlement import events
-from payments.settlement.journal import HELD, ORDERS, trial_balance
+from payments.settlement.journal import HELD, ORDERS
 from shop import tasks
 from shop.models import Order, OrderItem, Product
 from tests.running import until
@@ -231,7 +232,7 @@ class Till:
         Args:
             held_minor: what we still have and no order counts.
         """
-        balance = {row["account"]: row["debit_minor"] for row in trial_balance()}
+        balance = {row.account: row.balance_minor for row in trial_balance()}
         assert sum(balance.values()) == 0, "the journal does not add up"
         there = dict.fromkeys(CHANNELS, 0)
         for one in self.charges().values():

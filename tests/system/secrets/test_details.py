@@ -9,11 +9,12 @@ from django.db import DatabaseError, connection, transaction
 
 from payments.models import Anomaly, Notification
 from payments.settlement import inbox
-from payments.settlement.inbox import Received
 from shop.platform.logs import json_formatter
 
 PAYER = "2088102122458832"
-CAME = Received("alipay", "n-1", "TRADE_SUCCESS", {}, b"buyer_id=1", "digest", "")
+CAME = Notification(
+    channel="alipay", notification_id="n-1", event_type="TRADE_SUCCESS", body=b"buyer_id=1", digest="digest"
+)
 
 REFUSED = {
     "a key": "INSERT INTO planted VALUES (%(value)s), (%(value)s)",

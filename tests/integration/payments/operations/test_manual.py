@@ -18,9 +18,9 @@ from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.operations import manual
 from payments.operations.actions import NotDecidable, Operator
+from payments.operations.figures import trial_balance
 from payments.providers.base import Fact, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
-from payments.settlement.journal import trial_balance
 from shop.models import Order, Product
 from tests.integration.payments.admin.test_payment_admin import audit, done, page, shown
 from tests.integration.payments.conftest import (
@@ -153,7 +153,7 @@ def told(client: Client, row: Attempt | Refund, moved: bool, **changed: Any) -> 
 
 
 def books() -> dict[str, int]:
-    return {line["account"].split(":")[0]: line["debit_minor"] for line in trial_balance()}
+    return {row.account.split(":")[0]: row.balance_minor for row in trial_balance()}
 
 
 def totals(row: Attempt | Refund) -> tuple[str, int, int, int]:

@@ -11,6 +11,7 @@ from django.db.models import Sum
 
 from idempotency.postgres.statements import UnexpectedRows, send
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
+from payments.operations import figures
 from payments.settlement import journal
 from payments.settlement.state import FactRow
 from shop.models import Order
@@ -23,7 +24,7 @@ OpenAttempt = Callable[..., Attempt]
 
 def balance(currency: str = "CNY") -> dict[str, int]:
     """Every account that is not at zero, without the merchant's number; checked to add up to zero."""
-    found = {row["account"]: row["debit_minor"] for row in journal.trial_balance().filter(currency=currency)}
+    found = {row.account: row.balance_minor for row in figures.trial_balance() if row.currency == currency}
     assert sum(found.values()) == 0
     return {name.rpartition(":")[0] or name: amount for name, amount in found.items() if amount}
 

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
+from payments.operations import figures
 from payments.settlement import journal, read, settle
 from payments.settlement.settle import rederive
 from payments.webhooks import intake as webhooks
@@ -136,7 +137,7 @@ def end(attempt: Attempt) -> End:
 def books_agree() -> None:
     credited = sum(Payment.objects.values_list("paid_minor", flat=True))
     refunded_minor = sum(Payment.objects.values_list("refunded_minor", flat=True))
-    balance = {row["account"]: row["debit_minor"] for row in journal.trial_balance()}
+    balance = {row.account: row.balance_minor for row in figures.trial_balance()}
     assert balance.get(journal.ORDERS, 0) == refunded_minor - credited
     assert sum(balance.values()) == 0
 

@@ -14,7 +14,6 @@ from payments.operations import actions
 from payments.operations.actions import Operator
 from payments.providers.base import Notice
 from payments.settlement import anomalies
-from payments.settlement.inbox import Received
 from payments.webhooks import intake as webhooks
 from payments.webhooks.digest import digest_of
 from shop.models import Product
@@ -44,7 +43,14 @@ def refused(*args: Any, **kwargs: Any) -> None:
 def take_in(notification_id: str, *facts: Any) -> str:
     notice = Notice(notification_id=notification_id, event_type="test", facts=facts)
     number = webhooks._number_of(notice)
-    received = Received("wechat", notification_id, "test", {}, b"{}", digest_of(notice), number)
+    received = Notification(
+        channel="wechat",
+        notification_id=notification_id,
+        event_type="test",
+        body=b"{}",
+        digest=digest_of(notice),
+        out_trade_no=number,
+    )
     return webhooks._take_in(received, notice)
 
 

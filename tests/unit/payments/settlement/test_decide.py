@@ -109,7 +109,7 @@ def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = Tr
     for fact in [implied for one in told for implied in facts_of(one)]:
         decision = decide(state, fact, source="query")
         if OrderEvent.PAID in decision.order_events and not order_takes:
-            decision = decide(state.with_order_refusing(), fact, source="query")
+            decision = decide(replace(state, order_accepts_payment=False), fact, source="query")
         books.book(decision)
         filed |= {filing.kind.value for filing in decision.filings}
         given_back |= {one.refund.id: one.refund.amount_minor for one in decision.filings if one.refund}
