@@ -67,6 +67,7 @@ class Config:
             any of them. Empty: stored as they are.
         subject_admin: kind of subject → name of the admin address that shows it, e.g. ``{"order":
             "admin:shop_order_change"}``.
+        uses_redis: derived: Redis is named.
     """
 
     enabled: bool = True
@@ -97,10 +98,11 @@ class Config:
     redact: tuple[str, ...] = ()
     body_keys: Mapping[str, str] = field(default_factory=dict)
     subject_admin: Mapping[str, str] = field(default_factory=dict)
+    uses_redis: bool = field(init=False)
 
-    @property
-    def uses_redis(self) -> bool:
-        return self.redis_client is not None or self.redis_alias is not None
+    def __post_init__(self) -> None:
+        named = self.redis_client is not None or self.redis_alias is not None
+        object.__setattr__(self, "uses_redis", named)
 
 
 def parse(raw: Any) -> Config:
@@ -138,7 +140,7 @@ def mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
             yield str(error)
 
 
-_KNOWN = {entry.name.upper(): entry.name for entry in fields(Config)}
+_KNOWN = {entry.name.upper(): entry.name for entry in fields(Config) if entry.init}
 
 
 @lru_cache(maxsize=1)

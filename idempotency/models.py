@@ -299,7 +299,7 @@ class WebhookEvent(models.Model):
 
 
 class LedgerEpoch(models.Model):
-    """Single row whose value is part of names in Redis (`idempotency.ledger.epoch`), with the last reaping."""
+    """Single row whose value is part of names in Redis (`idempotency.ledger.claiming`), with the last reaping."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     value = models.CharField(max_length=32)

@@ -17,10 +17,9 @@ from django.conf import ENVIRONMENT_VARIABLE, settings
 from django.core.cache import caches
 from django.core.cache.backends.base import default_key_func
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 from django.db import connections
 
-from idempotency.conf import config
+from idempotency.conf import Config, config
 
 ROOT = "payonce"
 
@@ -36,7 +35,8 @@ def prefix() -> str:
         if settings.configured or ENVIRONMENT_VARIABLE in os.environ:
             raise
         return ROOT
-    return _joined(_of_cache(), str(database.settings_dict["NAME"] or ""), _schema_of(database))
+    place = database.settings_dict["NAME"], _schema_of(database)
+    return constant(config(), *place) or _joined(caches[str(config().redis_alias)].make_key(ROOT), *place)
 
 
 def schema(using: str | None = None) -> str:
@@ -48,32 +48,19 @@ def _schema_of(database: Any) -> str:
     return getattr(database, "schema_name", None) or ""
 
 
-def _of_cache() -> str:
-    own, alias = config().redis_prefix, config().redis_alias
-    if own:
-        return f"{own}:{ROOT}"
-    if alias is None:
-        return ROOT
-    return _constant(alias) or caches[alias].make_key(ROOT)
-
-
-@lru_cache(maxsize=4)
-def _constant(alias: str) -> str | None:
-    """Return the cache's key of `ROOT`; None where a function of the project makes it, perhaps by tenant."""
-    cache = caches[alias]
-    return cache.make_key(ROOT) if cache.key_func is default_key_func else None
-
-
 @lru_cache(maxsize=1024)
-def _joined(cache: str, database: str, schema: str) -> str:
+def constant(settings: Config, database: Any, schema: str) -> str | None:
+    """Build the prefix of one database and schema; None where a function of the project makes the cache's part."""
+    own, alias = settings.redis_prefix, settings.redis_alias
+    if own:
+        return _joined(f"{own}:{ROOT}", database, schema)
+    if alias is None:
+        return _joined(ROOT, database, schema)
+    cache = caches[alias]
+    return _joined(cache.make_key(ROOT), database, schema) if cache.key_func is default_key_func else None
+
+
+def _joined(cache: str, database: Any, schema: str) -> str:
     # quoted: a brace would be taken for a hash tag, a blank for the end of a channel's name
-    place = "/".join(quote(part, safe="") for part in (database, schema) if part)
+    place = "/".join(quote(str(part), safe="") for part in (database, schema) if part)
     return f"{quote(cache, safe=':/@')}:{place}"
-
-
-def _forget(*, setting: str, **_: Any) -> None:
-    if setting == "CACHES":
-        _constant.cache_clear()
-
-
-setting_changed.connect(_forget)

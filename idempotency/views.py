@@ -177,7 +177,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
 
 
 def _shows_page(request: HttpRequest, policy: Policy, response: HttpResponseBase) -> bool:
-    return policy.on_problem is None and wants_page(request, response)
+    return response.status_code >= 400 and policy.on_problem is None and wants_page(request, response)
 
 
 def _page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -16,7 +16,7 @@ from django.db import connection
 from django.test import TransactionTestCase
 from django.utils import translation
 
-from idempotency.ledger import epoch
+from idempotency.ledger import claiming
 from idempotency.observability import background
 from idempotency.redis import fastpath
 from payments.sandbox import state
@@ -53,10 +53,10 @@ def hanging(server: redis.Redis) -> Iterator[None]:
 def _fresh_marker() -> None:
     """No marker of an earlier test stands in Redis, the breaker is closed.
 
-    Nor is the ledger's epoch read in the middle of a test that counts statements (`idempotency.ledger.epoch`).
+    Nor is the ledger's epoch read in the middle of a test that counts statements (`idempotency.ledger.claiming`).
     """
     fastpath.breaker.succeeded()
-    epoch.use_local_epoch("of-the-tests")
+    claiming.use_local_epoch("of-the-tests")
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()

@@ -1,4 +1,4 @@
-"""Entries of atomic calls: they commit or roll back with the caller's transaction.
+"""Claims of atomic calls: the epoch in the marker's name, and the entry that commits with the call.
 
 The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
 unique constraint on (key, scope) decides: a duplicate that comes to the same point waits at the index for that
@@ -6,18 +6,27 @@ commit, and loses.
 
 The marker (`idempotency.redis.marker`) keeps duplicates from running at all. Where Redis is away, an advisory
 lock of the transaction does (`hold`): tried, not waited for, and gone with its process.
+
+The epoch is a random word in each name in Redis that answers for effects. A database that goes back to a backup
+has lost effects whose answers Redis still has. So after a restore `manage.py idempotency forget-redis` gives the
+ledger another epoch, and no process asks for the old names any more. A schema with a ledger of its own has an
+epoch of its own. A process reads it again every `EPOCH_SECONDS`, not at every request, and may believe old names
+that long; without an answer of the database it believes nothing: the read raises. A test suite uses epochs that
+only its process knows (`idempotency.testing`), without a query.
 """
 
 import json
+import time
 from typing import Any
+from uuid import uuid4
 
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError, OperationalError, connections
 
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity
 from idempotency.ledger.reading import found_in
-from idempotency.names import schema
+from idempotency.names import constant, prefix, schema
 from idempotency.postgres import home
 from idempotency.postgres.statements import Statement, broken_constraint, send
 from idempotency.request.keys import lock_id_of
@@ -25,6 +34,56 @@ from idempotency.response.answers import StoredResponse
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
+EPOCH_SECONDS = 10.0
+
+# by prefix: when its epoch was read, by the monotonic clock, and the prefix with it
+_epochs: dict[str, tuple[float, str]] = {}
+
+_local: list[str] = []  # at most one epoch, in place of the database's
+
+
+def redis_prefix() -> str:
+    """Build the prefix of names in Redis that answer for effects in this database and schema.
+
+    Raises:
+        django.db.Error: the epoch had to be read and the database did not answer.
+    """
+    settings = config()
+    database, now = connections[settings.database], time.monotonic()
+    schema_name = getattr(database, "schema_name", None) or ""
+    base = constant(settings, database.settings_dict["NAME"], schema_name) or prefix()
+    known = _epochs.get(base)
+    if known is None or now - known[0] >= EPOCH_SECONDS:
+        known = _epochs[base] = now, f"{base}:{_epoch()}"
+    return known[1]
+
+
+def renew_epoch() -> str:
+    """Give the ledger another epoch, valid in this process at once, and return it."""
+    value = uuid4().hex
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.RENEW_EPOCH, [value])
+    if _local:
+        use_local_epoch(value)
+    _epochs.pop(prefix(), None)
+    return value
+
+
+def use_local_epoch(value: str | None) -> str | None:
+    """Use an epoch that only this process knows, None: the database's; return the local one of before."""
+    former = _local[0] if _local else None
+    _local[:] = [] if value is None else [value]
+    _epochs.clear()
+    return former
+
+
+def _epoch() -> str:
+    if _local:
+        return _local[0]
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.READ_EPOCH)
+        row = cursor.fetchone()
+    return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects
 
 
 def hold(identity: Identity) -> Found | bool:
@@ -37,7 +96,7 @@ def hold(identity: Identity) -> Found | bool:
     ((held,),), entries = send(
         Statement(queries.TRY_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
         Statement(queries.FIND, [config().body_seconds, identity.scope, identity.key]),
-        using=home.alias(),
+        using=config().database,
     )
     return found_in(entries[0]) if entries else bool(held)
 
@@ -72,7 +131,7 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         send(
             Statement(queries.RECORD, _values(identity, answer, subject), rows=1, certain=True),
             commit=True,
-            using=home.alias(),
+            using=config().database,
         )
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
@@ -87,7 +146,9 @@ def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -
     Returns:
         False if the key is taken: nothing was inserted.
     """
-    (inserted,) = send(Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)), using=home.alias())
+    (inserted,) = send(
+        Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)), using=config().database
+    )
     return bool(inserted)
 
 

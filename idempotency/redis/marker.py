@@ -15,6 +15,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from idempotency.conf import config
 from idempotency.ledger import redis_prefix
 from idempotency.redis.connection import ClientConnection, Connection, connection_of
 from idempotency.redis.fastpath import attempt, breaker
@@ -113,7 +114,9 @@ def finish(
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
-        value = encryption.seal_for_redis(_written(fingerprint, answer), name=name)
+        value = _written(fingerprint, answer)
+        if config().body_keys:
+            value = encryption.seal_for_redis(value, name=name)
         attempt(lambda redis: _overwrite(connection_of(redis), name, value, milliseconds, wait=wait))
 
 
@@ -150,7 +153,9 @@ def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
         return None
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
-    encoded, body = encryption.open_from_redis(value, name=name)[1:].split(b"\n", 1)
+    if config().body_keys:
+        value = encryption.open_from_redis(value, name=name)
+    encoded, body = value[1:].split(b"\n", 1)
     head = _decoder.decode(encoded.decode())
     answer = StoredResponse(status=head["status"], headers=head["headers"], body=body if head["kept"] else None)
     return Finished(bytes.fromhex(head["fingerprint"]), answer)

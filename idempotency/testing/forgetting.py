@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
-from idempotency.ledger.epoch import use_local_epoch
+from idempotency.ledger.claiming import use_local_epoch
 from idempotency.redis.fastpath import breaker
 from idempotency.testing.clients import KeyedClient
 

@@ -11,7 +11,7 @@ from idempotency import ledger
 from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
 from idempotency.errors import explaining_missing_tables
-from idempotency.ledger.epoch import EPOCH_SECONDS
+from idempotency.ledger.claiming import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import BATCH, reap

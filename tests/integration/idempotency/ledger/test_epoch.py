@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
 from idempotency import ledger
-from idempotency.ledger import epoch
+from idempotency.ledger import claiming
 from idempotency.models import LedgerEntry, LedgerEpoch
 from idempotency.redis.paid_marker import PaidMarker
 from tests.integration.idempotency.conftest import Caller
@@ -24,7 +24,7 @@ Effects = Callable[[], int]
 @pytest.fixture(autouse=True)
 def _as_it_is() -> None:
     """Read from the database, as by a process that has just started."""
-    epoch.use_local_epoch(None)
+    claiming.use_local_epoch(None)
 
 
 def restore() -> None:
@@ -34,8 +34,8 @@ def restore() -> None:
 
 
 def time_passes(seconds: float) -> None:
-    for base, (read_at, made) in epoch._read.items():
-        epoch._read[base] = read_at - seconds, made
+    for base, (read_at, made) in claiming._epochs.items():
+        claiming._epochs[base] = read_at - seconds, made
 
 
 def reads_of(call: Callable[[], object]) -> int:
@@ -71,7 +71,7 @@ def test_another_process_believes_the_past_for_ten_seconds_and_not_longer(
     caller.post()
     restore()
     LedgerEpoch.objects.update(value="of-the-command-elsewhere")
-    time_passes(epoch.EPOCH_SECONDS - 5)
+    time_passes(claiming.EPOCH_SECONDS - 5)
     assert is_replay(caller.post())
     time_passes(5)
     assert not is_replay(caller.post())
@@ -82,7 +82,7 @@ def test_it_costs_one_question_in_ten_seconds(caller: Caller, redis_server: redi
     ledger.renew_epoch()  # the tests before have emptied its table
     assert reads_of(lambda: caller.post(key="1")) == 1
     assert reads_of(lambda: [caller.post(key=key) for key in ("1", "2", "3")]) == 0
-    time_passes(epoch.EPOCH_SECONDS)
+    time_passes(claiming.EPOCH_SECONDS)
     assert reads_of(lambda: [caller.post(key=key) for key in ("1", "4")]) == 1
 
 
@@ -106,7 +106,7 @@ def test_an_emptied_ledger_begins_another_epoch(caller: Caller, redis_server: re
     seen = {ledger.renew_epoch()}
     for _ in range(2):
         LedgerEpoch.objects.all().delete()
-        time_passes(epoch.EPOCH_SECONDS)
+        time_passes(claiming.EPOCH_SECONDS)
         caller.post()
         seen.add(LedgerEpoch.objects.get().value)
     assert len(seen) == 3

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from idempotency import ledger
-from idempotency.ledger import epoch
+from idempotency.ledger import claiming
 from idempotency.redis.fastpath import breaker
 from idempotency.testing import KeyedClient, KeyedRequests, forget, forgetting
 from idempotency.testing.fixtures import _nothing_remembered, keyed_client  # noqa: F401  as a plugin brings them
@@ -69,7 +69,7 @@ def test_forgetting_costs_a_test_no_query() -> None:
 
 @pytest.mark.django_db
 def test_afterwards_the_database_is_asked_again() -> None:
-    epoch.use_local_epoch(None)
+    claiming.use_local_epoch(None)
     value = ledger.renew_epoch()
     with forgetting.nothing_remembered():
         assert not ledger.redis_prefix().endswith(value)
