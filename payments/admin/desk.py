@@ -1,7 +1,9 @@
 """The operator's desk: what needs a person, oldest first, and the accounts' sums, on the admin's start page."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from django.http import HttpRequest
@@ -53,13 +55,13 @@ class Item:
 
 def context(request: HttpRequest) -> dict[str, Any]:
     """Build what the desk shows to this user: nothing of models that they may not view."""
-    wanted = [source for source in SOURCES if _may(request, "view", source)]
-    if not wanted:
+    found = counts(request)
+    if not found:
         return {}
-    now, found = timezone.now(), worklist.counts(wanted)
-    items = [item(request, work, now) for work in worklist.oldest(wanted)] if any(found.values()) else []
+    now = timezone.now()
+    items = [item(request, work, now) for work in worklist.oldest(found)] if any(found.values()) else []
     return {
-        "counts": [(_(SOURCES[source][0]), found[source], _list_of(source)) for source in wanted],
+        "counts": [(_(SOURCES[source][0]), count, _list_of(source)) for source, count in found.items()],
         "items": items,
         "is_cut": sum(found.values()) > len(items),
         "looked_at": f"{now:%H:%M:%S}",
@@ -71,6 +73,29 @@ def context(request: HttpRequest) -> dict[str, Any]:
         ],
         "days": days(now) if request.user.has_perm("payments.view_payment") else [],
     }
+
+
+def counts(request: HttpRequest) -> dict[str, int]:
+    """Count what waits of each source that the user may view, in one statement a request."""
+    if "payments_waiting" not in vars(request):
+        allowed = [source for source in SOURCES if _may(request, source)]
+        vars(request)["payments_waiting"] = worklist.counts(allowed)
+    found: dict[str, int] = vars(request)["payments_waiting"]
+    return found
+
+
+def count_in_navigation(request: HttpRequest, applications: list[dict[str, Any]]) -> None:
+    """Write what waits behind the names of the lists.
+
+    Args:
+        applications: `available_apps` of an `AdminSite`.
+    """
+    waiting: Counter[Any] = Counter()
+    for source, count in counts(request).items():
+        waiting[worklist.model_of(source)] += count
+    for model in chain.from_iterable(application["models"] for application in applications):
+        if count := waiting[model["model"]]:
+            model["name"] = format_html('{} <strong class="payments-count">{}</strong>', model["name"], count)
 
 
 def item(request: HttpRequest, work: Work, now: datetime) -> Item:
@@ -111,8 +136,8 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     ]
 
 
-def _may(request: HttpRequest, what: str, source: str) -> bool:
-    return request.user.has_perm(f"payments.{what}_{worklist.model_of(source)._meta.model_name}")
+def _may(request: HttpRequest, source: str) -> bool:
+    return request.user.has_perm(f"payments.view_{worklist.model_of(source)._meta.model_name}")
 
 
 def _list_of(source: str) -> str:

@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.auth.models import Permission, User
 from django.db import connection
-from django.test import Client
+from django.template import RequestContext, Template
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -135,6 +137,49 @@ def test_it_shows_what_the_user_may_view(client: Client, payment: Payment) -> No
     [line] = queue(client)
     assert "in the bill, unknown to us" in line
     assert "Anomalies" not in client.get("/admin/").content.decode()
+
+
+COUNTED = re.compile(r'<th scope="row" id="payments-(\w+)">(?:(?!</th>).)*payments-count">(\d+)<', re.DOTALL)
+
+
+class TestNavigation:
+    """Every page of the admin counts what waits for a person."""
+
+    def statements(self, client: Client, path: str) -> tuple[list[tuple[str, str]], int]:
+        """Counts of a page, and the statements that read them."""
+        with CaptureQueriesContext(connection) as captured:
+            shown = client.get(path).content.decode()
+        return COUNTED.findall(shown), sum("UNION ALL" in one["sql"] for one in captured)
+
+    def test_one_statement_counts_on_any_page(self, admin_client: Client, payment: Payment) -> None:
+        assert self.statements(admin_client, "/admin/auth/user/") == ([], 1)
+        for kind in ("unknown_trade", "refund_failed"):
+            filed(payment, kind)
+        differing(payment)
+        waiting = [("anomaly", "2"), ("difference", "1")]
+        for path in ("/admin/auth/user/", f"/admin/payments/payment/{payment.pk}/change/"):
+            assert self.statements(admin_client, path) == (waiting, 1)
+        # the start page has no navigation, and counts on the desk; its rows are the second statement
+        assert self.statements(admin_client, "/admin/") == ([], 2)
+
+    def test_what_the_user_may_not_view_is_not_counted(self, client: Client, payment: Payment) -> None:
+        filed(payment, "unknown_trade")
+        person = User.objects.create_user("clerk", password="clerk", is_staff=True)
+        person.user_permissions.set(Permission.objects.filter(codename="view_user"))
+        client.force_login(person)
+        assert self.statements(client, "/admin/auth/user/") == ([], 0)
+
+    def test_on_plain_django_admin(self, rf: RequestFactory, admin_user: User, payment: Payment) -> None:
+        filed(payment, "unknown_trade")
+        request = rf.get("/admin/")
+        request.user = admin_user
+        page = Template(
+            '{% extends "admin/base.html" %}{% load payments %}'
+            "{% block nav-sidebar %}{% payments_counts %}{{ block.super }}{% endblock %}"
+        )
+        assert COUNTED.findall(page.render(RequestContext(request, site.each_context(request)))) == [
+            ("anomaly", "1")
+        ]
 
 
 def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, open_attempt: OpenAttempt) -> None:
