@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from typing import TypedDict, TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict, TypeVar
 
 from payments.errors import ProviderRejected
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import (
     NEEDED,
     NOBODY,
-    Fact,
+    NextAction,
     Payer,
     PayMethod,
     RefundResult,
@@ -19,7 +21,7 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.transport import Limits, client
+from payments.providers.transport import Answer, Limits, client, send
 
 T = TypeVar("T")
 
@@ -38,8 +40,37 @@ class Options(TypedDict, total=False):
     limits: Limits
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """Arguments of `Provider.create`; `method` is one of the account's."""
+
+    out_trade_no: str
+    amount_minor: int
+    currency: str
+    description: str
+    notify_url: str
+    return_url: str
+    expires_at: datetime
+    method: PayMethod
+    payer: Payer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refunding:
+    """Arguments of `Provider.refund`."""
+
+    out_trade_no: str
+    out_refund_no: str
+    amount_minor: int
+    paid_minor: int
+    currency: str
+    reason: str
+    notify_url: str
+    reference: str = ""
+
+
 class Account:
-    """One merchant account. Thread-safe.
+    """One merchant account. Thread-safe; a subclass adds the rest of `Provider`.
 
     Args:
         merchant: the account, as facts name it.
@@ -61,11 +92,42 @@ class Account:
         self._limits = limits
         self._http = client(timeout_seconds=timeout_seconds)
 
+    def create(self, *, method: str | None = None, payer: Payer = NOBODY, **wanted: Any) -> NextAction:
+        """See `Provider.create`."""
+        return self.open(Opening(method=self._method(method, payer), payer=payer, **wanted))
+
+    def refund(self, **wanted: Any) -> RefundResult:
+        """See `Provider.refund`."""
+        return self.give_back(Refunding(**wanted))
+
+    def open(self, wanted: Opening) -> NextAction:
+        """Open a trade; see `Provider.create`."""
+        raise NotImplementedError
+
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """See `Provider.query`."""
         raise NotImplementedError
 
-    def _method(self, wanted: str | None, payer: Payer = NOBODY) -> PayMethod:
+    def give_back(self, wanted: Refunding) -> RefundResult:
+        """Make a refund; see `Provider.refund`."""
+        raise NotImplementedError
+
+    def send(self, method: str, url: str, **request: Any) -> Answer:
+        """Send one request, with the arguments of `httpx.Client.build_request`; raises as `transport.send`."""
+        return send(self._http, self._http.build_request(method, url, **request), limits=self._limits)
+
+    def must_match(self, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
+        """Refuse an answer about something else, as `answers.must_match`."""
+        must_match(self.channel, asked=asked, answer=answer)
+
+    def closed(self, out_trade_no: str, *, currency: str = "CNY", may_yet_begin: bool = False) -> Trade:
+        """State that the trade ended unpaid."""
+        fact = closed_fact(
+            channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no, currency=currency
+        )
+        return Trade(status=TradeStatus.CLOSED, facts=(fact,), may_yet_begin=may_yet_begin)
+
+    def _method(self, wanted: str | None, payer: Payer) -> PayMethod:
         """Return `wanted`, or the channel's first method.
 
         Raises:
@@ -76,18 +138,8 @@ class Account:
             raise ValueError(f"{wanted!r} is not one of {', '.join(self.methods)}")
         needed = NEEDED.get(chosen)
         if needed and not getattr(payer, needed):
-            raise ValueError(f"{chosen.value} needs the payer's {needed}")
+            raise ValueError(f"{chosen} needs the payer's {needed}")
         return chosen
-
-    def _must_match(self, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
-        must_match(self.channel, asked=asked, answer=answer)
-
-    def _closed_fact(self, out_trade_no: str) -> Fact:
-        return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
-
-    def _closed(self, out_trade_no: str, *, may_yet_begin: bool = False) -> Trade:
-        facts = (self._closed_fact(out_trade_no),)
-        return Trade(status=TradeStatus.CLOSED, facts=facts, may_yet_begin=may_yet_begin)
 
     def _after_refused_close(self, refused: ProviderRejected, out_trade_no: str) -> Trade:
         """Query a trade that could not be closed: paid, or closed before.

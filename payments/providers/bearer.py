@@ -1,6 +1,5 @@
 """JSON calls with a bearer token, which is fetched by our client's credentials and used until it ends."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ import httpx
 
 from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers.documents import text_of
-from payments.providers.transport import Answer, Limits, reading, send
+from payments.providers.transport import Limits, reading, send
 
 SPARE_SECONDS = 60  # a token that ends sooner is not used any more
 
@@ -58,7 +57,7 @@ class Bearer:
         if received.status == httpx.codes.UNAUTHORIZED:
             self._forget(token)
             raise ProviderUnavailable(f"{request.url.host} does not take our token")
-        return received.status, _object(received)
+        return received.status, received.document()
 
     def _current(self) -> str:
         with self._guard:
@@ -84,15 +83,7 @@ class Bearer:
             if received.status != httpx.codes.OK:
                 raise OutcomeUnknown(f"answered {received.status}")
             with reading("token"):
-                granted = _object(received)
+                granted = received.document()
                 return text_of(granted, "access_token"), asked_at + int(granted["expires_in"]) - SPARE_SECONDS
         except ProviderError as error:
             raise ProviderUnavailable(f"{request.url.host} gave no token: {error}") from error
-
-
-def _object(received: Answer) -> dict[str, Any]:
-    with reading("JSON"):
-        found = json.loads(received.content) if received.content else {}
-        if not isinstance(found, dict):
-            raise ValueError("not an object")
-        return found

@@ -4,6 +4,7 @@ No connection: nothing happened (`ProviderUnavailable`). Anything later: unknown
 no redirects, no proxies from the environment.
 """
 
+import json
 import ssl
 import traceback
 import weakref
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
+from typing import Any
 
 import httpx
 
@@ -35,6 +37,14 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     content: bytes
+
+    def document(self) -> dict[str, Any]:
+        """Decode a JSON object; {} where there is no content. Raises OutcomeUnknown for anything else."""
+        with reading("JSON"):
+            found = json.loads(self.content) if self.content else {}
+            if not isinstance(found, dict):
+                raise ValueError("not an object")
+            return found
 
 
 def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:

@@ -16,7 +16,7 @@ from payments.providers.alipay.facts import CHANNEL
 from payments.providers.alipay.keys import CertificatePems, CertificateTrust, KeyTrust, Trust
 from payments.providers.alipay.signing import genuine_answer, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT, text_of
-from payments.providers.transport import reading, send
+from payments.providers.transport import reading
 
 SUCCESS = "10000"
 # too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
@@ -100,13 +100,12 @@ class AlipayCalls(Account):
             ProviderUnavailable: the gateway turned the call away, ahead of the service.
         """
         parameters = self._signed(method, content, more or {})
-        request = self._http.build_request("POST", self.config.gateway_url, data=parameters)
-        received = send(self._http, request, limits=self._limits)
+        received = self.send("POST", self.config.gateway_url, data=parameters)
         answer = genuine_answer(received.content, method, self._trust, now=self._clock())
         with reading("code"):
             gateway_code = text_of(answer, "code")
         if gateway_code == SUCCESS:
-            self._must_match({name: content[name] for name in repeats}, answer)
+            self.must_match({name: content[name] for name in repeats}, answer)
             return answer
         code = str(answer.get("sub_code") or gateway_code)
         if gateway_code in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:

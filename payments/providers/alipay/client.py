@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.account import unfunded_if, unless_refused
+from payments.providers.account import Opening, Refunding, unfunded_if, unless_refused
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.calls import AlipayCalls
 from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of, refunded_fact, trade_of
@@ -21,12 +21,10 @@ from payments.providers.alipay.signing import genuine_form
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
-    NOBODY,
     BillLine,
     NextAction,
     NextActionType,
     Notice,
-    Payer,
     PayMethod,
     RefundResult,
     RefundStatus,
@@ -47,34 +45,21 @@ class Alipay(AlipayCalls):
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
 
-    def create(
-        self,
-        *,
-        out_trade_no: str,
-        amount_minor: int,
-        currency: str,
-        description: str,
-        notify_url: str,
-        return_url: str,
-        expires_at: datetime,
-        method: str | None = None,
-        payer: Payer = NOBODY,
-    ) -> NextAction:
+    def open(self, wanted: Opening) -> NextAction:
         """Sign an address for the shopper's browser, without a call, or fetch a QR code.
 
         Either way Alipay has no trade until the shopper arrives; a query says `NOT_FOUND` until then.
         """
-        chosen = self._method(method)
         content = {
-            "out_trade_no": out_trade_no,
-            "total_amount": money.to_decimal(amount_minor, currency),
-            "subject": description,
-            "time_expire": expires_at.astimezone(CHINA).strftime(TIME_FORMAT),
+            "out_trade_no": wanted.out_trade_no,
+            "total_amount": money.to_decimal(wanted.amount_minor, wanted.currency),
+            "subject": wanted.description,
+            "time_expire": wanted.expires_at.astimezone(CHINA).strftime(TIME_FORMAT),
         }
-        if chosen is PayMethod.PRECREATE:
-            return self._precreate(content, notify_url)
+        if wanted.method is PayMethod.PRECREATE:
+            return self._precreate(content, wanted.notify_url)
         content["product_code"] = "FAST_INSTANT_TRADE_PAY"
-        more = {"notify_url": notify_url, "return_url": return_url}
+        more = {"notify_url": wanted.notify_url, "return_url": wanted.return_url}
         parameters = self._signed("alipay.trade.page.pay", content, more)
         return NextAction(type=NextActionType.REDIRECT, url=f"{self.config.gateway_url}?{urlencode(parameters)}")
 
@@ -98,44 +83,35 @@ class Alipay(AlipayCalls):
             if refused.code != NOT_EXIST:
                 return self._after_refused_close(refused, out_trade_no)
             # the shopper has not arrived yet, and still has the link or code
-            return self._closed(out_trade_no, may_yet_begin=True)
-        return self._closed(out_trade_no)
+            return self.closed(out_trade_no, may_yet_begin=True)
+        return self.closed(out_trade_no)
 
-    def refund(
-        self,
-        *,
-        out_trade_no: str,
-        out_refund_no: str,
-        amount_minor: int,
-        paid_minor: int,
-        currency: str,
-        reason: str,
-        notify_url: str,
-        reference: str = "",
-    ) -> RefundResult:
+    def give_back(self, wanted: Refunding) -> RefundResult:
         content = {
-            "out_trade_no": out_trade_no,
-            "out_request_no": out_refund_no,
-            "refund_amount": money.to_decimal(amount_minor, currency),
-            "refund_reason": reason,
+            "out_trade_no": wanted.out_trade_no,
+            "out_request_no": wanted.out_refund_no,
+            "refund_amount": money.to_decimal(wanted.amount_minor, wanted.currency),
+            "refund_reason": wanted.reason,
         }
         try:
             answer = self._call("alipay.trade.refund", content)
         except ProviderRejected as refused:
             return unfunded_if(refused, code=_UNFUNDED)
         if answer.get("fund_change") != "Y":
-            return self._refund_in_doubt(out_trade_no, out_refund_no)
+            return self._refund_in_doubt(wanted.out_trade_no, wanted.out_refund_no)
         with reading("refund"):
             so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
-            if not amount_minor <= so_far_minor <= paid_minor:  # all refunds of the trade, this one among them
-                self._must_match({"amount_minor": amount_minor}, {"amount_minor": so_far_minor})
+            if (
+                not wanted.amount_minor <= so_far_minor <= wanted.paid_minor
+            ):  # all refunds of the trade, this one among them
+                self.must_match({"amount_minor": wanted.amount_minor}, {"amount_minor": so_far_minor})
             fact = refunded_fact(
                 answer,
                 seller_id=self.merchant,
-                out_trade_no=out_trade_no,
-                out_refund_no=out_refund_no,
-                amount_minor=amount_minor,
-                paid_minor=paid_minor,
+                out_trade_no=wanted.out_trade_no,
+                out_refund_no=wanted.out_refund_no,
+                amount_minor=wanted.amount_minor,
+                paid_minor=wanted.paid_minor,
             )
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
@@ -158,7 +134,7 @@ class Alipay(AlipayCalls):
         if answer is None:
             return RefundResult(status=RefundStatus.NOT_FOUND)
         # an answer about a number under which nothing went back may leave the numbers out
-        self._must_match(number, answer if "refund_status" in answer else {**number, **answer})
+        self.must_match(number, answer if "refund_status" in answer else {**number, **answer})
         with reading("refund"):
             return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 

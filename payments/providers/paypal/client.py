@@ -17,24 +17,21 @@ from urllib.parse import quote, urlencode
 from cryptography.x509 import load_pem_x509_certificates
 
 from payments.errors import OutcomeUnknown, ProviderRejected
-from payments.providers.account import Account, Options, unfunded_if, unless_refused
+from payments.providers.account import Account, Opening, Options, Refunding, unfunded_if, unless_refused
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
-    NOBODY,
     BillLine,
     Fact,
     FactKind,
     NextAction,
     NextActionType,
     Notice,
-    Payer,
     PayMethod,
     RefundResult,
     RefundStatus,
     Trade,
     TradeStatus,
-    closed_fact,
 )
 from payments.providers.bearer import Bearer, Client
 from payments.providers.documents import in_utc, text_of
@@ -90,34 +87,21 @@ class PayPalOrders(Account):
         )
         self._bearer = Bearer(self._http, client, clock=self._clock, limits=self._limits)
 
-    def create(
-        self,
-        *,
-        out_trade_no: str,
-        amount_minor: int,
-        currency: str,
-        description: str,
-        notify_url: str,
-        return_url: str,
-        expires_at: datetime,
-        method: str | None = None,
-        payer: Payer = NOBODY,
-    ) -> NextAction:
-        self._method(method)
+    def open(self, wanted: Opening) -> NextAction:
         unit = {
-            "invoice_id": out_trade_no,
+            "invoice_id": wanted.out_trade_no,
             "custom_id": facts.OURS,
-            "description": description[:127],
-            "amount": facts.written(amount_minor, currency),
+            "description": wanted.description[:127],
+            "amount": facts.written(wanted.amount_minor, wanted.currency),
         }
-        pages = {"return_url": return_url, "cancel_url": return_url, "user_action": "PAY_NOW"}
+        pages = {"return_url": wanted.return_url, "cancel_url": wanted.return_url, "user_action": "PAY_NOW"}
         source = {"paypal": {"experience_context": pages}}
-        wanted = {"intent": "CAPTURE", "purchase_units": [unit], "payment_source": source}
-        order = self._call("POST", "/v2/checkout/orders", wanted, once=out_trade_no)
+        body = {"intent": "CAPTURE", "purchase_units": [unit], "payment_source": source}
+        order = self._call("POST", "/v2/checkout/orders", body, once=wanted.out_trade_no)
         with reading("order"):
             made = facts.unit_of(order)
-            self._must_match(
-                {"out_trade_no": out_trade_no, "amount": unit["amount"]},
+            self.must_match(
+                {"out_trade_no": wanted.out_trade_no, "amount": unit["amount"]},
                 {"out_trade_no": made["invoice_id"], "amount": made["amount"]},
             )
             links = {link["rel"]: link for link in order["links"]}
@@ -144,7 +128,7 @@ class PayPalOrders(Account):
         """Mark the order so that we never capture it."""
         order = self._order(out_trade_no, reference)
         if order is None:
-            return self._closed(out_trade_no)
+            return self.closed(out_trade_no)
         trade = self._trade(order)
         if trade.status is not TradeStatus.PENDING or facts.payments_of(facts.unit_of(order), "captures"):
             return trade
@@ -169,41 +153,30 @@ class PayPalOrders(Account):
                 raise OutcomeUnknown("the order, known before, is unknown now")
             return self._trade(order)
 
-    def refund(
-        self,
-        *,
-        out_trade_no: str,
-        out_refund_no: str,
-        amount_minor: int,
-        paid_minor: int,
-        currency: str,
-        reason: str,
-        notify_url: str,
-        reference: str = "",
-    ) -> RefundResult:
+    def give_back(self, wanted: Refunding) -> RefundResult:
         with follow_up():  # an earlier request under this number may have left, and PayPal forgets its ids in time
-            order = self._order(out_trade_no, reference)
-            known = self._known_refund(order, out_refund_no)
+            order = self._order(wanted.out_trade_no, wanted.reference)
+            known = self._known_refund(order, wanted.out_refund_no)
             paid = self._trade(order).facts if order else ()
-        amount = facts.written(amount_minor, currency)
+        amount = facts.written(wanted.amount_minor, wanted.currency)
         if known is not None:
-            self._must_match({"amount": amount}, known)
+            self.must_match({"amount": amount}, known)
             return self._refund_result(known, paid)
         if not paid or paid[0].kind is not FactKind.PAID:
             raise ProviderRejected("NOT_CAPTURED", "no money came in under this number")
-        wanted: Document = {
+        body: Document = {
             "amount": amount,
-            "invoice_id": out_refund_no,
-            "custom_id": facts.refund_mark(out_trade_no),
+            "invoice_id": wanted.out_refund_no,
+            "custom_id": facts.refund_mark(wanted.out_trade_no),
         }
-        if reason:
-            wanted["note_to_payer"] = reason[:255]
+        if wanted.reason:
+            body["note_to_payer"] = wanted.reason[:255]
         path = f"/v2/payments/captures/{quote(paid[0].provider_txn_id, safe='')}/refund"
         try:
-            made = self._call("POST", path, wanted, once=out_refund_no)
+            made = self._call("POST", path, body, once=wanted.out_refund_no)
         except ProviderRejected as refused:
             return unfunded_if(refused, code=_UNFUNDED)
-        self._must_match({name: wanted[name] for name in ("invoice_id", "custom_id", "amount")}, made)
+        self.must_match({name: body[name] for name in ("invoice_id", "custom_id", "amount")}, made)
         return self._refund_result(made, paid)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
@@ -238,7 +211,7 @@ class PayPalOrders(Account):
             with reading("order"):
                 number = facts.unit_of(order)["invoice_id"]
                 text_of(order, "status")
-            self._must_match({"id": reference, "out_trade_no": out_trade_no}, {**order, "out_trade_no": number})
+            self.must_match({"id": reference, "out_trade_no": out_trade_no}, {**order, "out_trade_no": number})
         return order
 
     def _trade(self, order: Document) -> Trade:
@@ -250,13 +223,7 @@ class PayPalOrders(Account):
             over = order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED
             if pending or not over:
                 return Trade(status=TradeStatus.PENDING)
-            ended = closed_fact(
-                channel=self.channel,
-                merchant=self.merchant,
-                out_trade_no=unit["invoice_id"],
-                currency=unit["amount"]["currency_code"],
-            )
-            return Trade(status=TradeStatus.CLOSED, facts=(ended,))
+            return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
 
     def _known_refund(self, order: Document | None, out_refund_no: str) -> Document | None:
         with reading("refunds"):

@@ -16,15 +16,13 @@ import stripe
 
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
-from payments.providers.account import Account, Options
+from payments.providers.account import Account, Opening, Options, Refunding
 from payments.providers.answers import follow_up
 from payments.providers.base import (
-    NOBODY,
     BillLine,
     NextAction,
     NextActionType,
     Notice,
-    Payer,
     PayMethod,
     RefundResult,
     RefundStatus,
@@ -98,37 +96,28 @@ class StripeIntents(Account):
         ).v1
         self._lookup = Lookup(self._v1, clock=self._clock)
 
-    def create(
-        self,
-        *,
-        out_trade_no: str,
-        amount_minor: int,
-        currency: str,
-        description: str,
-        notify_url: str,
-        return_url: str,
-        expires_at: datetime,
-        method: str | None = None,
-        payer: Payer = NOBODY,
-    ) -> NextAction:
-        self._method(method)
-        wanted: Document = {
-            "amount": amount_minor,
-            "currency": currency.lower(),
+    def open(self, wanted: Opening) -> NextAction:
+        body: Document = {
+            "amount": wanted.amount_minor,
+            "currency": wanted.currency.lower(),
             "payment_method_types": [self.config.method],
             "payment_method_data": {"type": self.config.method},
             "confirm": True,
-            "return_url": return_url,
-            "description": description,
+            "return_url": wanted.return_url,
+            "description": wanted.description,
             # Stripe sends to the endpoints of the account; the address is for those who look, and the sandbox
-            "metadata": {"out_trade_no": out_trade_no, "notify_url": notify_url},
+            "metadata": {"out_trade_no": wanted.out_trade_no, "notify_url": wanted.notify_url},
         }
         if self.config.method == "wechat_pay":
-            wanted["payment_method_options"] = {"wechat_pay": {"client": "web"}}
+            body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
         with answered():
-            intent = self._v1.payment_intents.create(as_any(wanted), _once(out_trade_no)).to_dict()
-            asked = {"out_trade_no": out_trade_no, "amount_minor": amount_minor, "currency": currency}
-            self._must_match(asked, about(intent))
+            intent = self._v1.payment_intents.create(as_any(body), _once(wanted.out_trade_no)).to_dict()
+            asked = {
+                "out_trade_no": wanted.out_trade_no,
+                "amount_minor": wanted.amount_minor,
+                "currency": wanted.currency,
+            }
+            self.must_match(asked, about(intent))
             return _next_action(intent)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -145,7 +134,7 @@ class StripeIntents(Account):
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         intent = self._lookup.intent(out_trade_no, reference)
         if intent is None:
-            return self._closed(out_trade_no)
+            return self.closed(out_trade_no)
         return self._trade(intent) if intent["status"] in _STATES else self._cancel(intent)
 
     def _cancel(self, intent: Document) -> Trade:
@@ -154,7 +143,7 @@ class StripeIntents(Account):
             with answered():
                 canceled = self._v1.payment_intents.cancel(intent["id"]).to_dict()
                 asked = {"id": intent["id"], "out_trade_no": number}
-                self._must_match(asked, about(canceled))
+                self.must_match(asked, about(canceled))
                 return self._trade(canceled)
         except ProviderRejected as refused:
             if refused.code != "payment_intent_unexpected_state":
@@ -163,38 +152,27 @@ class StripeIntents(Account):
         with follow_up():
             return self._trade(self._lookup.retrieved(number, intent["id"]))
 
-    def refund(
-        self,
-        *,
-        out_trade_no: str,
-        out_refund_no: str,
-        amount_minor: int,
-        paid_minor: int,
-        currency: str,
-        reason: str,
-        notify_url: str,
-        reference: str = "",
-    ) -> RefundResult:
-        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
-        asked = {**numbers, "amount_minor": amount_minor, "currency": currency}
+    def give_back(self, wanted: Refunding) -> RefundResult:
+        numbers = {"out_trade_no": wanted.out_trade_no, "out_refund_no": wanted.out_refund_no}
+        asked = {**numbers, "amount_minor": wanted.amount_minor, "currency": wanted.currency}
         with follow_up():  # an earlier request under this number may have left
-            intent_id = reference or self._id_of(out_trade_no)
-            born_at = born_at_of(out_refund_no)
+            intent_id = wanted.reference or self._id_of(wanted.out_trade_no)
+            born_at = born_at_of(wanted.out_refund_no)
             # the key may be forgotten, and would then move the money again
             is_old = born_at is None or self._clock() > born_at + KEY_SECONDS
-            known = self._lookup.refund(intent_id, out_refund_no) if intent_id and is_old else None
+            known = self._lookup.refund(intent_id, wanted.out_refund_no) if intent_id and is_old else None
         if not intent_id:
             raise ProviderRejected("resource_missing", "there is no payment intent of this number")
         if known is not None:
             return self._refund_result(known, intent_id, asked)
-        wanted: Document = {
+        body: Document = {
             "payment_intent": intent_id,
-            "amount": amount_minor,
-            "metadata": {**numbers, "reason": reason[:500]} if reason else numbers,
+            "amount": wanted.amount_minor,
+            "metadata": {**numbers, "reason": wanted.reason[:500]} if wanted.reason else numbers,
             "expand": ["payment_intent"],
         }
         with answered():
-            made = self._v1.refunds.create(as_any(wanted), _once(out_refund_no)).to_dict()
+            made = self._v1.refunds.create(as_any(body), _once(wanted.out_refund_no)).to_dict()
         return self._refund_result(made, intent_id, asked)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
@@ -235,7 +213,7 @@ class StripeIntents(Account):
 
     def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
         with reading("refund"):
-            self._must_match({**asked, "payment_intent": intent_id}, about(refund))
+            self.must_match({**asked, "payment_intent": intent_id}, about(refund))
             status = refund_status_of(refund)
             if status is not RefundStatus.SUCCEEDED:
                 return RefundResult(status=status)

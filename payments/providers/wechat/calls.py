@@ -14,7 +14,7 @@ import httpx
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
 from payments.providers.account import Account, Options
-from payments.providers.transport import Answer, download, reading, send
+from payments.providers.transport import Answer, download
 from payments.providers.wechat.keys import KeyRing
 from payments.providers.wechat.signing import Signer, verify
 
@@ -71,15 +71,10 @@ class WeChatCalls(Account):
             OutcomeUnknown: no answer, or one without success, such as ``202 USER_PAYING``.
         """
         text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        request = self._http.build_request(
-            method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
-        )
-        received = send(self._http, request, limits=self._limits)
+        headers = self._headers(method, path, text)
+        received = self.send(method, self.config.api_url + path, content=text.encode(), headers=headers)
         self._verify_answer(received)
-        with reading("JSON"):
-            answer = json.loads(received.content) if received.content else {}
-        if not isinstance(answer, dict):
-            raise OutcomeUnknown("the answer is not a JSON object")
+        answer = received.document()
         status, code = received.status, str(answer.get("code", received.status))
         if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) and "code" not in answer:
             return answer

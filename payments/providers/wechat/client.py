@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
-from payments.providers.account import unfunded_if, unless_refused
+from payments.providers.account import Opening, Refunding, unfunded_if, unless_refused
 from payments.providers.authenticity import readable
 from payments.providers.base import (
-    NOBODY,
     BillLine,
     NextAction,
     NextActionType,
@@ -87,29 +86,17 @@ class WeChatPay(WeChatCalls):
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
 
-    def create(
-        self,
-        *,
-        out_trade_no: str,
-        amount_minor: int,
-        currency: str,
-        description: str,
-        notify_url: str,
-        return_url: str,
-        expires_at: datetime,
-        method: str | None = None,
-        payer: Payer = NOBODY,
-    ) -> NextAction:
-        chosen = self._method(method, payer)
+    def open(self, wanted: Opening) -> NextAction:
+        chosen = wanted.method
         body: dict[str, Any] = {
             "appid": self.config.app_id,
             "mchid": self.config.mch_id,
-            "description": description,
-            "out_trade_no": out_trade_no,
-            "time_expire": expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
-            "notify_url": notify_url,
-            "amount": {"total": amount_minor, "currency": currency},
-            **_payer_part(chosen, payer),
+            "description": wanted.description,
+            "out_trade_no": wanted.out_trade_no,
+            "time_expire": wanted.expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
+            "notify_url": wanted.notify_url,
+            "amount": {"total": wanted.amount_minor, "currency": wanted.currency},
+            **_payer_part(chosen, wanted.payer),
         }
         answer = self._call("POST", f"/v3/pay/transactions/{chosen.value}", body)
         kind, name = _NEXT[chosen]
@@ -118,8 +105,8 @@ class WeChatPay(WeChatCalls):
         if chosen is PayMethod.JSAPI:
             params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=given, now=self._clock())
             return NextAction(type=kind, url="", params=params, lives=_LIVES[chosen])
-        if chosen is PayMethod.H5 and return_url:
-            given += f"{'&' if '?' in given else '?'}redirect_url={quote(return_url, safe='')}"
+        if chosen is PayMethod.H5 and wanted.return_url:
+            given += f"{'&' if '?' in given else '?'}redirect_url={quote(wanted.return_url, safe='')}"
         return NextAction(type=kind, url=given, lives=_LIVES[chosen])
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -127,12 +114,12 @@ class WeChatPay(WeChatCalls):
         trade = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
         if trade is None:
             return Trade(status=TradeStatus.NOT_FOUND)
-        self._must_match({"out_trade_no": out_trade_no}, about(trade))
+        self.must_match({"out_trade_no": out_trade_no}, about(trade))
         status = _TRADE_STATES.get(str(trade.get("trade_state")), TradeStatus.PENDING)
         if status is TradeStatus.PAID:
             with reading("trade"):
                 return Trade(status=status, facts=(paid_fact(trade),))
-        return self._closed(out_trade_no) if status is TradeStatus.CLOSED else Trade(status=status)
+        return self.closed(out_trade_no) if status is TradeStatus.CLOSED else Trade(status=status)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         try:
@@ -140,26 +127,20 @@ class WeChatPay(WeChatCalls):
         except ProviderRejected as refused:
             if refused.code not in _OVER:  # the platform has more codes for "over" than it lists
                 return self._after_refused_close(refused, out_trade_no)
-        return self._closed(out_trade_no)
+        return self.closed(out_trade_no)
 
-    def refund(
-        self,
-        *,
-        out_trade_no: str,
-        out_refund_no: str,
-        amount_minor: int,
-        paid_minor: int,
-        currency: str,
-        reason: str,
-        notify_url: str,
-        reference: str = "",
-    ) -> RefundResult:
-        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
-        amount = {"refund": amount_minor, "total": paid_minor, "currency": currency}
-        body: dict[str, Any] = {**numbers, "notify_url": notify_url, "amount": amount}
-        if reason:
-            body["reason"] = reason
-        asked = {**numbers, "amount_minor": amount_minor, "paid_minor": paid_minor, "currency": currency}
+    def give_back(self, wanted: Refunding) -> RefundResult:
+        numbers = {"out_trade_no": wanted.out_trade_no, "out_refund_no": wanted.out_refund_no}
+        amount = {"refund": wanted.amount_minor, "total": wanted.paid_minor, "currency": wanted.currency}
+        body: dict[str, Any] = {**numbers, "notify_url": wanted.notify_url, "amount": amount}
+        if wanted.reason:
+            body["reason"] = wanted.reason
+        asked = {
+            **numbers,
+            "amount_minor": wanted.amount_minor,
+            "paid_minor": wanted.paid_minor,
+            "currency": wanted.currency,
+        }
         try:
             return self._refund_result(self._call("POST", _REFUNDS, body), asked)
         except ProviderRejected as refused:
@@ -229,7 +210,7 @@ class WeChatPay(WeChatCalls):
             )
 
     def _refund_result(self, answer: Mapping[str, Any], asked: Mapping[str, object]) -> RefundResult:
-        self._must_match(asked, about(answer))
+        self.must_match(asked, about(answer))
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)
         if status is not RefundStatus.SUCCEEDED:
             return RefundResult(status=status, message="ABNORMAL" if status is RefundStatus.STUCK else "")
