@@ -30,7 +30,7 @@ from idempotency.protocol.execute import execute, execute_async
 from idempotency.protocol.phases import PhasedExchange
 from idempotency.protocol.policy import REQUEST_ID_MAX
 from idempotency.protocol.unkeyed import UnkeyedExchange
-from idempotency.request import fingerprint, keys
+from idempotency.request import keys
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,7 +82,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         self.name = name
         self._key = str(key)
         self._scope = keys.function_scope_of(name=name, principal=principal, tenant=tenant)
-        self._content = fingerprint.canonical_value(payload)
+        self._content = keys.canonical_value(payload)
         self._strategy: type[Exchange] = AtomicExchange if lease is None else PhasedExchange
         self._config = _config_of(lease=lease, wait=wait)
 
@@ -303,7 +303,7 @@ def _payload(name: str, choose: Any, taken: Signature, given: dict[str, Any]) ->
     defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
     payload = {each: value for each, value in given.items() if each not in defaults or value != defaults[each]}
     try:
-        fingerprint.canonical_value(payload)
+        keys.canonical_value(payload)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"The arguments of {name!r} are not JSON ({error}). Pass payload=, a function of those that make "

@@ -29,7 +29,8 @@ from idempotency.call import NAME, with_call
 from idempotency.conf import Config, parsed
 from idempotency.errors import Problem
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
-from idempotency.protocol.policy import Options, Policy
+from idempotency.protocol.options import Options
+from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.views import (
     DJANGOS_REFUSALS,

@@ -23,7 +23,8 @@ from idempotency.postgres import home
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
-from idempotency.protocol.policy import Options, Policy
+from idempotency.protocol.options import Options
+from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.request.rereading import rewind
 

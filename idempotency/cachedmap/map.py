@@ -22,7 +22,7 @@ from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.locks import Lock, LockError, Topic
 from idempotency.names import prefix
 from idempotency.redis import fastpath
-from idempotency.redis.script import Script
+from idempotency.redis.fastpath import Script
 
 V = TypeVar("V")
 

@@ -19,7 +19,8 @@ from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.execute import execute
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
-from idempotency.protocol.policy import Options, Policy
+from idempotency.protocol.options import Options
+from idempotency.protocol.policy import Policy
 from idempotency.protocol.recovery import Phases
 from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (

@@ -1,7 +1,7 @@
 """Outline of a call's content: enough to say what a second call changed, and not what either one said.
 
 A part (path, query, content type, each member of the body) is its name and four bytes of a keyed digest. Content
-is what `idempotency.request.fingerprint` compares: parts with their lengths for a request, JSON for a function.
+is what `idempotency.request.keys` compares: parts with their lengths for a request, JSON for a function.
 """
 
 import hashlib

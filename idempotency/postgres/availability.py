@@ -30,6 +30,10 @@ log = logging.getLogger("idempotency")
 
 READ_ONLY = "25006"  # read_only_sql_transaction; source: PostgreSQL 17, appendix A, "Error codes"
 
+# transactions that PostgreSQL ended for the sake of others: run again, they may commit
+# source: PostgreSQL 17, appendix A, "Error codes"; section 13.5, "Serialization Failure Handling" (September 2024)
+_CONFLICTS = {"40001": "serialization", "40P01": "deadlock"}
+
 # reasons to take no writes, which a server reports unasked; source: PostgreSQL 17, "PQparameterStatus" (since 14)
 _REASONS = ("in_hot_standby", "default_transaction_read_only")
 
@@ -84,3 +88,12 @@ def _takes_no_writes(each: BaseDatabaseWrapper) -> bool:
     if each.vendor != "postgresql" or each.connection is None:
         return False
     return {each.connection.info.parameter_status(name) for name in _REASONS} != {"off"}
+
+
+def conflict(error: BaseException | None) -> str:
+    """Name the conflict that an error, or what caused it, reports; empty for any other error."""
+    while error is not None:
+        if found := _CONFLICTS.get(getattr(error, "sqlstate", None) or ""):
+            return found
+        error = error.__cause__
+    return ""

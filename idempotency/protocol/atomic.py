@@ -16,7 +16,7 @@ from idempotency import ledger
 from idempotency.modes import Mode
 from idempotency.observability import metrics
 from idempotency.postgres import home, transactions
-from idempotency.postgres.conflicts import conflict
+from idempotency.postgres.availability import conflict
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
 from idempotency.response.answers import StoredResponse, Verdict, rendered

@@ -20,7 +20,7 @@ from idempotency.errors import InProgress, KeyReused, ResultExpired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.redis import arrivals, marker, subscriber
-from idempotency.request import fingerprint, keys
+from idempotency.request import keys
 from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse, Verdict, verdict_on
@@ -83,7 +83,7 @@ class Exchange(ABC):
         self._identity = ledger.Identity(
             scope=scope,
             key=key,
-            fingerprint=fingerprint.fingerprint(content),
+            fingerprint=keys.fingerprint(content),
             owner=owner(),
             request_id=request_id,
             digest=self.key_digest,
@@ -191,7 +191,7 @@ class Exchange(ABC):
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
     def _same_request(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
-        if not fingerprint.matches(stored_fingerprint, self._identity.fingerprint, self._content):
+        if not keys.matches(stored_fingerprint, self._identity.fingerprint, self._content):
             self._conflict("reused")
             raise KeyReused(answer.headers.get("Location") if answer else None)
 

@@ -14,7 +14,7 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.http.response import HttpResponseBase
 
-from idempotency.observability import tracing
+from idempotency.observability import logs
 from idempotency.protocol.exchange import Exchange
 
 log = logging.getLogger("idempotency")
@@ -39,7 +39,7 @@ def execute(
         rewind: called before the handler runs again, because its transaction met another one; returns False where
             it cannot. None: it never can.
     """
-    with tracing.span() as span:
+    with logs.span() as span:
         try:
             steps = _steps(exchange, refuse, rewind)
             answer = _advance(steps.send, None)
@@ -72,7 +72,7 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Rewind | N
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
-        with tracing.span() as span:
+        with logs.span() as span:
             try:
                 steps = _steps(exchange, None, rewind)
                 answer = await advance(steps.send, None)
@@ -136,7 +136,7 @@ def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBas
     return response
 
 
-def _report(exchange: Exchange, span: tracing.Span | None) -> None:
+def _report(exchange: Exchange, span: logs.Span | None) -> None:
     """Give a call's outcome to its span, to the request log of its key and to one log line."""
     if span is not None:
         span.set(

@@ -1,46 +1,40 @@
-"""Policy of a keyed view: the options of `@idempotent`, the same on every door."""
+"""Policy of a keyed view, and a call's key: by token, by header, or by content within a window.
+
+A window has no edges. An unkeyed call has the key of the youngest entry of the same caller, route and content, as
+long as that one is unfinished or was finished within the window by the database's clock; else the next one's. Two
+concurrent repeats read the same youngest entry and so have the same key, whose unique constraint lets one execute.
+
+Limits: it costs a query, and the digest of the content is keyed by the oldest of `SECRET_KEY_FALLBACKS`, so a
+repeat across the removal of that one may count again.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency.conf import Config, config, is_header_name, meant
-from idempotency.errors import Problem, problem_response
+from idempotency import ledger
+from idempotency.conf import Config, config, meant
+from idempotency.errors import Problem, key_invalid, key_missing, key_weak, problem_response, token_unknown
 from idempotency.modes import ATOMIC, Mode
+from idempotency.protocol import tokens
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
-from idempotency.protocol.identity import identify, key_in_window
+from idempotency.protocol.options import OnProblem, OnReplay, Options, refuse_unfit
 from idempotency.protocol.unkeyed import UnkeyedExchange
-from idempotency.request import fingerprint
+from idempotency.request import keys
+from idempotency.request.principal import anonymous_like, caller_of, is_anonymous, was_answered
 
 if TYPE_CHECKING:
     from idempotency.protocol.recovery import Phases
 
-OnProblem = Callable[[Any, Problem], HttpResponseBase]
-OnReplay = Callable[[Any, HttpResponseBase], HttpResponseBase | None]
-
 REQUEST_ID_MAX = 64  # characters that the ledger stores
+GENERATION_DIGITS = 10
 
-
-class Options(TypedDict, total=False):
-    """Options of `@idempotent`; what each means stands at `Policy`."""
-
-    mode: "Mode | Phases"
-    required: bool | Callable[[Any], bool]
-    wait: float
-    lease: float
-    lifetime: float
-    header: str
-    principal: Callable[[Any], str]
-    ignore: Collection[str] | Callable[[Any], Any]
-    redact: Collection[str]
-    window: float
-    on_problem: OnProblem
-    on_replay: OnReplay
+Key = str | Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -62,7 +56,7 @@ class Policy:
             function from a JSON body to the part of it that counts.
         redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
         window: seconds in which an unkeyed repeat of the same caller, route and content counts as the same call
-            (`idempotency.protocol.identity`); an anonymous caller still needs a key.
+            (see the module); an anonymous caller still needs a key.
         on_problem: shows the key's problems, and the Problems that the view raises, as ``(request, problem)``. A
             refusal among them is stored and replayed like any answer.
         on_replay: called with the request and each answer that is a replay; may change or replace it.
@@ -100,9 +94,7 @@ class Policy:
         return cls(**options, refuses_early=refuses_early)
 
     def __post_init__(self) -> None:
-        for option, fits, wanted in _wants(self):
-            if not fits:
-                raise TypeError(f"@idempotent({option}={getattr(self, option)!r}): {wanted}.")
+        refuse_unfit(self)
 
     def open(self, request: HttpRequest, *, caller: Any) -> Exchange:
         """Open the exchange of this request, also as `request.idempotency`; nothing is claimed yet.
@@ -129,7 +121,7 @@ class Policy:
         if named is None:
             return None
         scope, key = named
-        content = fingerprint.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
+        content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if key is None:
             key = key_in_window(scope, content, seconds=self.window or 0)
         elif callable(key):
@@ -200,45 +192,6 @@ def _document(request: Any, problem: Problem) -> HttpResponseBase:
     return problem_response(problem, request)
 
 
-def _wants(policy: Policy) -> list[tuple[str, bool, str]]:
-    """List option, fitness and requirement of each."""
-    return [
-        ("mode", _is_mode(policy.mode), "give a Mode or Phases"),
-        (
-            "required",
-            policy.required in (None, True, False) or callable(policy.required),
-            "give a bool or a function",
-        ),
-        ("wait", _is_seconds(policy.wait), "give seconds, 0 or more"),
-        ("lease", _is_seconds(policy.lease) and policy.lease != 0, "give seconds, more than 0"),
-        ("lease", policy.lease is None or policy.mode is not Mode.ATOMIC, "only a phased handler has a lease"),
-        ("lifetime", _is_seconds(policy.lifetime), "give seconds, 0 or more"),
-        ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
-        ("principal", policy.principal is None or callable(policy.principal), "give a function"),
-        ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
-        ("redact", _is_names(policy.redact), "give a list of names"),
-        ("window", _is_seconds(policy.window) and policy.window != 0, "give seconds, more than 0"),
-        ("on_problem", policy.on_problem is None or callable(policy.on_problem), "give a function"),
-        ("on_replay", policy.on_replay is None or callable(policy.on_replay), "give a function"),
-    ]
-
-
-def _is_seconds(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
-
-
-def _is_names(value: Any) -> bool:
-    return not isinstance(value, str) and all(isinstance(name, str) and name for name in value)
-
-
-def _is_mode(value: Any) -> bool:
-    if isinstance(value, Mode):
-        return True
-    from idempotency.protocol.recovery import Phases  # noqa: PLC0415  imported by who made one
-
-    return isinstance(value, Phases)
-
-
 def _plain(mode: "Mode | Phases") -> Mode:
     return mode if isinstance(mode, Mode) else mode.mode
 
@@ -249,3 +202,99 @@ def _strategy(mode: "Mode | Phases") -> type[Exchange]:
     from idempotency.protocol.phases import PhasedExchange  # noqa: PLC0415  atomic views need none of it
 
     return PhasedExchange
+
+
+def identify(
+    request: HttpRequest,
+    *,
+    caller: Any,
+    header: str = "Idempotency-Key",
+    principal: Callable[[Any], str] | None = None,
+    needs_key: Callable[[Any], str],
+) -> tuple[str, Key | None] | None:
+    """Return (scope, key), by the Idempotency-Token (header or form field), else the header with the key.
+
+    Args:
+        caller: the request that authentication has seen: REST framework's, where there is one.
+        header: name of the header with the key.
+        principal: function that names the caller; None: as `principal_of`.
+        needs_key: `Policy._needs_key`, asked for a call without a key.
+
+    Returns:
+        None: it runs unkeyed. A key of None: the content is its key. A function: so is the key by the content.
+
+    Raises:
+        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
+    """
+    # from META: `request.headers` would build a mapping of all of them first
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    given = request.META.get(_in_meta(header))
+    needed = "key" if token is not None or given is not None else needs_key(caller)
+    if not needed:
+        return None
+    named = caller_of(caller, by=principal)  # authentication comes before the key
+    if needed == "window" and not is_anonymous(named):
+        return _scope_of(request, caller=caller, principal=named, key=""), None
+    if token is None:
+        if given is None:
+            raise key_missing(header)
+        return _by_header(request, given, caller=caller, principal=named, header=header)
+    taken = tokens.read(token, principal=named)
+    if given is not None:
+        raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
+    return _by_token(taken)
+
+
+def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, Key]:
+    key = keys.parse_key(given, header=header)
+    # a token counts once by whichever header it comes
+    taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
+    if taken is not None:
+        return _by_token(taken)
+    if is_anonymous(principal) and not keys.is_hard_to_guess(key):
+        raise key_weak()
+    return _scope_of(request, caller=caller, principal=principal, key=key), key
+
+
+def _by_token(taken: tokens.Taken) -> tuple[str, Key]:
+    if taken.refused is not None:
+        return taken.scope, partial(tokens.key_of_try, taken)
+    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
+        raise token_unknown()
+    return taken.scope, taken.key
+
+
+@lru_cache(maxsize=64)
+def _in_meta(header: str) -> str:
+    return f"HTTP_{header.upper().replace('-', '_')}"
+
+
+def key_in_window(scope: str, content: bytes, *, seconds: float) -> str:
+    """Return the key of an unkeyed call: one query."""
+    # digits of one width, behind a letter: their order is the same in every collation
+    stem = f"w{keys.lasting(content).hex()}n"
+    youngest = ledger.youngest(
+        scope=scope, first=stem + "0" * GENERATION_DIGITS, last=stem + "9" * GENERATION_DIGITS
+    )
+    if youngest is None:
+        return stem + "0" * GENERATION_DIGITS
+    key, age_seconds = youngest
+    if age_seconds is None or age_seconds < seconds:
+        return key
+    return f"{stem}{int(key.removeprefix(stem)) + 1:0{GENERATION_DIGITS}}"
+
+
+def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
+    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
+    method = request.method or ""
+    route = request.resolver_match.route if request.resolver_match else request.path
+    if principal.startswith("session:"):
+        before = keys.scope_of(principal=anonymous_like(principal), method=method, route=route)
+        if was_answered(caller.session, scope=before, key=key):
+            return before
+    return keys.scope_of(principal=principal, method=method, route=route)
+
+
+def _token_of_form(request: HttpRequest) -> str | None:
+    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    return request.POST.get("idempotency_token") if is_form else None

@@ -22,7 +22,7 @@ from idempotency import ledger
 from idempotency.conf import config
 from idempotency.errors import Problem, token_unknown
 from idempotency.names import schema
-from idempotency.request import fingerprint
+from idempotency.request import keys
 from idempotency.request.keys import digest_of, token_scope_of
 from idempotency.request.principal import anonymous_like, is_anonymous, principal_of
 
@@ -113,14 +113,14 @@ def key_of_try(taken: Taken, content: bytes) -> str:
     """Return the key of a call by the token of an intent: one query.
 
     Args:
-        content: the request, see `fingerprint.canonical`.
+        content: the request, see `keys.canonical`.
 
     Raises:
         Problem: `token_unknown`, for an expired token whose call would be a new try.
     """
     tries = _tries(taken.scope, taken.key, seen=taken.refused or 0, limit=TRIES_MAX)
-    current = fingerprint.fingerprint(content)
-    copied = (number for number, each in tries if fingerprint.matches(each.fingerprint, current, content))
+    current = keys.fingerprint(content)
+    copied = (number for number, each in tries if keys.matches(each.fingerprint, current, content))
     number = next(copied, _next(tries, seen=taken.refused or 0))
     if taken.expired and number not in dict(tries):
         raise token_unknown()

@@ -18,8 +18,7 @@ from redis.exceptions import ResponseError
 from idempotency.conf import config
 from idempotency.ledger import redis_prefix
 from idempotency.redis.connection import ClientConnection, Connection, connection_of
-from idempotency.redis.fastpath import attempt, breaker
-from idempotency.redis.script import Script
+from idempotency.redis.fastpath import Script, attempt, breaker
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 

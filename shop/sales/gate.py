@@ -7,7 +7,7 @@ from typing import Any
 from idempotency.ledger import redis_prefix
 from idempotency.redis import fastpath
 from idempotency.redis.connection import connection_of
-from idempotency.redis.script import Script
+from idempotency.redis.fastpath import Script
 from shop import stock
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase

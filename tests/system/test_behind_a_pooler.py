@@ -14,7 +14,7 @@ from django.db import connection, connections, transaction
 
 from idempotency.locks.errors import LockError, LockTimeout
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, transaction_lock
-from idempotency.postgres import prepared
+from idempotency.postgres import statements
 from shop.devserver.guardian import Guardian
 from tests.integration.idempotency.locks.actors import until
 
@@ -108,6 +108,6 @@ def test_a_lock_of_a_transaction_works_behind_a_pooler(pooled: str) -> None:
 def test_no_plan_is_kept_behind_a_pooler(pooled: str) -> None:
     parameters = connections["pooled"].get_connection_params()
     with psycopg.connect(**parameters) as behind:
-        for _ in range(prepared.USES + 2):
-            assert prepared.texts(behind, ["SELECT %s"]) == ["SELECT %s"]
+        for _ in range(statements.USES + 2):
+            assert statements.prepared_texts(behind, ["SELECT %s"]) == ["SELECT %s"]
         assert behind.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)

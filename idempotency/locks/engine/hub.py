@@ -20,8 +20,8 @@ from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import ROOT, prefix
 from idempotency.redis.availability import is_denied, is_unavailable
 from idempotency.redis.connection import is_cluster
+from idempotency.redis.fastpath import Script
 from idempotency.redis.mailbox import Mailbox
-from idempotency.redis.script import Script
 
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command

@@ -21,8 +21,7 @@ from django.conf import settings
 from django.test import RequestFactory
 
 from idempotency.errors import Problem
-from idempotency.request.fingerprint import canonical
-from idempotency.request.keys import parse_key
+from idempotency.request.keys import canonical, parse_key
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
 from payments.providers.alipay import bill as alipay_bill

@@ -10,7 +10,7 @@ from django.test import RequestFactory
 
 from idempotency.observability import outline as outlines
 from idempotency.observability.outline import CONTENT_MAX, differences
-from idempotency.request.fingerprint import canonical, canonical_value
+from idempotency.request.keys import canonical, canonical_value
 
 PLACE = {"sku": "mug", "quantity": 2, "note": "a secret word"}
 

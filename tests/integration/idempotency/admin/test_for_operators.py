@@ -22,7 +22,7 @@ from idempotency.admin import charts, ledger
 from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
-from idempotency.observability import logs, metrics, tracing
+from idempotency.observability import logs, metrics
 from shop.platform.logs import json_formatter
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -236,14 +236,14 @@ class TestTraces:
 
     def test_an_exception_is_told_by_its_name(self, spans: InMemorySpanExporter) -> None:
         spans.clear()
-        with pytest.raises(IntegrityError), tracing.span():
+        with pytest.raises(IntegrityError), logs.span():
             raise IntegrityError("duplicate\nDETAIL:  Key (payer)=(openid-secret) already exists.")
         (span,) = spans.get_finished_spans()
         assert (span.status.status_code, span.status.description) == (trace.StatusCode.ERROR, "IntegrityError")
         assert "openid-secret" not in span.to_json()
 
     def test_without_opentelemetry_nothing_happens(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tracing, "trace", None)
+        monkeypatch.setattr(logs, "trace", None)
         assert caller.post().status_code == 201
 
 

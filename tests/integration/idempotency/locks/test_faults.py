@@ -27,8 +27,8 @@ from idempotency.locks.engine.steps import perform
 from idempotency.locks.engine.threads import hub_of
 from idempotency.redis import mailbox
 from idempotency.redis.connection import ClientConnection
+from idempotency.redis.fastpath import Script
 from idempotency.redis.mailbox import Mailbox
-from idempotency.redis.script import Script
 from idempotency.redis.subscription import Subscription
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from idempotency.locks import LockLost, LockUnavailable, NotHeld, Semaphore
-from idempotency.redis.script import Script
+from idempotency.redis.fastpath import Script
 from tests.integration.idempotency.locks import test_faults
 from tests.integration.idempotency.locks.conftest import Bench
 from tests.integration.idempotency.locks.worker import workers

@@ -22,7 +22,7 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.test.utils import CaptureQueriesContext
 
-from idempotency.postgres import prepared
+from idempotency.postgres import statements
 from idempotency.postgres.statements import Statement, UnexpectedRows, instances, send
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -230,19 +230,19 @@ def _seen_by_others() -> list[str]:
 def test_a_statement_has_a_plan_of_its_own_from_the_fifth_use_on() -> None:
     connection.close()  # a session that knows nothing yet
     text = "SELECT %s::int + 1, '50%%', username FROM auth_user WHERE username = %s"
-    for use in range(1, prepared.USES + 3):
+    for use in range(1, statements.USES + 3):
         assert send(added(f"b%s{use}"), Statement(text, [use, f"b%s{use}"])) == [
             [],
             [(use + 1, "50%", f"b%s{use}")],
         ]
-        assert _kept() == (2 if use >= prepared.USES else 0)
+        assert _kept() == (2 if use >= statements.USES else 0)
     connection.close()
     assert send(Statement(text, [1, "b%s1"])) == [[(2, "50%", "b%s1")]]
     assert _kept() == 0
 
 
 def test_a_plan_outlives_the_transaction_that_made_it() -> None:
-    for use in range(prepared.USES + 2):
+    for use in range(statements.USES + 2):
         with pytest.raises(IntegrityError), transaction.atomic():
             send(added(str(use)), added(str(use)))
     send(added("a"))
@@ -251,7 +251,7 @@ def test_a_plan_outlives_the_transaction_that_made_it() -> None:
 
 def test_where_no_plan_can_be_made_the_error_is_djangos() -> None:
     text = "SELECT id, 'never before' FROM auth_user WHERE username = %s"
-    for _ in range(prepared.USES - 1):
+    for _ in range(statements.USES - 1):
         send(Statement(text, ["a"]))
     with transaction.atomic():
         with pytest.raises(DatabaseError, match="division"):
@@ -267,13 +267,13 @@ def test_a_plan_that_went_bad_costs_its_statement_once() -> None:
         cursor.execute("CREATE TABLE narrow (word varchar(10))")
     try:
         words = Statement("SELECT word FROM narrow", [])
-        for _ in range(prepared.USES):
+        for _ in range(statements.USES):
             send(words)
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE narrow ALTER COLUMN word TYPE varchar(20)")
         with pytest.raises(DatabaseError, match="cached plan"):
             send(words)
-        for _ in range(prepared.USES + 1):
+        for _ in range(statements.USES + 1):
             assert send(words) == [[]]
     finally:
         with connection.cursor() as cursor:

@@ -4,13 +4,14 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 from rest_framework.exceptions import NotFound
@@ -19,8 +20,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+import idempotency
+from idempotency import views
 from idempotency.drf import idempotent
-from idempotency.observability import tracing
+from idempotency.observability import logs
 from tests.integration.idempotency.urls import effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -28,6 +31,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 # function calls, measured on Python 3.11, and a tenth more
 FRESH_BEYOND_BARE = 830
 REPLAY_BEYOND_IDLE = 365
+
+MODULES_OF_A_FRESH_CALL = 16  # with Redis, atomic, without encryption
 
 Effects = Callable[[], int]
 
@@ -84,7 +89,14 @@ class Idle(Bare):
         return HttpResponse(status=201)
 
 
+@views.idempotent
+def plain(request: HttpRequest) -> HttpResponse:
+    effect(str(uuid4()))
+    return HttpResponse(status=201)
+
+
 urlpatterns = [
+    path("plain", plain),
     path("bare", Bare.as_view()),
     path("keyed", Keyed.as_view()),
     path("refusing", Refusing.as_view()),
@@ -92,8 +104,8 @@ urlpatterns = [
 ]
 
 
-def post(address: str, key: str, body: Any = None) -> Any:
-    return Client().post(
+def post(address: str, key: str, body: Any = None, *, client: Client | None = None) -> Any:
+    return (client or Client()).post(
         address,
         {"name": str(uuid4())} if body is None else body,
         content_type="application/json",
@@ -132,7 +144,7 @@ def calls_of(address: str, key: Callable[[], str]) -> int:
 
 @pytest.fixture(autouse=True)
 def _without_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "trace", None)
+    monkeypatch.setattr(logs, "trace", None)
 
 
 def test_a_fresh_call_costs_this_much_beyond_the_bare_view() -> None:
@@ -165,3 +177,22 @@ def test_a_body_that_cannot_be_read_is_400_before_and_after_its_key_is_used(
     assert post(address, key, "{").status_code == 400
     assert post(address, key, {"name": "b"}).status_code == 422
     assert effects() == 1
+
+
+def test_a_fresh_call_enters_few_of_the_apps_modules(settings: Any) -> None:
+    settings.IDEMPOTENCY = {name: value for name, value in settings.IDEMPOTENCY.items() if name != "KEYED"}
+    settings.MIDDLEWARE = ["idempotency.middleware.IdempotencyMiddleware"]
+    client, entered = Client(), set[str]()
+    for _ in range(6):  # statements are prepared, names and middleware made
+        assert post("/plain", str(uuid4()), client=client).status_code == 201
+
+    def enter(frame: Any, event: str, argument: Any) -> None:
+        entered.add(frame.f_code.co_filename)
+
+    sys.setprofile(enter)
+    try:
+        post("/plain", str(uuid4()), client=client)
+    finally:
+        sys.setprofile(None)
+    home = str(Path(idempotency.__file__).parent)
+    assert 0 < len({name for name in entered if name.startswith(home)}) <= MODULES_OF_A_FRESH_CALL

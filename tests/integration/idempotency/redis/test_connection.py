@@ -20,7 +20,7 @@ from idempotency.redis.connection import (
     PipelinedConnection,
     connection_of,
 )
-from idempotency.redis.script import Script
+from idempotency.redis.fastpath import Script
 from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller

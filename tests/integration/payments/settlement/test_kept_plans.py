@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from idempotency.postgres import prepared
+from idempotency.postgres import statements
 from payments.models import Attempt
 from tests.integration.payments.conftest import letter, order_of
 from tests.integration.test_upgrades import fresh_database
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_what_is_planned_for_empty_tables_reads_none_of_them_whole(open_attempt: Callable[..., Attempt]) -> None:
     connection.close()
-    for _ in range(prepared.USES):
+    for _ in range(statements.USES):
         assert letter(open_attempt()).send().status_code == 204
         two_ways = open_attempt()
         open_attempt("alipay", order_of(two_ways))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.request import Request
 
-from idempotency.request.fingerprint import canonical, fingerprint, matches
+from idempotency.request.keys import canonical, fingerprint, matches
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -1,0 +1,83 @@
+"""Options of `@idempotent`, and what fits each."""
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from django.http.response import HttpResponseBase
+
+from idempotency.conf import is_header_name
+from idempotency.errors import Problem
+from idempotency.modes import Mode
+
+if TYPE_CHECKING:
+    from idempotency.protocol.recovery import Phases
+
+OnProblem = Callable[[Any, Problem], HttpResponseBase]
+OnReplay = Callable[[Any, HttpResponseBase], HttpResponseBase | None]
+
+
+class Options(TypedDict, total=False):
+    """Options of `@idempotent`; what each means stands at `Policy`."""
+
+    mode: "Mode | Phases"
+    required: bool | Callable[[Any], bool]
+    wait: float
+    lease: float
+    lifetime: float
+    header: str
+    principal: Callable[[Any], str]
+    ignore: Collection[str] | Callable[[Any], Any]
+    redact: Collection[str]
+    window: float
+    on_problem: OnProblem
+    on_replay: OnReplay
+
+
+def refuse_unfit(policy: Any) -> None:
+    """Check the options of a `Policy`.
+
+    Raises:
+        TypeError: one cannot be honoured, named.
+    """
+    for option, fits, wanted in _wants(policy):
+        if not fits:
+            raise TypeError(f"@idempotent({option}={getattr(policy, option)!r}): {wanted}.")
+
+
+def _wants(policy: Any) -> list[tuple[str, bool, str]]:
+    """List option, fitness and requirement of each."""
+    return [
+        ("mode", _is_mode(policy.mode), "give a Mode or Phases"),
+        (
+            "required",
+            policy.required in (None, True, False) or callable(policy.required),
+            "give a bool or a function",
+        ),
+        ("wait", _is_seconds(policy.wait), "give seconds, 0 or more"),
+        ("lease", _is_seconds(policy.lease) and policy.lease != 0, "give seconds, more than 0"),
+        ("lease", policy.lease is None or policy.mode is not Mode.ATOMIC, "only a phased handler has a lease"),
+        ("lifetime", _is_seconds(policy.lifetime), "give seconds, 0 or more"),
+        ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
+        ("principal", policy.principal is None or callable(policy.principal), "give a function"),
+        ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
+        ("redact", _is_names(policy.redact), "give a list of names"),
+        ("window", _is_seconds(policy.window) and policy.window != 0, "give seconds, more than 0"),
+        ("on_problem", policy.on_problem is None or callable(policy.on_problem), "give a function"),
+        ("on_replay", policy.on_replay is None or callable(policy.on_replay), "give a function"),
+    ]
+
+
+def _is_seconds(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
+
+
+def _is_names(value: Any) -> bool:
+    return not isinstance(value, str) and all(isinstance(name, str) and name for name in value)
+
+
+def _is_mode(value: Any) -> bool:
+    if isinstance(value, Mode):
+        return True
+    from idempotency.protocol.recovery import Phases  # noqa: PLC0415  imported by who made one
+
+    return isinstance(value, Phases)
