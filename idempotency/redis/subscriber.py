@@ -150,7 +150,8 @@ class Subscriber:
             except Exception as error:  # of any kind: waiters must be heard again
                 lost = "The subscriber lost its connection (%s); every waiter looks again."
                 worker.met(lost, type(error).__name__)
-                self.mailbox.mail.ring_all()
+                if not worker.stopping.is_set():  # it starts a watchdog that nobody would stop
+                    self.mailbox.mail.ring_all()
                 worker.stopping.wait(back_off_seconds(failures))
                 failures += 1
 
