@@ -180,6 +180,7 @@ class TestPages:
                 admin_client.get(f"/admin/payments/{model}/?{query}")
         table = f'"payments_{model}"'
         counts = [sql for told in captured if "COUNT(" in (sql := told["sql"]) and table in sql]
+        counts = [sql for sql in counts if 'AS "source"' not in sql]  # of the navigation: only what waits
         assert counts
         assert [sql for sql in counts if "LIMIT 10001" not in sql] == []
 
