@@ -112,7 +112,7 @@ def of_ninja(**options: Any) -> Any:
         body, status = behave(call)
         return Status(status, body)
 
-    return _view_of(api)
+    return view_of(api)
 
 
 def of_async_ninja(**options: Any) -> Any:
@@ -124,10 +124,10 @@ def of_async_ninja(**options: Any) -> Any:
         body, status = await sync_to_async(behave)(call)
         return Status(status, body)
 
-    return _view_of(api)
+    return view_of(api)
 
 
-def _view_of(api: NinjaAPI) -> Any:
+def view_of(api: NinjaAPI) -> Any:
     (view,) = (pattern.callback for pattern in api.urls[0] if str(pattern.pattern) == "things")
     return view
 

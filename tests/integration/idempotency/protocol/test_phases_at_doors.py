@@ -1,0 +1,200 @@
+"""`Phases` behind every door that takes them: each runs the steps, dies at one and goes on there."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.decorators import method_decorator
+from django.views import View
+from ninja import NinjaAPI
+from rest_framework.decorators import api_view, permission_classes
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from idempotency import NoOp, Phases, Progress, RecoveryPoint, Response, drf, ledger, ninja, views
+from idempotency.models import LedgerEntry, State
+from tests.integration.idempotency.protocol.optional import DECORATED, Caller, view_of
+from tests.integration.idempotency.urls import PLAN, effect
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Effects = Callable[[], int]
+POINTS = ["started", "reserved", "charged"]
+
+
+class Killed(BaseException):
+    """As good as SIGKILL: nothing of ours runs after it."""
+
+
+def _pass(point: str) -> None:
+    PLAN.setdefault("passed", []).append((point, connection.in_atomic_block))
+    if PLAN.get("die at") == point:
+        raise Killed
+
+
+def charging() -> Phases:
+    """Make the steps of a charge; each door has its own, for a name is unique in a project."""
+    steps = Phases(f"tests.{uuid4().hex}")
+
+    @steps.atomic("started")
+    def reserve(progress: Progress) -> RecoveryPoint:
+        effect("reserved")
+        _pass("started")
+        return RecoveryPoint("reserved", {"number": "n1"})
+
+    @steps.outside("reserved")
+    def charge(progress: Progress) -> NoOp:
+        _pass("reserved")
+        return NoOp()
+
+    @steps.atomic("charged")
+    def book(progress: Progress) -> Response:
+        effect("booked")
+        _pass("charged")
+        return Response(201, progress.data)
+
+    return steps
+
+
+def function(steps: Phases) -> Any:
+    @views.idempotent(mode=steps)
+    def view(request: HttpRequest) -> HttpResponseBase:
+        return steps.respond(request, {"amount": 5})
+
+    return view
+
+
+def asynchronous(steps: Phases) -> Any:
+    @views.idempotent(mode=steps)
+    async def view(request: HttpRequest) -> HttpResponseBase:
+        return await sync_to_async(steps.respond)(request, {"amount": 5})
+
+    return view
+
+
+def of_a_class(steps: Phases) -> Any:
+    @method_decorator(views.idempotent(mode=steps), name="post")
+    class Charge(View):
+        def post(self, request: HttpRequest) -> HttpResponseBase:
+            return steps.respond(request, {"amount": 5})
+
+    return Charge.as_view()
+
+
+def of_an_async_class(steps: Phases) -> Any:
+    @method_decorator(views.idempotent(mode=steps), name="post")
+    class Charge(View):
+        async def post(self, request: HttpRequest) -> HttpResponseBase:
+            return await sync_to_async(steps.respond)(request, {"amount": 5})
+
+    return Charge.as_view()
+
+
+def of_rest(steps: Phases) -> Any:
+    class Charge(APIView):
+        permission_classes = (AllowAny,)
+
+        @drf.idempotent(mode=steps)
+        def post(self, request: Request) -> HttpResponseBase:
+            return steps.respond(request, {"amount": 5})
+
+    return Charge.as_view()
+
+
+def of_a_mixin(steps: Phases) -> Any:
+    class Charge(drf.IdempotentMixin, APIView):
+        permission_classes = (AllowAny,)
+        idempotent_handlers = {"post": steps}
+
+        def post(self, request: Request) -> HttpResponseBase:
+            return steps.respond(request, {"amount": 5})
+
+    return Charge.as_view()
+
+
+def below_api_view(steps: Phases) -> Any:
+    @api_view(["POST"])
+    @permission_classes([AllowAny])
+    @drf.idempotent(mode=steps)
+    def view(request: Request) -> HttpResponseBase:
+        return steps.respond(request, {"amount": 5})
+
+    return view
+
+
+def of_ninja(steps: Phases) -> Any:
+    api = NinjaAPI(urls_namespace=uuid4().hex)
+
+    @api.post("/things")
+    @ninja.idempotent(mode=steps)
+    def view(request: HttpRequest) -> Any:
+        return steps.respond(request, {"amount": 5})
+
+    return view_of(api)
+
+
+def of_async_ninja(steps: Phases) -> Any:
+    api = NinjaAPI(urls_namespace=uuid4().hex)
+
+    @api.post("/things")
+    @ninja.idempotent(mode=steps)
+    async def view(request: HttpRequest) -> Any:
+        return await sync_to_async(steps.respond)(request, {"amount": 5})
+
+    return view_of(api)
+
+
+DOORS: dict[str, Callable[[Phases], Any]] = {
+    "function": function,
+    "async function": asynchronous,
+    "class": of_a_class,
+    "async class": of_an_async_class,
+    "APIView": of_rest,
+    "mixin": of_a_mixin,
+    "api_view": below_api_view,
+    "Ninja": of_ninja,
+    "async Ninja": of_async_ninja,
+}
+
+
+@pytest.fixture(params=DOORS)
+def caller(request: pytest.FixtureRequest, user: User, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)  # the dead drop nothing
+    return Caller(DOORS[request.param](charging()), user)
+
+
+def test_no_door_is_left_out() -> None:
+    assert DOORS.keys() == DECORATED.keys()
+
+
+def test_the_steps_run_in_their_order_and_their_answer_is_replayed(caller: Caller, effects: Effects) -> None:
+    first, again = (caller.post(key="k1") for _ in range(2))
+    assert (first.status_code, first.content) == (201, b'{"amount": 5, "number": "n1"}')
+    assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert PLAN["passed"] == [("started", True), ("reserved", False), ("charged", True)]
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_retry_goes_on_at_the_step_that_died(caller: Caller, effects: Effects, point: str) -> None:
+    PLAN["die at"] = point
+    with pytest.raises(Killed):
+        caller.post(key="k1")
+    PLAN.pop("die at")
+    assert caller.post(key="k1").status_code == 409  # its lease still runs
+    LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+    assert caller.post(key="k1").status_code == 201
+    assert [passed for passed, _ in PLAN["passed"]] == [
+        *POINTS[: POINTS.index(point) + 1],
+        *POINTS[POINTS.index(point) :],
+    ]
+    assert (effects(), LedgerEntry.objects.get().state) == (2, State.FINISHED)
