@@ -1,7 +1,6 @@
 """Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,7 +8,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Server, environment_like
+from tests import pages
+from tests.foreign.foreign import PROJECT, ForeignProject, Server, environment_like
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import Sandbox
@@ -53,9 +53,8 @@ def open_hotel(hotel: ForeignProject) -> Iterator[httpx.Client]:
 
 
 def test_the_page_shows_this_projects_code() -> None:
-    page = (ROOT / "docs" / "how-to" / "take-payments.md").read_text()
     code = "".join((PROJECT / name).read_text() for name in ("with_payments.py", "bookings/paying.py"))
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    blocks = pages.blocks("docs/how-to/take-payments.md")
     assert len(blocks) == 3
     assert len(blocks[1].splitlines()) <= 30
     assert [block for block in blocks if _unindented(block) not in _unindented(code)] == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy import check_commits, check_docs
+from tests import pages
 
 ROOT = check_docs.ROOT
 
@@ -31,13 +32,7 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
 
 
 def test_every_python_example_is_python() -> None:
-    examples = [
-        (page.name, example)
-        for page in check_docs.pages(ROOT)
-        for example in re.findall(
-            r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-        )
-    ]
+    examples = [(page.name, example) for page in check_docs.pages(ROOT) for example in pages.blocks(str(page))]
     assert len(examples) > 5
     for name, example in examples:
         ast.parse(example, filename=name)

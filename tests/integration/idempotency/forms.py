@@ -1,7 +1,5 @@
 """Pages with forms, for browsers: the view and the template are those of docs/how-to/key-a-form.md."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 from django import forms
@@ -17,10 +15,11 @@ from rest_framework.views import APIView
 
 from idempotency import idempotent
 from idempotency.errors import Problem, ResultExpired
+from tests import pages
 from tests.integration.idempotency.urls import PLAN, effect
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "key-a-form.md"
-VIEW, TEMPLATE = re.findall(r"^```\w+\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+PAGE = "docs/how-to/key-a-form.md"
+(VIEW,), (TEMPLATE,) = pages.blocks(PAGE), pages.blocks(PAGE, "html")
 ALONE = TEMPLATE.replace(" intent=basket", "")
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
@@ -63,15 +62,14 @@ class OrderForm(forms.Form):
     note = forms.CharField(max_length=5, required=False)
 
 
-_names: dict[str, Any] = {
-    "__name__": __name__,
-    "Basket": Group,
-    "OrderForm": OrderForm,
-    "get_object_or_404": basket_or_404,
-    "redirect": redirect,
-    "render": render,
-}
-exec(compile(VIEW, str(PAGE), "exec"), _names)
+_view = pages.run(
+    VIEW,
+    Basket=Group,
+    OrderForm=OrderForm,
+    get_object_or_404=basket_or_404,
+    redirect=redirect,
+    render=render,
+)
 
 
 @idempotent
@@ -124,7 +122,7 @@ class OfRest(APIView):
 
 
 urlpatterns = [
-    path("baskets/<int:pk>", _names["place_order"]),
+    path("baskets/<int:pk>", _view["place_order"]),
     path("previewed/<int:pk>", previewed),
     path("alone", alone),
     path("async", asynchronous),

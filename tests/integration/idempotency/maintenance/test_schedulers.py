@@ -1,14 +1,12 @@
 """Reaping and completing from any scheduler: several at once, what the page shows, and a warning without."""
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from io import StringIO
-from types import ModuleType
-from typing import Any
 
+import django
 import procrastinate
 import pytest
 from django.core.checks import CheckMessage, run_checks
@@ -25,14 +23,16 @@ from idempotency.ledger.checks import OVERDUE_SECONDS, check_reaping
 from idempotency.maintenance import complete_stalled, reap
 from idempotency.models import ConsumedMessage, LedgerEntry, LedgerEpoch
 from idempotency.observability.metrics import LedgerCollector
+from tests import pages
 from tests.integration.idempotency.conftest import Caller
-from tests.integration.idempotency.functions.work import ROOT
 from tests.integration.idempotency.urls import STEPS
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
-PAGE = ROOT / "docs" / "how-to" / "reap-from-a-scheduler.md"
+PAGE = "docs/how-to/reap-from-a-scheduler.md"
+CELERY, PROCRASTINATE = pages.blocks(PAGE)
+TASKS = "django.tasks" if django.VERSION >= (6,) else "django_tasks"  # before Django 6 a package of its own
 DAY = timedelta(days=1)
 
 
@@ -168,45 +168,28 @@ class TestTheMetric:
 
 
 class TestThePage:
-    @pytest.fixture
-    def run(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-        """Run the example that has this line; return its task. Libraries that are not installed are stand-ins."""
+    @pytest.fixture(autouse=True)
+    def _an_old_answer(self, caller: Caller) -> None:
         answered_before(caller, 2 * DAY)
-        examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-        assert len(examples) == 2
-        for name, word in (("celery", "shared_task"), ("django.tasks", "task")):
-            library: Any = ModuleType(name)
-            setattr(library, word, lambda function: function)
-            monkeypatch.setitem(sys.modules, name, library)
 
-        def named(line: str, *replaced: tuple[str, str]) -> Any:
-            (example,) = (each for each in examples if line in each)
-            for before, after in replaced:
-                example = example.replace(before, after)
-            names: dict[str, Any] = {}
-            exec(compile(example, str(PAGE), "exec"), names)
-            return names["reap_ledger"]
+    def test_celery(self) -> None:
+        assert pages.run(CELERY)["reap_ledger"]()["bodies"] == 1
 
-        return named
+    def test_tasks_of_django(self) -> None:
+        example = CELERY.replace("celery", TASKS).replace("shared_task", "task")
+        assert pages.run(example)["reap_ledger"].call()["bodies"] == 1
 
-    def test_celery(self, run: Callable[..., Any]) -> None:
-        assert run("from celery")()["bodies"] == 1
-
-    def test_tasks_of_django(self, run: Callable[..., Any]) -> None:
-        assert run("from celery", ("celery", "django.tasks"), ("shared_task", "task"))()["bodies"] == 1
-
-    def test_procrastinate(self, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_procrastinate(self, monkeypatch: pytest.MonkeyPatch) -> None:
         app = procrastinate.App(connector=InMemoryConnector())
         monkeypatch.setattr("procrastinate.contrib.django.app", app)
-        task = run("from procrastinate")
+        task = pages.run(PROCRASTINATE)["reap_ledger"]
         (periodic,) = app.periodic_registry.periodic_tasks.values()
         assert (periodic.task, periodic.cron) == (task, "17 * * * *")
         assert task(timestamp=0)["bodies"] == 1
 
-    def test_cron(self, caller: Caller) -> None:
-        lines = re.findall(r"manage\.py (idempotency .*)$", PAGE.read_text(), re.MULTILINE)
+    def test_cron(self) -> None:
+        lines = re.findall(r"manage\.py (idempotency .*)$", pages.text_of(PAGE), re.MULTILINE)
         assert len(lines) == 2
-        answered_before(caller, 2 * DAY)
         printed = StringIO()
         for line in lines:
             call_command(*line.split(), stdout=printed)

@@ -16,11 +16,11 @@ from django.core.management import CommandError, call_command
 from django.test import RequestFactory
 
 from idempotency.webhooks import applying
-from tests.integration.idempotency.functions.work import ROOT
+from tests import pages
 
-PAGE = (ROOT / "docs" / "how-to" / "receive-a-webhook.md").read_text()
-GITHUB, WAREHOUSE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [shlex.split(line) for line in re.findall(r"^manage\.py (.*)$", PAGE, re.MULTILINE)]
+PAGE = "docs/how-to/receive-a-webhook.md"
+GITHUB, WAREHOUSE = pages.blocks(PAGE)
+COMMANDS = [shlex.split(line) for line in re.findall(r"^manage\.py (.*)$", pages.text_of(PAGE), re.MULTILINE)]
 
 
 @pytest.fixture
@@ -29,11 +29,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     monkeypatch.setattr(applying, "declared", {**applying.declared})
     monkeypatch.setattr("idempotency.webhooks.intake.declared", applying.declared)
 
-    def run(example: str, **given: Any) -> dict[str, Any]:
-        exec(compile(example, "page", "exec"), given | {"__name__": "page"}, names := {})
-        return names
-
-    return run
+    return pages.run
 
 
 def post(view: Any, body: Any, headers: Callable[[bytes], dict[str, str]]) -> Any:
