@@ -1,33 +1,38 @@
 """The stores that the contract is kept with, each as a project would configure it.
 
-A store is servers (`tests.redis_topologies`) and the settings that lead to them. Sockets time out late here: a
-busy machine must not look like a broken Redis.
+A store is servers (`tests.redis_topologies`) and the settings that lead to them; those of a Cluster and of Sentinels
+are docs/how-to/connect-redis.md's. Sockets time out late here: a busy machine must not look like a broken Redis.
 """
 
+import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from django.core.cache import caches
 from django.test import override_settings
-from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
-from redis.retry import Retry
+from redis.cluster import RedisCluster
 
 from idempotency.redis import fastpath
 from shop.devserver.guardian import Guardian
+from tests import pages
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
 
 TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 10}
+CLUSTER, SENTINEL = (
+    re.sub(r"(?<=[ =])0\.2", "10", block) for block in pages.blocks("docs/how-to/connect-redis.md")
+)
 
 _cluster_ports: list[int] = []
 
 
 def cluster_client() -> RedisCluster:
-    """What `IDEMPOTENCY["REDIS_CLIENT"]` names. No retries: the breaker is what answers a failure."""
-    nodes = [ClusterNode("127.0.0.1", port) for port in _cluster_ports]
-    return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 0), **TIMEOUTS)
+    """What `IDEMPOTENCY["REDIS_CLIENT"]` names: the page's function, with our nodes."""
+    nodes = [f'ClusterNode("127.0.0.1", {port})' for port in _cluster_ports]
+    client: RedisCluster = pages.run(re.sub(r"\[ClusterNode.*\]", f"[{', '.join(nodes)}]", CLUSTER))["cluster"]()
+    return client
 
 
 class Store:
@@ -148,12 +153,8 @@ class BehindSentinels(ByAlias):
     location = f"redis://{SERVICE}/0"
 
     def options(self) -> dict[str, Any]:
-        return {
-            "CLIENT_CLASS": "django_redis.client.SentinelClient",
-            "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
-            "SENTINELS": [("127.0.0.1", port) for port in self.topology.sentinel_ports],
-            "SENTINEL_KWARGS": {**TIMEOUTS, "retry": None},
-        }
+        written: dict[str, Any] = ast.literal_eval(SENTINEL)
+        return {**written, "SENTINELS": [("127.0.0.1", port) for port in self.topology.sentinel_ports]}
 
     def fail_over(self) -> None:
         self.disturb()

@@ -18,6 +18,7 @@ from idempotency.client import (
     IntentBoundElsewhere,
     MemoryKeys,
 )
+from tests import pages
 from tests.integration.idempotency.client.conftest import (
     BREAK_OFF,
     CREATED,
@@ -328,3 +329,13 @@ def test_an_answer_can_be_streamed_raw(server: Server) -> None:
     ):
         raw: Iterator[bytes] = answer.iter_raw()
         assert b"".join(raw) == packed
+
+
+def test_the_page_sends_a_call_again_under_its_key(server: Server, tmp_path: Path) -> None:
+    (example,) = pages.blocks("docs/how-to/retry-from-python.md")
+    server.script = [HANG_UP, CREATED]
+    here = example.replace("https://pay.example", server.url).replace("/var/lib/billing", str(tmp_path))
+    pages.run(here, refund={"amount": 5})
+    first, again = server.received
+    assert first == again
+    assert (first.path, first.body, bool(first.key)) == ("/api/refunds", b'{"amount":5}', True)

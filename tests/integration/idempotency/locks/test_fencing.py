@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from idempotency.locks import Lock
 from idempotency.locks.errors import LockLost
 from idempotency.locks.postgres import AdvisoryLock, StaleToken, write_fenced
+from tests import pages
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.database_processes import Process, account_model, account_table, processes
 
@@ -169,3 +170,12 @@ def test_refused_within_a_transaction_that_goes_on(account: Any) -> None:
 def test_the_changes_do_not_set_the_fence(account: Any) -> None:
     write_fenced(account_model().objects.filter(pk=1), token=7, balance=1, fence=99)
     assert account() == (1, 7)
+
+
+def test_the_page_writes_under_its_lock(account: Callable[[], tuple[int, int]]) -> None:
+    (example,) = pages.blocks("docs/how-to/take-a-lock.md")
+    built: list[bool] = []
+    given = {"Report": account_model(), "build": lambda: built.append(True), "text": 5}
+    pages.run(example.replace("body=", "balance="), **given)
+    balance, fence = account()
+    assert (built, balance, fence > 0) == ([True], 5, True)

@@ -25,6 +25,7 @@ from payments.deliveries.metrics import DeliveryCollector
 from payments.models import Attempt, AuditEntry, Delivery, Payment
 from payments.settlement import backoff
 from payments.tasks import queue_events
+from tests import pages
 from tests.integration.payments.conftest import closed, fold, letter, paid, payment_of, refunded
 from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
 from tests.threads import at_once
@@ -233,6 +234,24 @@ def test_two_secrets_sign_until_the_file_names_one(
     fold(paid(open_attempt()))
     assert send() == {"not delivered": 1}
     assert "cannot be read" in Delivery.objects.get(status="waiting").log[0]["answer"]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_the_page_configures_an_endpoint(
+    open_attempt: OpenAttempt, receiver: Receiver, settings: Any, tmp_path: Path
+) -> None:
+    (example,) = pages.blocks("docs/how-to/send-webhooks.md")
+    file = tmp_path / "books"
+    file.write_text(secret("a"))
+    for before, after in (
+        ("https://books.example/hooks/payonce", receiver.url),
+        ("/run/secrets/books", str(file)),
+    ):
+        example = example.replace(before, after)
+    settings.PAYMENTS = pages.run(example, PAYMENTS={**settings.PAYMENTS})["PAYMENTS"]
+    assert check_payments(None) == []
+    fold(paid(open_attempt()))
+    assert (send(), receiver.heard()) == ({"delivered": 1}, [("payment.paid", 1)])
 
 
 @pytest.fixture
