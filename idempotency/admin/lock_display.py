@@ -1,22 +1,11 @@
 """Locks of a name as operators see them: who holds each kind, since when, and who waits. Asked of the servers."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from idempotency.admin.labels import utc
-from idempotency.conf import config
-from idempotency.locks import FairLock, LockError, Owner, ReadWriteLock, State
-from idempotency.locks.postgres import AdvisoryLock
-
-KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "lock": ("Lock, FairLock", FairLock),
-    "read": ("ReadWriteLock, readers", lambda name: ReadWriteLock(name).read),
-    "write": ("ReadWriteLock, writer", lambda name: ReadWriteLock(name).write),
-    "advisory": ("AdvisoryLock", lambda name: AdvisoryLock(name, using=config().database)),
-}
-OF_REDIS = ("lock", "read", "write")  # these can be released by force
+from idempotency.admin.lock_kinds import KINDS
+from idempotency.locks import LockError, Owner, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +13,28 @@ class ShownLock:
     """Lock of one kind.
 
     Attributes:
-        kind: a key of `KINDS`; `words` is its label.
+        kind: a key of `KINDS`.
         state: None where the server did not say.
-        error: why it did not.
+        facts: sentences about its permits or its count.
+        error: why the server did not say.
     """
 
     kind: str
-    words: str
     state: State | None
+    facts: tuple[str, ...] = ()
     error: str = ""
 
     @property
-    def is_releasable(self) -> bool:
-        """True if an operator can take it from its holder."""
-        return self.kind in OF_REDIS
+    def words(self) -> str:
+        """Its label."""
+        return KINDS[self.kind].words
+
+    @property
+    def holds(self) -> tuple[Owner | None, ...]:
+        """What an operator can end: each holder's hold, or None for the whole."""
+        if self.state is None or KINDS[self.kind].has_holders:
+            return self.state.owners if self.state else ()
+        return (None,)
 
 
 def shown(name: str) -> list[ShownLock]:
@@ -46,23 +43,25 @@ def shown(name: str) -> list[ShownLock]:
     Raises:
         ValueError: no lock can have this name.
     """
-    kinds = KINDS if config().uses_redis else KINDS.keys() - OF_REDIS
-    return [lock for kind in kinds if (lock := _shown(kind, name)).error or _is_used(lock.state)]
+    asked = [_shown(kind, name) for kind, each in KINDS.items() if each.is_there()]
+    return [
+        lock
+        for lock in asked
+        if lock.error or lock.facts or (lock.state and (lock.state.owners or lock.state.waiters))
+    ]
 
 
-def owner_of(kind: str, name: str, token: int) -> Owner | None:
-    """Return the holder of `token`, if it still has the lock."""
+def owner_of(kind: str, name: str, *, holder: str = "", token: int | None = None) -> Owner | None:
+    """Return the holder of this name and token, if it still has the lock; either may be left out."""
     state = _shown(kind, name).state
-    return next((owner for owner in state.owners if owner.token == token), None) if state else None
+    return next((owner for owner in (state.owners if state else ()) if is_hold(owner, holder, token)), None)
 
 
-def release(kind: str, name: str, token: int) -> bool:
-    """Take a lock of Redis from the holder of `token`; return whether it was held under it.
-
-    Raises:
-        LockUnavailable: Redis did not reply; ask again who holds it.
-    """
-    return bool(KINDS[kind][1](name).force_release(token=token))
+def is_hold(owner: Owner | None, holder: str, token: int | None) -> bool:
+    """Return whether a hold has this holder's name and this token, where they are given."""
+    if owner is None:
+        return not holder and token is None
+    return (not holder or owner.name == holder) and (token is None or owner.token == token)
 
 
 def in_words(owner: Owner) -> str:
@@ -76,9 +75,10 @@ def lines(lock: ShownLock) -> list[str]:
     """Describe a lock, its holders and its queue, a line each."""
     if lock.state is None:
         return [f"{lock.words}: {lock.error}"]
+    facts = [f"  {fact}" for fact in lock.facts]
     holders = [f"  held by {in_words(owner)}" for owner in lock.state.owners]
     queue = [f"  {place}. in the queue: {waiter}" for place, waiter in enumerate(lock.state.waiters, start=1)]
-    return [lock.words, *holders, *queue]
+    return [f"{lock.words} ({lock.kind})", *facts, *holders, *queue]
 
 
 def lease_left(owner: Owner) -> str:
@@ -88,12 +88,9 @@ def lease_left(owner: Owner) -> str:
 
 
 def _shown(kind: str, name: str) -> ShownLock:
-    words, make = KINDS[kind]
+    asked = KINDS[kind]
     try:
-        return ShownLock(kind, words, make(name).state())
+        with asked.opened(name) as lock:
+            return ShownLock(kind, asked.state(lock), tuple(asked.facts(lock)))
     except LockError as error:
-        return ShownLock(kind, words, None, str(error))
-
-
-def _is_used(state: State | None) -> bool:
-    return state is not None and bool(state.owners or state.waiters)
+        return ShownLock(kind, None, error=str(error))

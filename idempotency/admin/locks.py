@@ -4,24 +4,21 @@ They need the permission to decide about entries (`idempotency.close_ledgerentry
 the admin's log.
 """
 
-import logging
 from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from idempotency.admin import lock_display
 from idempotency.admin.labels import utc
+from idempotency.admin.lock_kinds import KINDS
+from idempotency.admin.lock_release import release_by_force
 from idempotency.admin.pages import ReadOnlyAdmin, reason_field
-from idempotency.locks import LockError, Owner
-
-log = logging.getLogger(__name__)
+from idempotency.locks import Owner
 
 WAITERS_SHOWN = 20
 
@@ -33,11 +30,17 @@ class ReleaseForm(forms.Form):
 
 
 class LockWanted(forms.Form):
-    """Hold that a link names."""
+    """Hold that a link names: by holder or token, where the kind has holders."""
 
     name = forms.CharField(strip=False)
-    kind = forms.ChoiceField(choices=[(kind, kind) for kind in lock_display.OF_REDIS])
-    token = forms.IntegerField()
+    kind = forms.ChoiceField(choices=[(kind, kind) for kind in KINDS])
+    holder = forms.CharField(strip=False, required=False)
+    token = forms.IntegerField(required=False)
+
+    def clean(self) -> None:
+        named = self.cleaned_data.get("holder") or self.cleaned_data.get("token") is not None
+        if (kind := self.cleaned_data.get("kind")) and KINDS[kind].has_holders != bool(named):
+            raise forms.ValidationError("no hold")
 
 
 class LockPages(ReadOnlyAdmin):
@@ -72,56 +75,50 @@ class LockPages(ReadOnlyAdmin):
         if not wanted.is_valid():
             return HttpResponseRedirect(reverse("admin:idempotency_locks"))
         hold = wanted.cleaned_data
-        back = f"{reverse('admin:idempotency_locks')}?{urlencode({'name': hold['name']})}"
+        kind, name = hold["kind"], hold["name"]
+        back = f"{reverse('admin:idempotency_locks')}?{urlencode({'name': name})}"
         owner = lock_display.owner_of(**hold)
-        if owner is None:
-            messages.error(request, "This holder does not have the lock any more, or Redis does not reply.")
+        if owner is None and KINDS[kind].has_holders:
+            messages.error(request, "This holder does not have the lock any more, or its server does not reply.")
             return HttpResponseRedirect(back)
         form = ReleaseForm(request.POST if request.method == "POST" else None)
         if form.is_valid():
-            self._release(request, hold, owner, form.cleaned_data["note"])
+            note = form.cleaned_data["note"]
+            replied, sentence = release_by_force(kind, name, owner, user=request.user, note=note)
+            messages.add_message(request, messages.SUCCESS if replied else messages.ERROR, sentence)
             return HttpResponseRedirect(back)
-        words = lock_display.KINDS[hold["kind"]][0]
         context = {
             "form": form,
             "lock": hold,
-            "words": words,
-            "holder": lock_display.in_words(owner),
+            "words": KINDS[kind].words,
+            "holder": lock_display.in_words(owner) if owner else "",
             "back": back,
         }
         template = "admin/idempotency/ledgerentry/release_lock.html"
         return self.own_page(request, template, "Release a lock by force", **context)
 
-    def _release(self, request: HttpRequest, hold: dict[str, Any], owner: Owner, note: str) -> None:
-        level = messages.SUCCESS
-        try:
-            done = "released by force" if lock_display.release(**hold) else "not held by it any more"
-        except LockError as error:
-            level, done = messages.ERROR, f"release by force without a reply ({error})"
-        what = f"{hold['kind']} {hold['name']!r}"
-        LogEntry.objects.create(
-            user_id=int(request.user.pk or 0),
-            content_type=ContentType.objects.get_for_model(self.model),
-            object_repr=what[:200],
-            action_flag=CHANGE,
-            change_message=f"{done}, held by {lock_display.in_words(owner)}: {note}",
-        )
-        log.warning("%s: %s %s, held by %s: %s", request.user.get_username(), what, done, owner.name, note)
-        messages.add_message(request, level, f"{what}: {done}. A holder learns that when it renews its lease.")
-
     def _row(self, request: HttpRequest, name: str, lock: lock_display.ShownLock) -> dict[str, Any]:
-        owners, waiters = (lock.state.owners, lock.state.waiters) if lock.state else ((), ())
-        address = ""
-        if lock.is_releasable and self._may_release(request):
-            address = f"{reverse('admin:idempotency_release_lock')}?{urlencode({'name': name, 'kind': lock.kind})}"
+        waiters = lock.state.waiters if lock.state else ()
+        may = self._may_release(request)
         return {
             "words": lock.words,
             "error": lock.error,
-            "owners": [(owner, utc(owner.since), lock_display.lease_left(owner)) for owner in owners],
+            "facts": lock.facts,
+            "holds": [(hold, *_in_columns(hold), _address(lock, name, hold) if may else "") for hold in lock.holds],
             "waiting": len(waiters),
             "waiters": waiters[:WAITERS_SHOWN],
-            "release": address,
         }
 
     def _may_release(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
+
+
+def _in_columns(owner: Owner | None) -> tuple[str, str]:
+    return (utc(owner.since), lock_display.lease_left(owner)) if owner else ("", "")
+
+
+def _address(lock: lock_display.ShownLock, name: str, owner: Owner | None) -> str:
+    """Link to the release of a hold."""
+    hold = {"holder": owner.name, "token": owner.token} if owner else {}
+    query = {key: value for key, value in {"name": name, "kind": lock.kind, **hold}.items() if value is not None}
+    return f"{reverse('admin:idempotency_release_lock')}?{urlencode(query)}"

@@ -5,11 +5,14 @@ import getpass
 from collections import Counter
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
 from idempotency import ledger
 from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
+from idempotency.admin.lock_kinds import KINDS
+from idempotency.admin.lock_release import release_by_force
 from idempotency.errors import explaining_missing_tables
 from idempotency.ledger.claiming import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
@@ -55,7 +58,15 @@ class Command(BaseCommand):
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
         actions.add_parser("forget-redis", help="after a restore: ignore all that Redis has now")
         locks = actions.add_parser("locks", help="who holds a lock, and who waits").add_subparsers(required=True)
-        locks.add_parser("show", help="the locks of a name").add_argument("name")
+        self._add_lock_arguments(locks.add_parser("show", help="the locks of a name"))
+
+    def _add_lock_arguments(self, show: argparse.ArgumentParser) -> None:
+        show.add_argument("name")
+        show.add_argument("--release", action="store_true", help="take it from its holder by force")
+        show.add_argument("--kind", choices=KINDS, help="of what is released, if there are several")
+        show.add_argument("--token", type=int, help="of the hold that is released, if there are several")
+        show.add_argument("--note", default="", help="why; recorded in the admin's log")
+        show.add_argument("--operator", help="name of the active user who decides (default: the login name)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._verbosity = options["verbosity"]
@@ -151,10 +162,37 @@ class Command(BaseCommand):
             found = lock_display.shown(options["name"])
         except ValueError as error:
             raise CommandError(str(error)) from error
+        if options["release"]:
+            self._release(found, options)
+            return
         for lock in found:
             self.stdout.write("\n".join(lock_display.lines(lock)))
         if not found:
             self.stdout.write("Nobody holds a lock of this name, and nobody waits for one.")
+
+    def _release(self, found: list[lock_display.ShownLock], options: dict[str, Any]) -> None:
+        kind, token, note = options["kind"], options["token"], options["note"].strip()
+        holds = [
+            (lock.kind, hold)
+            for lock in found
+            if kind in {None, lock.kind}
+            for hold in lock.holds
+            if lock_display.is_hold(hold, "", token)
+        ]
+        if len(holds) != 1:
+            raise CommandError(f"{len(holds)} holds are meant: --kind and --token must name one hold.")
+        if not note:
+            raise CommandError("--note says nothing: the admin's log stores the reason.")
+        name = options["operator"] or _login_name()
+        user = get_user_model()._default_manager.filter(
+            **{get_user_model().USERNAME_FIELD: name, "is_active": True}
+        ).first()
+        if user is None:
+            raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
+        replied, sentence = release_by_force(holds[0][0], options["name"], holds[0][1], user=user, note=note)
+        if not replied:
+            raise CommandError(sentence)
+        self.stdout.write(sentence)
 
     def _decide(self, options: dict[str, Any], decide: Any) -> None:
         entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()

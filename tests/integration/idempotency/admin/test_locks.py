@@ -1,7 +1,8 @@
 """What operators see of a lock and do about it: the admin's page, the release by force, the command."""
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,14 +10,61 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils.html import escape
 
-from idempotency.locks import Lock, LockLost, NotHeld, ReadWriteLock
+from idempotency.locks import (
+    CountDownLatch,
+    FairLock,
+    Lock,
+    LockError,
+    LockLost,
+    NotHeld,
+    PermitExpirableSemaphore,
+    Rate,
+    RateLimiter,
+    ReadWriteLock,
+    Semaphore,
+    TokenBucket,
+)
 from idempotency.locks.postgres import AdvisoryLock
+from tests.integration.idempotency.locks.actors import Actor, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PAGE = "/admin/idempotency/ledgerentry/locks/"
 NAME = "order 7 & <b>"
+
+
+LEASE: Any = {"owner": "worker 3", "lease_seconds": 600}
+
+
+@contextlib.contextmanager
+def permit() -> Iterator[None]:
+    """One of two permits, which anyone may give back."""
+    semaphore = PermitExpirableSemaphore(NAME, permits=2)
+    taken = semaphore.acquire(lease_seconds=600)
+    assert taken
+    yield
+    semaphore.release(taken)
+
+
+# kind of the page -> makes a hold of it, and says what else the page shows
+HOLDS: dict[str, tuple[Callable[[], Any], str]] = {
+    "lock": (lambda: FairLock(NAME, **LEASE), "named:worker 3"),
+    "read": (lambda: ReadWriteLock(NAME, **LEASE).read, "named:worker 3"),
+    "write": (lambda: ReadWriteLock(NAME, **LEASE).write, "named:worker 3"),
+    "semaphore": (lambda: Semaphore(NAME, permits=2, **LEASE), "s left"),
+    "permits": (permit, "s left"),
+    "advisory": (lambda: AdvisoryLock(NAME, owner="worker 3"), "as long as its session"),
+}
+
+
+@pytest.fixture
+def actor() -> Iterator[Actor]:
+    """A thread that holds or waits beside the test's own."""
+    made = Actor()
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -41,7 +89,7 @@ def test_the_page_names_holders_and_queue(admin_client: Client, held: Lock) -> N
     for words in ("order 7 &amp; &lt;b&gt;", "named:worker 3", "named:reader", str(held.token), "Nobody waits"):
         assert words in page
     assert "AdvisoryLock" in page
-    assert page.count("Release by force") == 2  # not for a session of PostgreSQL
+    assert page.count("Release by force") == 3
     assert "Nobody holds a lock" in admin_client.get(PAGE, {"name": "another"}).content.decode()
     assert "must not be empty or begin" in admin_client.get(PAGE, {"name": "}"}).content.decode()
     assert admin_client.get(PAGE).status_code == 200
@@ -78,7 +126,7 @@ def test_the_next_holder_is_not_put_out_by_an_old_page(admin_client: Client, hel
     assert not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("query", [{}, release("advisory", 1), release("lock", None), release("nonsense", 1)])
+@pytest.mark.parametrize("query", [{}, release("lock", None), release("nonsense", 1)])
 def test_a_link_that_names_nothing_leads_back(admin_client: Client, query: dict[str, Any]) -> None:
     found = admin_client.get(f"{PAGE}release/", {key: value for key, value in query.items() if value is not None})
     assert found["Location"] == PAGE
@@ -95,10 +143,109 @@ def test_it_needs_the_permissions(client: Client, held: Lock, rights: list[str],
     assert client.post(f"{PAGE}release/", {"note": "x"}).status_code == releases
 
 
-def test_the_command_shows_a_lock(held: Lock, capsys: pytest.CaptureFixture[str]) -> None:
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command prints about the name."""
     call_command("idempotency", "locks", "show", NAME)
-    assert f"token {held.token}" in capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+def test_the_command_shows_a_lock(held: Lock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"token {held.token}" in shown(capsys)
     call_command("idempotency", "locks", "show", "another")
     assert "Nobody holds" in capsys.readouterr().out
     with pytest.raises(CommandError, match="must not be empty"):
         call_command("idempotency", "locks", "show", "}")
+
+
+@pytest.mark.parametrize("kind", HOLDS)
+def test_every_kind_is_shown_and_released_from_the_page(
+    kind: str, admin_client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, words = HOLDS[kind]
+    with contextlib.suppress(LockError), make():
+        page = admin_client.get(PAGE, {"name": NAME}).content.decode()
+        assert words in page
+        assert words in shown(capsys)
+        (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', page)
+        done = admin_client.post(address.replace("&amp;", "&"), {"note": "gone"}, follow=True).content.decode()
+        assert "released by force" in done
+        assert f"Nobody holds a lock named <strong>{escape(NAME)}" in done
+        assert LogEntry.objects.get().object_repr == f"{kind} {NAME!r}"
+
+
+@pytest.mark.parametrize("kind", HOLDS)
+def test_every_kind_is_released_by_the_command(
+    kind: str, admin_user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(LockError), HOLDS[kind][0]():
+        call_command("idempotency", "locks", "show", NAME, "--release", "--operator=admin", "--note=it burned")
+        assert "released by force" in capsys.readouterr().out
+        assert "Nobody holds" in shown(capsys)
+    line = LogEntry.objects.get()
+    assert (line.user, line.object_repr) == (admin_user, f"{kind} {NAME!r}")
+    assert "it burned" in line.change_message
+
+
+def test_the_command_releases_one_hold_that_is_named(
+    held: Lock, admin_user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(*more: str, operator: str = "admin") -> None:
+        wanted = ["--release", f"--operator={operator}", "--note", "it burned"]
+        call_command("idempotency", "locks", "show", NAME, *wanted, *more)
+
+    readers = [ReadWriteLock(NAME, owner=f"reader {number}", lease_seconds=600).read for number in (1, 2)]
+    with contextlib.suppress(LockLost), readers[0], readers[1]:
+        for more in ([], ["--kind=read"], ["--kind=write"], ["--token=1"]):
+            with pytest.raises(CommandError, match="--kind and --token must name one hold"):
+                ask(*more)
+        with pytest.raises(CommandError, match="no active user 'nobody'"):
+            ask("--kind=lock", operator="nobody")
+        with pytest.raises(CommandError, match="--note says nothing"):
+            ask("--kind=lock", "--note= ")
+        assert not LogEntry.objects.exists()
+        ask("--kind=read", f"--token={readers[0].token}")
+        left = shown(capsys)
+        assert ("reader 1" in left, "reader 2" in left, "worker 3" in left) == (False, True, True)
+        ask("--kind=lock")
+        assert not held.locked()
+
+
+def test_who_waits_is_shown_in_order(actor: Actor, admin_client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    with Semaphore(NAME, permits=1, lease_seconds=600) as semaphore:
+        waiting = actor.begin(lambda: semaphore.acquire() and semaphore.release())
+        until(lambda: "1. in the queue" in shown(capsys))
+        assert "<strong>1</strong> waits" in admin_client.get(PAGE, {"name": NAME}).content.decode()
+    waiting.result(30)
+
+
+def test_totals_counts_and_rates_are_shown(
+    admin_client: Client, admin_user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Semaphore(NAME).set_total(7)
+    CountDownLatch(NAME).open(3)
+    RateLimiter(NAME).set_rate(Rate(5, 60, 2))
+    RateLimiter(NAME).acquire(2)
+    TokenBucket(NAME, permits=10, interval_seconds=600).acquire(4)
+    page = admin_client.get(PAGE, {"name": NAME}).content.decode()
+    for words in ("7 permits in all", "3 left", "5 permits in 60 s, 2 of a caller; 3 free", "4 permits counted"):
+        assert words in page
+        assert words in shown(capsys)
+    for kind, words in (("latch", "3 left"), ("rate", "5 permits"), ("bucket", "counted")):
+        wanted = [f"--kind={kind}", "--release", "--operator=admin", "--note=begin anew"]
+        call_command("idempotency", "locks", "show", NAME, *wanted)
+        assert words not in shown(capsys)
+    assert "/release/" not in admin_client.get(PAGE, {"name": NAME}).content.decode()
+    assert LogEntry.objects.count() == 3
+
+
+def test_a_latch_is_ended_from_the_page(actor: Actor, admin_client: Client) -> None:
+    latch = CountDownLatch(NAME)
+    latch.open(1)
+    waiting = actor.begin(latch.wait)
+    (address,) = re.findall(
+        r'href="([^"]*/release/[^"]*)"', admin_client.get(PAGE, {"name": NAME}).content.decode()
+    )
+    query = address.replace("&amp;", "&")
+    assert "Its holder may still be working" not in admin_client.get(query).content.decode()
+    assert "ended" in admin_client.post(query, {"note": "enough"}, follow=True).content.decode()
+    assert waiting.result(30)

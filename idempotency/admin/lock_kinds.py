@@ -1,0 +1,152 @@
+"""Kinds of locks that operators can ask for by name, and how each is asked and released by force."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.conf import config
+from idempotency.locks import (
+    CountDownLatch,
+    FairLock,
+    LockError,
+    NotHeld,
+    Owner,
+    PermitExpirableSemaphore,
+    RateLimiter,
+    ReadWriteLock,
+    Semaphore,
+    State,
+    TokenBucket,
+)
+from idempotency.locks.engine.holds import LONGEST_SECONDS
+from idempotency.locks.postgres import AdvisoryLock
+
+PROBE = 1_000_000  # permits of a limiter that only asks; in so long an interval it drops nothing
+FORGET_SECONDS = 40 * 86_400.0  # longest interval of the callers whose permits are forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Kind of lock.
+
+    Attributes:
+        words: its label.
+        make: makes the one of a name.
+        has_holders: False: it is ended as a whole.
+    """
+
+    words: str
+    make: Any
+    has_holders = True
+
+    def is_there(self) -> bool:
+        """Return whether the settings name its server."""
+        return config().uses_redis
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """Make one for a question or a release."""
+        yield self.make(name)
+
+    def state(self, lock: Any) -> State:
+        """Ask who holds it and who waits."""
+        state: State = lock.state()
+        return state
+
+    def facts(self, lock: Any) -> list[str]:
+        """Ask what else there is to know, in words; nothing where it is not in use."""
+        return []
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        """Take it from one holder; return whether that had it still."""
+        return owner is not None and bool(lock.force_release(token=owner.token))
+
+
+class Permits(Kind):
+    """Semaphore, whose holders are one acquire each."""
+
+    def state(self, lock: Any) -> State:
+        state: State = lock.run(lock._places.look((1, 0)))
+        return state
+
+    def facts(self, lock: Any) -> list[str]:
+        total = lock.total()
+        return [f"{total} permits in all, by the server's number"] if total else []
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        return owner is not None and lock.run(lock._places.force(lock.hub(), (1, 0), owner.token)) > 0
+
+
+class NamedPermits(Permits):
+    """Semaphore whose permits have names, with which anyone gives them back."""
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        try:
+            lock.release(f"{owner.name}@{owner.token}" if owner else "")
+        except NotHeld:
+            return False
+        return True
+
+
+class Latch(Kind):
+    """Latch, whose waiters go on when it is ended."""
+
+    has_holders = False
+
+    def state(self, lock: Any) -> State:
+        return State((), ())
+
+    def facts(self, lock: Any) -> list[str]:
+        left = lock.count()
+        return [f"{left} left"] if left else []
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        return bool(lock.delete())
+
+
+class Limit(Latch):
+    """Limiter; without a rate on the server only its callers know theirs."""
+
+    def facts(self, lock: Any) -> list[str]:
+        rate = lock.rate()
+        if rate.permits == PROBE:
+            counted = PROBE - lock.available()
+            return [f"{counted} permits counted; each caller brings its rate"] if counted else []
+        share = f", {rate.permits_per_client} of a caller" if rate.permits_per_client else ""
+        return [f"{rate.permits} permits in {rate.interval_seconds:g} s{share}; {lock.available()} free"]
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        used = bool(self.facts(lock))
+        type(lock)(lock.name, permits=1, interval_seconds=FORGET_SECONDS).delete()
+        return used
+
+
+class Advisory(Kind):
+    """Lock of PostgreSQL, whose holder's session is ended."""
+
+    def is_there(self) -> bool:
+        return True
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        owners = lock.state().owners
+        if len(owners) > 1:
+            raise LockError(f"{len(owners)} sessions share it: pg_terminate_backend ends one.")
+        return owner is not None and [each.name for each in owners] == [owner.name] and bool(lock.force_release())
+
+
+def _limiter(kind: Any) -> Any:
+    return lambda name: kind(name, permits=PROBE, interval_seconds=LONGEST_SECONDS)
+
+
+KINDS = {
+    "lock": Kind("Lock, FairLock", FairLock),
+    "read": Kind("ReadWriteLock, readers", lambda name: ReadWriteLock(name).read),
+    "write": Kind("ReadWriteLock, writer", lambda name: ReadWriteLock(name).write),
+    "semaphore": Permits("Semaphore", Semaphore),
+    "permits": NamedPermits("PermitExpirableSemaphore", PermitExpirableSemaphore),
+    "latch": Latch("CountDownLatch", CountDownLatch),
+    "rate": Limit("RateLimiter", _limiter(RateLimiter)),
+    "bucket": Limit("TokenBucket", _limiter(TokenBucket)),
+    "advisory": Advisory("AdvisoryLock", lambda name: AdvisoryLock(name, using=config().database)),
+}
