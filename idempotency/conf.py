@@ -52,6 +52,8 @@ class Config:
             for the locks of asyncio; None makes one from the alias. Called once a loop.
         redis_prefix: beginning of every name in Redis, in place of the cache's ``KEY_PREFIX``, for projects that
             share a server by URL and call their databases the same.
+        lock_servers: servers whose locks operators see beside those of `redis`: ``"redlock"``, the URLs of all its
+            servers, and ``"zookeeper"``, its hosts.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
@@ -89,6 +91,7 @@ class Config:
     redis_client: str | None = None
     redis_async_client: str | None = None
     redis_prefix: str = ""
+    lock_servers: Mapping[str, Any] = field(default_factory=dict)
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
     principal: str | None = None
@@ -280,6 +283,17 @@ def _texts(name: str, value: Any) -> None:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a dict of text to text.")
 
 
+def _lock_servers(name: str, value: Any) -> None:
+    known = isinstance(value, Mapping) and value.keys() <= {"redlock", "zookeeper"}
+    urls, hosts = (value.get("redlock"), value.get("zookeeper", "-")) if known else ("", "")
+    odd = urls is None or (isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2)
+    if not odd or not hosts or not isinstance(hosts, str):
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a dict with 'redlock', a list of an odd number of URLs, "
+            "and 'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
+        )
+
+
 def _keyring(name: str, value: Any) -> None:
     _texts(name, value)
     keyring(tuple(value.items()))
@@ -298,6 +312,7 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,
     "REDIS_PREFIX": _text,
+    "LOCK_SERVERS": _lock_servers,
     "PRINCIPAL": _dotted_path,
     "TENANT": _dotted_path,
     "ANONYMOUS": _word,

@@ -1,20 +1,29 @@
 """Kinds of locks that operators can ask for by name, and how each is asked and released by force."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
 from idempotency.conf import config
+from idempotency.extras import needed
 from idempotency.locks import (
     CountDownLatch,
     FairLock,
     LockError,
+    LockUnavailable,
     NotHeld,
     Owner,
     PermitExpirableSemaphore,
     RateLimiter,
     ReadWriteLock,
+    RedLock,
     Semaphore,
     State,
     TokenBucket,
@@ -22,6 +31,7 @@ from idempotency.locks import (
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.postgres import AdvisoryLock
 
+ANSWER_SECONDS = 2.0  # for a server of RedLock or ZooKeeper
 PROBE = 1_000_000  # permits of a limiter that only asks; in so long an interval it drops nothing
 FORGET_SECONDS = 40 * 86_400.0  # longest interval of the callers whose permits are forgotten
 
@@ -135,6 +145,78 @@ class Advisory(Kind):
         return owner is not None and [each.name for each in owners] == [owner.name] and bool(lock.force_release())
 
 
+class Majority(Kind):
+    """RedLock, whose holder is released on each server by its token there."""
+
+    def is_there(self) -> bool:
+        return "redlock" in config().lock_servers
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        ended = False
+        for node in lock.locks:
+            with suppress(LockUnavailable):
+                for one in node.state().owners:
+                    if owner is not None and one.name == owner.name:
+                        ended |= node.force_release(token=one.token)
+        return ended
+
+
+class Queue(Kind):
+    """Lock of ZooKeeper, asked over a session of its own."""
+
+    def is_there(self) -> bool:
+        return "zookeeper" in config().lock_servers
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        with needed("zookeeper", by="IDEMPOTENCY['LOCK_SERVERS']", error=ImproperlyConfigured):
+            from kazoo.client import KazooClient  # noqa: PLC0415  an extra
+            from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
+        client = KazooClient(config().lock_servers["zookeeper"])
+        try:
+            client.start(timeout=ANSWER_SECONDS)
+            yield self.make(name, client)
+        except KazooTimeoutError as error:
+            raise LockUnavailable(f"ZooKeeper did not reply for {ANSWER_SECONDS:g} s.") from error
+        finally:
+            client.stop()
+            client.close()
+
+    def state(self, lock: Any) -> State:
+        owners = lock.state().owners
+        return State(owners, tuple(lock.contenders()[len(owners) :]))
+
+
+class QueuedPermits(Queue):
+    """Semaphore of ZooKeeper; its number is each caller's, so all that have left its queue count."""
+
+    def state(self, lock: Any) -> State:
+        state = super().state(lock)
+        # the head of the queue has a node among the permits before one is free
+        waits = state.waiters[:1] == tuple(owner.name for owner in state.owners[-1:])
+        return State(state.owners[:-1], state.waiters) if waits else state
+
+
+@lru_cache(maxsize=1)
+def _clients(urls: tuple[str, ...]) -> list[Any]:
+    """Make a client for each server once: each has a subscriber."""
+    times = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
+    return [Redis.from_url(url, retry=Retry(NoBackoff(), 0), **times) for url in urls]
+
+
+def _redlock(name: str) -> Any:
+    return RedLock(name, clients=_clients(tuple(config().lock_servers["redlock"])))
+
+
+def _of_zookeeper(kind: str, **settings: Any) -> Any:
+    def make(name: str, client: Any) -> Any:
+        from idempotency.locks import zookeeper  # noqa: PLC0415  needs an extra
+
+        return getattr(zookeeper, kind)(name, client=client, **settings)
+
+    return make
+
+
 def _limiter(kind: Any) -> Any:
     return lambda name: kind(name, permits=PROBE, interval_seconds=LONGEST_SECONDS)
 
@@ -148,5 +230,8 @@ KINDS = {
     "latch": Latch("CountDownLatch", CountDownLatch),
     "rate": Limit("RateLimiter", _limiter(RateLimiter)),
     "bucket": Limit("TokenBucket", _limiter(TokenBucket)),
+    "redlock": Majority("RedLock", _redlock),
+    "zookeeper": Queue("ZooKeeperLock", _of_zookeeper("ZooKeeperLock")),
+    "zookeeper-permits": QueuedPermits("ZooKeeperSemaphore", _of_zookeeper("ZooKeeperSemaphore", permits=PROBE)),
     "advisory": Advisory("AdvisoryLock", lambda name: AdvisoryLock(name, using=config().database)),
 }

@@ -4,7 +4,6 @@ import logging
 from typing import Any
 
 from django.apps import apps
-from django.contrib.contenttypes.models import ContentType
 
 from idempotency.admin.lock_display import in_words
 from idempotency.admin.lock_kinds import KINDS
@@ -34,6 +33,7 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
     what, held = f"{kind} {name!r}", "" if owner is None else f", held by {in_words(owner)}"
     if apps.is_installed("django.contrib.admin"):
         from django.contrib.admin.models import CHANGE, LogEntry  # noqa: PLC0415  only where it is installed
+        from django.contrib.contenttypes.models import ContentType  # noqa: PLC0415
 
         LogEntry.objects.create(
             user_id=user.pk,

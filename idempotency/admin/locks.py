@@ -104,7 +104,9 @@ class LockPages(ReadOnlyAdmin):
             "words": lock.words,
             "error": lock.error,
             "facts": lock.facts,
-            "holds": [(hold, *_in_columns(hold), _address(lock, name, hold) if may else "") for hold in lock.holds],
+            "holds": [
+                (hold, *_in_columns(hold), _address(lock, name, hold) if may else "") for hold in lock.holds
+            ],
             "waiting": len(waiters),
             "waiters": waiters[:WAITERS_SHOWN],
         }

@@ -10,6 +10,7 @@ Limits: the empty folder of a name stays, so names should be few (kazoo makes no
 needs a client of its own. Do not call the face of threads from kazoo's callbacks: they would wait for themselves.
 """
 
+import contextlib
 import math
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack
@@ -19,6 +20,7 @@ from idempotency.extras import needed
 
 with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
+    from kazoo.exceptions import NoNodeError
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
@@ -67,12 +69,23 @@ class QueueLock(Counted):
         return names
 
     @operation
-    def force_release(self) -> Steps[bool]:
+    def force_release(self, *, token: int | None = None) -> Steps[bool]:
         """Delete the nodes of those that hold it, and let the next ones have it. Return whether there were any.
 
         A holder with `on_lost` learns at once, and its `lost` is true; another at its release, by `LockLost`.
+
+        Args:
+            token: of the one hold to end; None ends every one.
         """
-        return self._queue.delete_holders()
+        if token is None:
+            return (yield from self._queue.delete_holders())
+        _, holders = yield from self._queue.contenders(holders=True)
+        for node, (_, stat) in holders.items():
+            if stat.czxid == token:
+                with contextlib.suppress(NoNodeError):  # it has left meanwhile
+                    yield from self._queue._asked(self._client.delete_async, node)
+                    return True
+        return False
 
     def _state(self) -> Steps[State]:
         nodes, holders = yield from self._queue.contenders(holders=True)

@@ -184,9 +184,11 @@ class Command(BaseCommand):
         if not note:
             raise CommandError("--note says nothing: the admin's log stores the reason.")
         name = options["operator"] or _login_name()
-        user = get_user_model()._default_manager.filter(
-            **{get_user_model().USERNAME_FIELD: name, "is_active": True}
-        ).first()
+        user = (
+            get_user_model()
+            ._default_manager.filter(**{get_user_model().USERNAME_FIELD: name, "is_active": True})
+            .first()
+        )
         if user is None:
             raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
         replied, sentence = release_by_force(holds[0][0], options["name"], holds[0][1], user=user, note=note)

@@ -1,6 +1,7 @@
 """What operators see of a lock and do about it: the admin's page, the release by force, the command."""
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils.html import escape
+from kazoo.client import KazooClient
+from redis import Redis
 
 from idempotency.locks import (
     CountDownLatch,
@@ -23,11 +26,16 @@ from idempotency.locks import (
     Rate,
     RateLimiter,
     ReadWriteLock,
+    RedLock,
     Semaphore,
     TokenBucket,
 )
 from idempotency.locks.postgres import AdvisoryLock
+from idempotency.locks.zookeeper import ZooKeeperLock, ZooKeeperSemaphore
+from shop.devserver.guardian import Guardian
+from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Actor, until
+from tests.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,6 +65,71 @@ HOLDS: dict[str, tuple[Callable[[], Any], str]] = {
     "permits": (permit, "s left"),
     "advisory": (lambda: AdvisoryLock(NAME, owner="worker 3"), "as long as its session"),
 }
+
+
+# those of servers that a setting names, each by a fixture
+OTHERS = {
+    "redlock": "named:worker 3",
+    "zookeeper": "named:worker 3",
+    "zookeeper-permits": "as long as its session",
+}
+
+
+def also_asked(settings: Any, **servers: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "LOCK_SERVERS": servers}
+
+
+@pytest.fixture
+def redlock(settings: Any) -> Iterator[Callable[[], RedLock]]:
+    """Makes one over three databases, which are as three servers here."""
+    urls = [re.sub(r"db=\d+", f"db={number}", os.environ["REDIS_URL"]) for number in (1, 2, 3)]
+    also_asked(settings, redlock=urls)
+    clients = [Redis.from_url(url) for url in urls]
+    yield lambda: RedLock(NAME, clients=clients, **LEASE)
+    for client in clients:
+        client.flushdb()
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    guardian = Guardian()
+    with a_folder_of_its_own() as folder:
+        server = ZooKeeperServer(guardian, folder / "zookeeper")
+        try:
+            server.start()
+            yield server
+        finally:
+            guardian.stop_all()
+
+
+@pytest.fixture
+def zookeeper_client(settings: Any, zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+    also_asked(settings, zookeeper=zookeeper_server.hosts)
+    client = KazooClient(zookeeper_server.hosts, timeout=20.0)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def zookeeper(zookeeper_client: KazooClient) -> Callable[[], ZooKeeperLock]:
+    return lambda: ZooKeeperLock(NAME, client=zookeeper_client, owner="worker 3")
+
+
+@pytest.fixture
+def zookeeper_permits(zookeeper_client: KazooClient) -> Callable[[], ZooKeeperSemaphore]:
+    return lambda: ZooKeeperSemaphore(NAME, permits=1, client=zookeeper_client)
+
+
+@pytest.fixture(params=[*HOLDS, *OTHERS])
+def hold(request: pytest.FixtureRequest) -> tuple[str, Any, str]:
+    """Kind, a hold to enter, and what is shown of it."""
+    kind = request.param
+    if kind in HOLDS:
+        return kind, HOLDS[kind][0](), HOLDS[kind][1]
+    return kind, request.getfixturevalue(kind.replace("-", "_"))(), OTHERS[kind]
 
 
 @pytest.fixture
@@ -157,12 +230,11 @@ def test_the_command_shows_a_lock(held: Lock, capsys: pytest.CaptureFixture[str]
         call_command("idempotency", "locks", "show", "}")
 
 
-@pytest.mark.parametrize("kind", HOLDS)
 def test_every_kind_is_shown_and_released_from_the_page(
-    kind: str, admin_client: Client, capsys: pytest.CaptureFixture[str]
+    hold: tuple[str, Any, str], admin_client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make, words = HOLDS[kind]
-    with contextlib.suppress(LockError), make():
+    kind, taken, words = hold
+    with contextlib.suppress(LockError), taken:
         page = admin_client.get(PAGE, {"name": NAME}).content.decode()
         assert words in page
         assert words in shown(capsys)
@@ -173,11 +245,11 @@ def test_every_kind_is_shown_and_released_from_the_page(
         assert LogEntry.objects.get().object_repr == f"{kind} {NAME!r}"
 
 
-@pytest.mark.parametrize("kind", HOLDS)
 def test_every_kind_is_released_by_the_command(
-    kind: str, admin_user: User, capsys: pytest.CaptureFixture[str]
+    hold: tuple[str, Any, str], admin_user: User, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with contextlib.suppress(LockError), HOLDS[kind][0]():
+    kind, taken, _ = hold
+    with contextlib.suppress(LockError), taken:
         call_command("idempotency", "locks", "show", NAME, "--release", "--operator=admin", "--note=it burned")
         assert "released by force" in capsys.readouterr().out
         assert "Nobody holds" in shown(capsys)
@@ -210,12 +282,30 @@ def test_the_command_releases_one_hold_that_is_named(
         assert not held.locked()
 
 
-def test_who_waits_is_shown_in_order(actor: Actor, admin_client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_waits_is_shown_in_order(
+    actor: Actor, admin_client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Semaphore(NAME, permits=1, lease_seconds=600) as semaphore:
         waiting = actor.begin(lambda: semaphore.acquire() and semaphore.release())
         until(lambda: "1. in the queue" in shown(capsys))
         assert "<strong>1</strong> waits" in admin_client.get(PAGE, {"name": NAME}).content.decode()
     waiting.result(30)
+
+
+def test_who_waits_for_a_permit_of_zookeeper_has_none(
+    actor: Actor, zookeeper_permits: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zookeeper_permits() as held:
+        waiting = actor.begin(lambda: held.acquire() and held.release())
+        until(lambda: "1. in the queue" in (page := shown(capsys)) and page.count("held by") == 1)
+    waiting.result(30)
+
+
+def test_a_server_that_is_away_is_named(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    also_asked(settings, zookeeper="127.0.0.1:1", redlock=[f"redis://127.0.0.1:{port}/0" for port in (1, 2, 3)])
+    page = shown(capsys)
+    assert "ZooKeeperLock: ZooKeeper did not reply" in page
+    assert f"RedLock: {NAME!r}: too few servers replied" in page
 
 
 def test_totals_counts_and_rates_are_shown(

@@ -798,6 +798,19 @@ def test_readers_share_and_a_writer_excludes_them(made: Any, connect: Callable[[
     late.do(read.release)
 
 
+def test_one_of_two_readers_is_put_out_by_its_token(made: Any, connect: Callable[[], Client]) -> None:
+    lock, _, actor = made
+    one, two = ((actor(), lock(NAME, client=connect(), shared=True)) for _ in range(2))
+    for reader, read in (one, two):
+        assert reader.do(read.acquire)
+    token = one[0].do(lambda: one[1].token)
+    for released in (True, False):
+        assert two[0].do(lambda: two[1].force_release(token=token)) is released
+    with pytest.raises(LockLost):
+        one[0].do(one[1].release)
+    two[0].do(two[1].release)
+
+
 def test_a_holder_that_may_not_come_in_twice(made: Any, client: Client) -> None:
     lock, _, actor = made
     once = lock(NAME, client=client, reentrant=False, owner="both")
