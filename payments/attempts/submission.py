@@ -7,6 +7,7 @@ under it is all that is ever needed.
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -56,28 +57,33 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     number. An attempt that may no longer be paid is closed there instead.
     """
     calling.must_be_outside_transactions()
-    attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
+    # by the database's clock: what is compared in `_open` was written by other processes
+    attempt = Attempt.objects.select_related("payment").annotate(now=Now()).get(pk=attempt_id)
     if attempt.status in _UNOPENED:
-        return _open(attempt, by_shopper=by_shopper)
+        return _open(attempt, began=attempt.now, by_shopper=by_shopper)
     if attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
         return _renew(attempt, payer)
     return attempt.payment
 
 
-def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
+def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
+    """Ask about an earlier request, and make one; its refusal says nothing of another that may open the trade."""
     channel = calling.provider_of(attempt)
-    may_have_left = attempt.submitted_at is not None
+    unopened, is_first = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED), False
     try:
-        if may_have_left and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
-            return found
-        if not Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(submitted_at=Now()):
+        if attempt.submitted_at is not None:
+            if (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
+                return found
+        else:
+            is_first = bool(unopened.filter(submitted_at__isnull=True).update(submitted_at=began))
+        if not is_first and not unopened.update(submitted_at=began):
             return Payment.objects.get(pk=attempt.payment_id)
         action = _create(channel, attempt, Payer(**attempt.payer))
     except OutcomeUnknown as error:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
         return _set(attempt, AttemptStatus.UNCERTAIN)
     except ProviderRejected as error:
-        if may_have_left:  # says nothing about the earlier request, which may have opened it
+        if not (is_first and unopened.filter(submitted_at=began).exists()):
             return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
         _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
         raise

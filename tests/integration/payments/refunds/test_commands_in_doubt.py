@@ -7,6 +7,7 @@ the refund stays reserved, nobody can withdraw it, and no second one goes out.
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -34,6 +35,7 @@ from payments.providers.base import PayMethod
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, number_of, paid, payment_of
 from tests.payments_settings import changed, limited
+from tests.running import until
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, company, signed
 from tests.unit.payments.providers.conftest import channels as channels_at
 
@@ -367,16 +369,48 @@ def test_a_refused_repeat_ends_no_attempt_that_may_have_been_opened(
     channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
     attempt, acts = prepared(open_attempt, channel), script(channel)
-    unknown = {
-        "wechat": signed({"code": "ORDER_NOT_EXIST"}, status=404),
-        "alipay": alipay_says("error", {"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}),
-        "stripe": stripe_says({"object": "list", "data": [], "has_more": False, "url": "/v1/payment_intents"}),
-    }
-    acts.play("hung up", unknown[channel], next(iter(REFUSED[channel].values()))())
+    acts.play("hung up", unknown_trade(channel), next(iter(REFUSED[channel].values()))())
     for _ in range(2):
         assert submission.submit_attempt(attempt.id).status == "uncertain"
     attempt.refresh_from_db()
     assert (acts.steps, attempt.status) == ([], "uncertain")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_refusal_ends_no_attempt_that_a_later_request_may_have_opened(
+    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
+) -> None:
+    attempt, acts = prepared(open_attempt, channel), script(channel)
+    refused = next(iter(REFUSED[channel].values()))()
+
+    def overtaken(body: bytes) -> Answer:
+        acts.steps += [unknown_trade(channel), "hung up"]
+        assert submission.submit_attempt(attempt.id).status == "uncertain"
+        connections.close_all()  # this thread's
+        return refused(body)
+
+    acts.play(overtaken)
+    assert submission.submit_attempt(attempt.id).status == "uncertain"
+    attempt.refresh_from_db()
+    assert (acts.steps, attempt.status) == ([], "uncertain")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_of_two_first_requests_the_refusal_of_one_does_not_end_the_other(
+    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
+) -> None:
+    attempt, acts = prepared(open_attempt, channel), script(channel)
+    refused = next(iter(REFUSED[channel].values()))()
+    both_left = threading.Barrier(2)
+    acts.play(lambda body: together(both_left, refused(body)), lambda body: together(both_left, None))
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            Attempt.objects.select_for_update(no_key=True).get(pk=attempt.pk)
+            both = [pool.submit(submitted, attempt) for _ in range(2)]
+            until(lambda: waiting_for_locks() == 2)  # each has read that no request was made
+        assert [one.result() for one in both] == ["uncertain", "uncertain"]
+    attempt.refresh_from_db()
+    assert attempt.status == "uncertain"
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
@@ -422,6 +456,36 @@ def test_alipay_pays_a_refund_once_whatever_its_query_comes_to(
     assert (again.status_code, again.json()["status"]) == (202, "uncertain")
     assert ask("k3").json()["code"] == "refund_exceeds_paid"
     assert acts.refund_numbers == {Refund.objects.get().out_refund_no}
+
+
+def unknown_trade(channel: str) -> Says:
+    """The answer to a question about a trade that was never opened."""
+    if channel == "wechat":
+        return signed({"code": "ORDER_NOT_EXIST"}, status=404)
+    if channel == "alipay":
+        return alipay_says("error", {"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"})
+    return stripe_says({"object": "list", "data": [], "has_more": False, "url": "/v1/payment_intents"})
+
+
+def together(barrier: threading.Barrier, answer: Answer | None) -> Answer:
+    """Answer once both requests are there; None hangs up."""
+    barrier.wait(60)
+    if answer is None:
+        raise ConnectionAbortedError
+    return answer
+
+
+def submitted(attempt: Attempt) -> str:
+    try:
+        return str(submission.submit_attempt(attempt.id).status)
+    finally:
+        connections.close_all()
+
+
+def waiting_for_locks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
+        return int(cursor.fetchone()[0])
 
 
 def prepared(open_attempt: OpenAttempt, channel: str, *, status: str = "created", **changed: Any) -> Attempt:
