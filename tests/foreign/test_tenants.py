@@ -1,5 +1,6 @@
 """Two tenants of one project, each with a schema of its own (django-tenants), over real HTTP."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx
 import pytest
 import redis
 
+from tests import pages
 from tests.foreign.doors import Door, TenantDoor
 from tests.foreign.foreign import ForeignProject, Server, environment_like
 from tests.foreign.test_doors import EACH_TRIAL
@@ -44,6 +46,21 @@ for name in ("a", "b"):
     with schema_context(name):
         print(once("n", key="lease", lease=1.5).run(long))
         LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
+"""
+
+LEAVE_AN_OLD_ANSWER = """
+from datetime import timedelta
+from django.db.models import F
+from django_tenants.utils import schema_context
+from idempotency import once
+from idempotency.models import LedgerEntry
+
+days = timedelta(days=2)
+for name in ("a", "b"):
+    with schema_context(name):
+        once("n", key="old").run(str)
+        entries = LedgerEntry.objects.filter(key="old")
+        entries.update(created_at=F("created_at") - days, finished_at=F("finished_at") - days)
 """
 
 
@@ -151,6 +168,15 @@ def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
 
 def test_a_lease_is_renewed_at_its_tenant(tenants: ForeignProject) -> None:
     assert tenants.manage("shell", "--verbosity", "0", "-c", KEEP_A_LEASE).split() == ["kept", "kept"]
+
+
+def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None:
+    tenants.manage("shell", "--verbosity", "0", "-c", LEAVE_AN_OLD_ANSWER)
+    page = pages.text_of("docs/how-to/share-redis-between-tenants.md")
+    (command,) = re.findall(r"`manage\.py (all_tenants_command [^`]+)`", page)
+    tenants.manage(*command.split())
+    purged = "SELECT purged_at IS NOT NULL FROM {}.idempotency_ledgerentry WHERE key = 'old'"
+    assert [tenants.rows(purged.format(tenant)) for tenant in TENANTS] == [[(True,)]] * 2
 
 
 def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:
