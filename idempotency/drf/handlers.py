@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import FunctionType
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
@@ -33,6 +33,7 @@ from idempotency.views import (
     transaction_of_requests,
 )
 
+R = TypeVar("R", bound=HttpResponseBase)  # a method that overrides a generic view's keeps its type
 Handler = Callable[..., HttpResponseBase]
 Refuses = Callable[..., None]
 
@@ -40,14 +41,14 @@ REFUSALS = (exceptions.APIException, Problem, *DJANGOS_REFUSALS)
 
 
 @overload
-def idempotent(handler: Handler, /) -> Handler: ...
+def idempotent(handler: Callable[..., R], /) -> Callable[..., R]: ...
 @overload
 def idempotent(
     *,
     body: type[serializers.BaseSerializer[Any]] | None = ...,
     refuses: Refuses | None = ...,
     **options: Unpack[Options],
-) -> Callable[[Handler], Handler]: ...
+) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 def idempotent(
     handler: Handler | None = None,
     /,

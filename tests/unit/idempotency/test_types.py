@@ -1,0 +1,121 @@
+"""A project's code at every door, which `make lint` types strictly: none of it needs a `type: ignore`."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from rest_framework.decorators import api_view
+from rest_framework.generics import CreateAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import ModelViewSet
+
+from idempotency import KeyedCall, Mode, NoOp, Phases, Progress, call_of, drf, idempotent, once
+from idempotency import Response as Answer
+
+steps = Phases("tests.types")
+
+
+@steps.atomic("started")
+def start(progress: Progress) -> NoOp:
+    return NoOp()
+
+
+@steps.outside("called")
+def call_out(progress: Progress) -> Answer:
+    return Answer(201, {"resumed": progress.resumed})
+
+
+@idempotent
+def plain(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+    call.about("order", 7)
+    return HttpResponse(call.key_digest)
+
+
+@idempotent(wait=2, ignore=["sent_at"], required=lambda request: request.method == "POST")
+async def asynchronous(request: HttpRequest) -> HttpResponse:
+    call_of(request).set_lifetime(5)
+    return HttpResponse()
+
+
+@idempotent(mode=steps)
+def phased(request: HttpRequest) -> HttpResponseBase:
+    return steps.respond(request, {"amount": 5})
+
+
+@method_decorator(idempotent, name="post")
+class Plain(View):
+    def post(self, request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        return HttpResponse(str(call.resumed))
+
+
+class Rest(APIView):
+    @drf.idempotent
+    def post(self, request: Request, call: KeyedCall) -> Response:
+        return Response(call.subject)
+
+
+class Generic(CreateAPIView[User]):
+    @drf.idempotent
+    def create(self, request: Request, *args: Any, call: KeyedCall, **kwargs: Any) -> Response:
+        return super().create(request, *args, **kwargs)
+
+    @drf.idempotent(wait=2)
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().post(request, *args, **kwargs)
+
+
+class Users(drf.IdempotentMixin, ModelViewSet[User]):
+    idempotent_handlers = {"create": Mode.ATOMIC, "destroy": {"required": False}}
+
+
+@api_view(["POST"])
+@drf.idempotent
+def function(request: Request, call: KeyedCall) -> Response:
+    return Response(call.mode.value)
+
+
+@once.task("tests.types", key=lambda number: number)
+def task(number: int) -> dict[str, int]:
+    return {"number": number}
+
+
+def run() -> int:
+    result: dict[str, int] = task(7)
+    return result["number"]
+
+
+urlpatterns = [
+    path("plain", plain),
+    path("async", asynchronous),
+    path("phased", phased),
+    path("class", Plain.as_view()),
+    path("rest", Rest.as_view()),
+    path("generic", Generic.as_view()),
+    path("users", Users.as_view({"post": "create"})),
+    path("function", function),
+]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        plain,
+        asynchronous,
+        phased,
+        Plain.post,
+        Rest.post,
+        Generic.create,
+        Generic.post,
+        Users.create,
+        Users.destroy,
+    ],
+)
+def test_each_is_keyed(handler: Any) -> None:
+    assert hasattr(handler, "idempotency_mode")
