@@ -44,6 +44,8 @@ IDLE_MAX = 16  # kept open while nobody uses them
 # other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
 
+_TIMEOUTS = ("socket_timeout", "socket_connect_timeout")  # of a connection of redis-py
+
 _of_thread = threading.local()
 
 
@@ -64,6 +66,7 @@ class PipelinedConnection:
         self.has_set_nx_get = True
         self._process = os.getpid()
         self._connection = connection_beside(pool)
+        self._timeouts = {name: getattr(self._connection, name, None) for name in _TIMEOUTS}
         self._open = False
         self._pending = deque[Callable[[Any], None]]()
         self._socket: Any = None
@@ -73,11 +76,21 @@ class PipelinedConnection:
         """Return whether it still leads where `pool` does, and was not inherited by a fork."""
         return self.pool is pool and self._process == os.getpid()
 
-    def ask(self, *command: Any) -> Any:
-        """Send, wait, and return the reply: bytes, numbers or None."""
-        self._settle()
-        self._send(_ignore, command)
-        return self._read()
+    def ask(self, *command: Any, seconds: float | None = None) -> Any:
+        """Send, wait, and return the reply: bytes, numbers or None.
+
+        Args:
+            seconds: longest wait for the server, if the client's own time-outs are not shorter.
+        """
+        try:
+            if seconds is not None:
+                self._wait_at_most(seconds)
+            self._settle()
+            self._send(_ignore, command)
+            return self._read()
+        finally:
+            if seconds is not None:
+                self._wait_at_most(float("inf"))
 
     def send_together(self, *commands: tuple[Any, ...], wait: bool = False) -> None:
         """Send commands in one packet. With `wait`, read their replies and raise an error among them."""
@@ -96,6 +109,14 @@ class PipelinedConnection:
         if len(self._pending) >= PENDING_MAX:
             self._settle()
         self._send(then or _ignore, command)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """Bound the time-outs of connecting, greeting and reading; infinite for the client's own."""
+        for name, own in self._timeouts.items():
+            bound = min(seconds, float("inf") if own is None else own)
+            setattr(self._connection, name, None if bound == float("inf") else bound)
+        if (its_socket := self._connection._sock) is not None:
+            its_socket.settimeout(self._connection.socket_timeout)
 
     def _send(self, then: Callable[[Any], None], *commands: tuple[Any, ...]) -> None:
         # noted first: after any interrupt, no reply is taken for that of another question
@@ -221,8 +242,8 @@ class ClientConnection:
         self.known: set[str] = set()
         self._client = client
 
-    def ask(self, *command: Any) -> Any:
-        """Send, and return the reply as the client decodes it."""
+    def ask(self, *command: Any, seconds: float | None = None) -> Any:
+        """Send, and return the reply as the client decodes it; how long that takes is the client's affair."""
         return self._client.execute_command(*command)
 
     def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:

@@ -170,16 +170,22 @@ class Script:
         """Run on this thread's connection to where `client` leads, and return the reply."""
         return self.run(connection_of(client), keys, arguments)
 
-    def run(self, connection: Connection, keys: list[str], arguments: list[Any]) -> Any:
-        """Run on `connection` and return the reply, or raise what the client raises."""
+    def run(
+        self, connection: Connection, keys: list[str], arguments: list[Any], seconds: float | None = None
+    ) -> Any:
+        """Run on `connection` and return the reply, or raise what the client raises.
+
+        Args:
+            seconds: as of `PipelinedConnection.ask`.
+        """
         parts = (len(keys), *keys, *arguments)
         try:
-            reply = connection.ask("EVALSHA", self.sha, *parts)
+            reply = connection.ask("EVALSHA", self.sha, *parts, seconds=seconds)
         except Exception as error:
             if not _is_unknown(error):
                 raise
             connection.known.clear()
-            reply = connection.ask("EVAL", self.text, *parts)
+            reply = connection.ask("EVAL", self.text, *parts, seconds=seconds)
         connection.known.add(self.sha)
         return reply
 

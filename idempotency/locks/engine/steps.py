@@ -23,7 +23,7 @@ class Ask:
     """Run a script on the server; results in its reply, or in the client's error.
 
     Attributes:
-        seconds: after which it counts as unanswered, where the client would still retry; None: the client decides.
+        seconds: after which it counts as unanswered, where the client would still wait; None: the client decides.
     """
 
     script: Any

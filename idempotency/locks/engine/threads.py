@@ -72,7 +72,7 @@ class ThreadHub(Hub):
         try:
             if isinstance(step, SendNowait):
                 return step.script.send_nowait(connection, step.keys, step.arguments, then=step.then)
-            return step.script.run(connection, step.keys, step.arguments)
+            return step.script.run(connection, step.keys, step.arguments, step.seconds)
         except FAILURES as error:
             if interrupt := interruption(error):
                 raise interrupt from None

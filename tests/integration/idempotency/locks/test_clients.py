@@ -1,6 +1,8 @@
 """Clients as people have them: with retries of their own, with little permission, of another make."""
 
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +20,10 @@ from idempotency import locks
 from idempotency.locks import LockError, LockUnavailable
 from idempotency.locks.engine.hub import ACL
 from tests.integration.idempotency.locks.conftest import TIMEOUTS, Bench, a_bench
+from tests.processes import stand_still
 
 QUARTER_OF_AN_HOUR = ConstantBackoff(900)
+OPTIONS = {"Semaphore": {"permits": 1}}  # of a kind that needs some
 
 
 @contextmanager
@@ -27,12 +31,12 @@ def client_for(one: Bench, **settings: Any) -> Iterator[Any]:
     """A client of the bench's face and server, closed afterwards."""
     url = one.servers.url
     if one.loop is None:
-        with redis.Redis.from_url(url, **TIMEOUTS, **settings) as client:
+        with redis.Redis.from_url(url, **TIMEOUTS | settings) as client:
             yield client
         return
 
     async def made() -> Any:
-        return redis.asyncio.Redis.from_url(url, **TIMEOUTS, **settings)
+        return redis.asyncio.Redis.from_url(url, **TIMEOUTS | settings)
 
     client = one.run(made())
     yield client
@@ -47,14 +51,28 @@ def test_the_wait_is_a_bound_whatever_the_client_retries(one: Bench, kind: str) 
     one.servers.kill()
     try:
         with client_for(one, retry=retry(QUARTER_OF_AN_HOUR, 3)) as client:
-            made = getattr(one.locks, kind)(
-                "thing", client=client, **({"permits": 1} if kind == "Semaphore" else {})
-            )
+            made = getattr(one.locks, kind)("thing", client=client, **OPTIONS.get(kind, {}))
             wait = made.wait if kind == "CountDownLatch" else made.acquire
             with pytest.raises(LockUnavailable):
                 one.actor().do(lambda: wait(wait_seconds=0.5))
     finally:
         one.servers.start()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch"])
+def test_the_wait_is_a_bound_however_long_the_client_waits_for_a_silent_server(one: Bench, kind: str) -> None:
+    """On a connection that is there, and on the next one, which is not greeted."""
+    server = one.plain.info("server")["process_id"]
+    with client_for(one, socket_timeout=900, socket_connect_timeout=900) as client:
+        made = getattr(one.locks, kind)("thing", client=client, **OPTIONS.get(kind, {}))
+        wait = made.wait if kind == "CountDownLatch" else made.acquire
+        assert one.actor().do(lambda: wait(wait_seconds=0)) is True
+        try:
+            stand_still(server)
+            with pytest.raises(LockUnavailable):
+                one.actor().do(lambda: wait(wait_seconds=0.5))
+        finally:
+            os.kill(server, signal.SIGCONT)
 
 
 class TestPermissions:
