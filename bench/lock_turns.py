@@ -57,6 +57,17 @@ def _redis_py(sleep: float, client: Any, name: str) -> Any:
     return client.lock(name, timeout=LEASE_SECONDS, sleep=sleep)
 
 
+def _once(call: Any) -> Any:
+    """Make something whose acquire is one command, and whose release is none."""
+    return SimpleNamespace(acquire=call, release=lambda: None)
+
+
+def _limiter(kind: str, client: Any, name: str) -> Any:
+    from idempotency import locks
+
+    return _once(getattr(locks, kind)(name, client=client, permits=1_000_000, interval_seconds=1).acquire)
+
+
 def _python_redis_lock(client: Any, name: str) -> Any:
     from redis_lock import Lock
 
@@ -73,6 +84,13 @@ KINDS = {
 }
 
 
+ONE = "one EVALSHA of `return 1`"
+COMMANDS = {
+    ONE: Kind(lambda client, name: _once(_Raw(client, name).acquire)),
+    "RateLimiter, sliding window": Kind(partial(_limiter, "RateLimiter")),
+    "TokenBucket": Kind(partial(_limiter, "TokenBucket")),
+    "ask: Lock.owner": Kind(lambda client, name: _once(_ours("Lock", client, name).owner)),
+}
 ASYNCIO = (RAW, "Lock", REDIS_PY)
 
 
@@ -152,6 +170,41 @@ def _contender(pipe: Any, index: int, kind: Kind, turn: dict[str, Any], shared: 
     pipe.send(figures)
 
 
+def hold_many(turn: dict[str, Any]) -> dict[str, float]:
+    """Hold many names in one process, and count what they and their renewals cost."""
+    from psutil import Process
+
+    from idempotency.locks import Lock
+    from idempotency.locks.engine.hub import Hub
+
+    client, renewed, prolong = _client(), [], Hub.prolong
+    processes = Process(), Process(int(client.info("server")["process_id"]))
+
+    def counted(hub: Hub, holds: list[Any], seconds: float | None = None) -> Any:
+        renewed.append(len(holds))
+        return prolong(hub, holds, seconds)
+
+    def memory_and_cpu() -> list[float]:
+        return [each.memory_info().rss for each in processes] + [sum(each.cpu_times()[:2]) for each in processes]
+
+    Hub.prolong = counted  # type: ignore[method-assign]
+    _ours("Lock", client, "first").acquire()  # connects
+    before = memory_and_cpu()
+    held = [Lock(f"{turn['name']}-{number}", client=client) for number in range(int(turn["names"]))]
+    for lock in held:
+        lock.acquire()
+    full = memory_and_cpu()
+    renewed.clear()
+    time.sleep(turn["seconds"])
+    spent = [(now - then) / turn["seconds"] for now, then in zip(memory_and_cpu(), full, strict=True)]
+    process, server = ((now - then) / len(held) for now, then in zip(full[:2], before, strict=False))
+    return {
+        "lost": sum(lock.lost for lock in held),
+        **{"bytes": process, "redis_bytes": server, "cpu": spent[2], "redis_cpu": spent[3]},
+        **{"renewals": sum(renewed) / turn["seconds"], "commands": len(renewed) / turn["seconds"]},
+    }
+
+
 def _quantile(ordered: list[float], part: float) -> float:
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else math.nan
 
@@ -161,7 +214,12 @@ def main(text: str) -> None:
     turn = json.loads(text)
     turn["name"] = f"bench-{uuid.uuid4().hex}"
     title = turn["kind"]
-    figures = asyncio.run(alone_on_asyncio(title, turn)) if turn["asyncio"] else contend(KINDS[title], turn)
+    if "names" in turn:
+        figures: dict[str, Any] = hold_many(turn)
+    elif turn["asyncio"]:
+        figures = asyncio.run(alone_on_asyncio(title, turn))
+    else:
+        figures = contend((KINDS | COMMANDS)[title], turn)
     print(json.dumps(figures), flush=True)
 
 

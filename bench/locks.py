@@ -1,5 +1,7 @@
 """The locks on Redis against the peers: alone, in a thread or a loop, and with eight processes that want one lock.
 
+Then limiters and questions against one empty command, and a process that holds many names.
+
 A turn is a process of its own (`bench.lock_turns`). All use the same Redis over its Unix socket, and redis-py with
 hiredis in one version.
 """
@@ -15,9 +17,9 @@ import redis
 
 from bench import servers
 from bench.harness import options, take_turns
-from bench.lock_turns import ASYNCIO, KINDS, REDIS_PY
+from bench.lock_turns import ASYNCIO, COMMANDS, KINDS, ONE, REDIS_PY
 from bench.peer_venvs import ROOT, PeerUnavailableError, python_of
-from bench.report import compare
+from bench.report import compare, write
 
 PROCESSES = 8
 SECTION_SECONDS = 0.001
@@ -27,8 +29,8 @@ Seen = Mapping[str, Sequence[Mapping[str, float]]]
 
 
 def run(arguments: Sequence[str] = ()) -> None:
-    """Measure, and write bench/results/locks.*."""
-    given = options("locks", arguments, rounds=5, seconds=4.0)
+    """Measure, and write bench/results/locks*."""
+    given = options("locks", arguments, rounds=5, seconds=4.0, names=10_000, renewing=60.0)
     servers.require_own_redis()
     titles = []
     for title, kind in KINDS.items():
@@ -63,6 +65,33 @@ def run(arguments: Sequence[str] = ()) -> None:
         f"{PROCESSES} processes, hand-overs to another process": _figures(racing, "handed"),
     }
     compare("locks", "One lock", seen, base=REDIS_PY, unit="acquisitions", note=note)
+    calls = {}
+    for processes in (1, PROCESSES):
+        turn = {"seconds": given.seconds / 4, "processes": processes, "section": 0}
+        ways = {title: partial(_turn, title, **turn) for title in COMMANDS}
+        turns = take_turns(f"locks, one command, {processes}", ways, rounds=given.rounds)
+        calls[f"{processes} at once"] = _figures(turns, "rate")
+    note = f"{given.rounds} rounds of {given.seconds / 4:g} s on one name; no limit is reached."
+    compare("lock_commands", "Limiters and questions", calls, base=ONE, unit="calls", note=note)
+    _hold(given.names, given.renewing)
+
+
+def _hold(names: int, seconds: float) -> None:
+    """Write what a process pays that holds many names, beside what Redisson documents."""
+    found = _turn("Lock", names=names, seconds=seconds)
+    ours = ("bytes", "redis_bytes", "renewals", "commands", "cpu", "redis_cpu", "lost")
+    # RLock: lockWatchdogTimeout 30 s, renewed each third of it, lockWatchdogBatchSize 100
+    redisson = ["-", "-", f"{names / 10:.0f}", f"{names / 1000:.1f}", "-", "-", "-"]
+    write(
+        name="lock_watchdog",
+        title=f"{names} names held by one process",
+        columns=(*("", "bytes a name", "of Redis", "renewals/s", "commands/s", "CPU s/s", "of Redis", "lost"),),
+        rows=[
+            ["PayOnce", *(f"{found[name]:.3g}" for name in ours)],
+            ["Redisson, as its documentation has it", *redisson],
+        ],
+        note=f"Renewals of {seconds:g} s; bytes by the processes' resident memory.",
+    )
 
 
 def _turn(title: str, **turn: float) -> dict[str, float]:
@@ -70,7 +99,7 @@ def _turn(title: str, **turn: float) -> dict[str, float]:
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         client.flushall()
     command = [
-        str(python_of(KINDS[title].peer)),
+        str(python_of((KINDS | COMMANDS)[title].peer)),
         "-m",
         "bench.lock_turns",
         json.dumps({"kind": title, "asyncio": False, **turn}),

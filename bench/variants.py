@@ -91,8 +91,6 @@ VARIANTS = (
         "django-idempotency-key, Redis lock", "django-idempotency-key-redis", DJANGO_IDEMPOTENCY_KEY, replays=False
     ),
     *_of_peer("aws-lambda-powertools, Redis", "aws-lambda-powertools", POWERTOOLS),
-    Variant("bare view, sessions", "bare-sessions", "/bare", base=None),
-    Variant("PayOnce, Redis, sessions", "ours-sessions", base="bare view, sessions"),
     Variant("an order of the shop, no key", SHOP, "/api/bare/orders", base=None),
     Variant("an order of the shop, Redis", SHOP, "/api/v1/orders", base="an order of the shop, no key"),
 )

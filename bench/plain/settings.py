@@ -64,17 +64,13 @@ def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -
 
 
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
-if SETUP in {"ours", "ours-sessions", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
+if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
     CACHES["default"] = REDIS_CACHE
 
-if SETUP.endswith("-sessions"):
-    INSTALLED_APPS.append("django.contrib.sessions")
-    MIDDLEWARE.append("django.contrib.sessions.middleware.SessionMiddleware")
-
 match SETUP:
-    case "bare" | "bare-sessions" | "aws-lambda-powertools":
+    case "bare" | "aws-lambda-powertools":
         pass
-    case "ours" | "ours-sessions":
+    case "ours":
         _ours()
     case "ours-no-redis":
         _ours(REDIS_ALIAS=None)
