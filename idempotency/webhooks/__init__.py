@@ -1,14 +1,19 @@
 """Webhooks of any sender: verified, stored as they arrived, and applied once.
 
 Never: a row for what is not genuine, or an outbound call but for a certificate of PayPal's.
-Views, schedulers, the admin and commands come in; the names of `__all__` are public.
+Views, schedulers, the admin and commands come in; the names of `__all__` are public. They are imported on first
+use, because a verifier alone needs no Django.
 """
 
-from idempotency.webhooks.applying import apply_stored_events, replay
-from idempotency.webhooks.event import Event, NotGenuine, NotReplayable, Unverifiable
-from idempotency.webhooks.intake import webhook
-from idempotency.webhooks.paypal import PayPal
-from idempotency.webhooks.verifiers import GitHub, Shopify, Slack, StandardWebhooks, Stripe, Verifier
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from idempotency.webhooks.applying import apply_stored_events, replay
+    from idempotency.webhooks.event import Event, NotGenuine, NotReplayable, Unverifiable
+    from idempotency.webhooks.intake import webhook
+    from idempotency.webhooks.paypal import PayPal
+    from idempotency.webhooks.verifiers import GitHub, Shopify, Slack, StandardWebhooks, Stripe, Verifier
 
 __all__ = [
     "Event",
@@ -26,3 +31,22 @@ __all__ = [
     "replay",
     "webhook",
 ]
+
+_HOMES = {
+    "applying": ["apply_stored_events", "replay"],
+    "event": ["Event", "NotGenuine", "NotReplayable", "Unverifiable"],
+    "intake": ["webhook"],
+    "paypal": ["PayPal"],
+    "verifiers": ["GitHub", "Shopify", "Slack", "StandardWebhooks", "Stripe", "Verifier"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,6 +16,14 @@ _CERTIFICATE = re.compile(r"https://api(\.sandbox)?\.paypal\.com/v1/notification
 _CACHED_MAX = 16
 
 
+def signed_text(*, number: str, sent_at: str, webhook_id: str, body: bytes) -> bytes:
+    """Build what PayPal signs: a transmission's number and time, our endpoint's id, the body's CRC-32.
+
+    Source: PayPal, "Integrate webhooks", self verification method (read 2026-11).
+    """
+    return f"{number}|{sent_at}|{webhook_id}|{zlib.crc32(body)}".encode()
+
+
 class PayPal(Verifier):
     """PayPal's webhooks, verified here and not by a call of its API. Needs ``payonce[encryption]``.
 
@@ -23,8 +31,6 @@ class PayPal(Verifier):
         webhook_id: PayPal's id of our endpoint; as a `Verifier` takes its secret.
         fetch: gets the PEM certificate at an address of PayPal's, over TLS that it verifies, and follows no
             redirect; the bytes are cached.
-
-    Source: PayPal, "Integrate webhooks", self verification method (read 2026-11).
     """
 
     headers = (
@@ -45,7 +51,7 @@ class PayPal(Verifier):
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15  # noqa: PLC0415
         from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
 
-        number, time, encoded, address, algorithm = (event.header(name) for name in self.headers)
+        number, sent_at, encoded, address, algorithm = (event.header(name) for name in self.headers)
         if algorithm != "SHA256withRSA" or not _CERTIFICATE.fullmatch(address):
             raise NotGenuine("not signed as PayPal signs")
         try:
@@ -57,7 +63,7 @@ class PayPal(Verifier):
         if not certificate.not_valid_before_utc <= event.received_at <= certificate.not_valid_after_utc:
             raise NotGenuine("the certificate has expired")
         for webhook_id in webhook_ids:
-            signed = f"{number}|{time}|{webhook_id}|{zlib.crc32(event.body)}".encode()
+            signed = signed_text(number=number, sent_at=sent_at, webhook_id=webhook_id, body=event.body)
             try:
                 certificate.public_key().verify(signature, signed, PKCS1v15(), SHA256())
             except InvalidSignature:

@@ -1,15 +1,12 @@
-"""Verification of PayPal's webhooks, offline: by certificates that we hold, wherever a request says they are.
+"""Verification of PayPal's webhooks, offline: by certificates that we hold, wherever a request says they are."""
 
-Source: PayPal, "Integrate webhooks", self verification method (read 2026-11).
-"""
-
-import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509 import Certificate
 
+from idempotency.webhooks.paypal import signed_text
 from payments.errors import SignatureInvalid
 from payments.providers import rsa
 from payments.providers.authenticity import MAX_SKEW_SECONDS, lower_case
@@ -37,7 +34,7 @@ def verify(
         raise SignatureInvalid("the transmission's time is none") from None
     if not -timedelta(seconds=MAX_SKEW_SECONDS) < age < AGE_MAX:
         raise SignatureInvalid("the transmission is stale or of the future")
-    signed = f"{number}|{sent_at}|{webhook_id}|{zlib.crc32(body)}".encode()
+    signed = signed_text(number=number, sent_at=sent_at, webhook_id=webhook_id, body=body)
     valid = [held for held in certificates if held.not_valid_before_utc <= now <= held.not_valid_after_utc]
     keys = [key for held in valid if isinstance(key := held.public_key(), RSAPublicKey)]
     if not any(rsa.verifies(signed, signature, key) for key in keys):

@@ -8,11 +8,11 @@ import json
 import secrets
 import sqlite3
 import time
-import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from idempotency.webhooks.paypal import signed_text
 from payments import money
 from payments.providers import rsa
 from payments.sandbox import state
@@ -125,7 +125,7 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
     }
     body = json.dumps(event, ensure_ascii=False).encode()
     transmission, sent_at = secrets.token_hex(16), moment(time.time())
-    signed = f"{transmission}|{sent_at}|{trade['signed_with']}|{zlib.crc32(body)}".encode()
+    signed = signed_text(number=transmission, sent_at=sent_at, webhook_id=trade["signed_with"], body=body)
     return {
         "Content-Type": "application/json",
         "Paypal-Transmission-Id": transmission,
