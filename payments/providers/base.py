@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
 
 from payments.providers.documents import is_keepable
 
@@ -227,6 +227,19 @@ class BillLine:
     refund_status: RefundStatus = RefundStatus.SUCCEEDED
     paid_txn_id: str = ""
     takes_back: str = ""
+
+    @classmethod
+    def of(cls, fact: Fact) -> Self:
+        """Build the line of a payment or refund, for a bill that states what notifications do."""
+        return cls(
+            kind=fact.kind,
+            out_trade_no=fact.out_trade_no,
+            provider_txn_id=fact.provider_txn_id,
+            out_refund_no=fact.out_refund_no,
+            amount_minor=fact.amount_minor,
+            currency=fact.currency,
+            occurred_at=fact.occurred_at,
+        )
 
 
 class Provider(Protocol):

@@ -44,6 +44,14 @@ class Acknowledgement:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def by_status(refused: Refusal | None) -> Acknowledgement:
+    """Answer a notification by the status alone; the sentence is for a developer."""
+    if refused is None:
+        return Acknowledgement(status=200)
+    headers = SOON if refused.status >= 500 else {}
+    return Acknowledgement(status=refused.status, body=refused.message, headers=headers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
     """A payment channel: `PLUGIN` of its package.
@@ -55,8 +63,8 @@ class Plugin:
         build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
         required: fields that must be set.
         optional: all other fields.
-        parts: readers of some settings, each by itself, so that one mistake does not hide another.
         acknowledge: the answer to a notification that was taken (None), or was not.
+        parts: readers of some settings, each by itself, so that one mistake does not hide another.
         headers: of a notification, all that `Provider.read_notification` reads.
         nonce_header: one of `headers`, another in each copy that is signed again; empty where none is signed.
         payer_names: members and parameters of notifications that identify the payer, in lower case.
@@ -72,8 +80,8 @@ class Plugin:
     label: str
     build: Callable[[Settings, Limits], Provider]
     required: tuple[str, ...]
-    parts: tuple[Callable[[Settings], object], ...]
-    acknowledge: Callable[[Refusal | None], Acknowledgement]
+    acknowledge: Callable[[Refusal | None], Acknowledgement] = by_status
+    parts: tuple[Callable[[Settings], object], ...] = ()
     version: int = 1
     capabilities: frozenset[Capability] = frozenset(Capability)
     optional: tuple[str, ...] = ()

@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
+WITHOUT_DJANGO = ("idempotency", "idempotency.webhooks", "payments", "payments.providers")
+PUBLIC = (*WITHOUT_DJANGO, "payments.testing")
 
-@pytest.mark.parametrize("app", ["idempotency", "payments"])
+
+@pytest.mark.parametrize("app", PUBLIC)
 def test_every_public_name_is_there_and_documented(app: str) -> None:
     module = importlib.import_module(app)
     assert sorted(module.__all__) == list(module.__all__)
@@ -16,14 +19,14 @@ def test_every_public_name_is_there_and_documented(app: str) -> None:
         assert name in dir(module)
 
 
-@pytest.mark.parametrize("app", ["idempotency", "payments"])
+@pytest.mark.parametrize("app", PUBLIC)
 def test_an_unknown_name_is_an_attribute_error(app: str) -> None:
     module = importlib.import_module(app)
     with pytest.raises(AttributeError, match="nothing_of_this_name"):
         _ = module.nothing_of_this_name
 
 
-@pytest.mark.parametrize("app", ["idempotency", "payments"])
+@pytest.mark.parametrize("app", WITHOUT_DJANGO)
 def test_the_app_is_named_without_starting_django(app: str) -> None:
     """`INSTALLED_APPS` imports the package before any model may be."""
     code = f"import {app}, sys; sys.exit('django' in sys.modules)"
