@@ -43,7 +43,7 @@ def test_every_page_with_python_is_run_by_a_test() -> None:
     shown = {name for page in check_docs.pages(ROOT) if pages.blocks(name := str(page.relative_to(ROOT)))}
     tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
     read = {*re.findall(r'"((?:docs/[\w/-]+|README)\.md)"', tests)}
-    assert shown - read == {"ARCHITECTURE.md"}  # shows the protocol's own source
+    assert shown - read == set()
 
 
 def test_every_test_that_guarantees_names_exists() -> None:
