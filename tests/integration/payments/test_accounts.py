@@ -23,7 +23,7 @@ from payments.models import Anomaly, Attempt, BillComparison, Notification, Paym
 from payments.operations.manual import why_manual
 from payments.reconciliation import bills
 from tests.integration.payments.conftest import letter
-from tests.payments_settings import changed
+from tests.payments_settings import Rooms, changed
 from tests.running import until
 from tests.sandbox import Sandbox
 
@@ -33,31 +33,11 @@ EU = "wechat-eu"
 WECHAT = "payments.providers.wechat"
 
 
-class Orders(payments.Payable):
+class Orders(Rooms):
     """The name of an order says which account it wants."""
-
-    model = Group
 
     def account(self, order: Group, channel: str) -> str | None:
         return order.name or None
-
-    def amount(self, order: Group) -> int:
-        return 500
-
-    def describe(self, order: Group) -> str:
-        return "A room"
-
-    def return_url(self, order: Group) -> str:
-        return f"/orders/{order.pk}"
-
-    def is_payable(self, order: Group) -> bool:
-        return True
-
-    def mark_paid(self, order: Group) -> bool:
-        return True
-
-    def mark_refunded(self, order: Group) -> None:
-        """Nothing."""
 
 
 @pytest.fixture
@@ -82,8 +62,6 @@ def both(sandboxes: dict[str, Sandbox], live_server: Any, by_name: None, setting
     settings.PAYMENTS = {**settings.PAYMENTS, "BASE_URL": live_server.url, "PROVIDERS": fields}
     configured.forget()
     yield
-    for provider in configured.current().values():
-        provider._http.close()  # type: ignore[attr-defined]
     configured.forget()
 
 

@@ -2,18 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from tests.system.money.till import PRICE_MINOR, Till
-
-
-@pytest.mark.parametrize("name", ["wrong_seller", "pay_closed", "hold_answers"])
-@pytest.mark.parametrize("value", [2, -1, "yes", None])
-def test_a_fault_takes_true_and_false_only(till: Till, name: str, value: Any) -> None:
-    before = till.sandbox.faults()
-    refused = till.sandbox.http.post("/_control/faults", json={name: value, "drop_rate": 1})
-    assert (refused.status_code, name in refused.json()["error"]) == (400, True)
-    assert till.sandbox.faults() == before
 
 
 def test_deliveries_are_counted_by_their_state(till: Till) -> None:

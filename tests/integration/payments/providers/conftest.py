@@ -1,16 +1,51 @@
 """A sandbox for the session, our providers towards it, and a listener for its notifications."""
 
-import queue
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
+from idempotency.ids import new_id
 from payments.providers import registry
-from payments.providers.base import Provider
+from payments.providers.base import NextAction, Provider
+from payments.testing.relay import Endpoint, Reply
 from tests.sandbox import Sandbox
+from tests.unit.payments.providers.conftest import create
+from tests.unit.payments.providers.conftest import refund as give_back
+
+
+def asked(provider: Any, number: str, **changed: Any) -> NextAction:
+    """A trade of 19.90 that can be paid for half an hour; at Alipay it begins when the shopper arrives."""
+    wanted = {"out_trade_no": number, "expires_at": datetime.now(UTC) + timedelta(minutes=30)}
+    action: NextAction = create(provider, **{**wanted, **changed})
+    return action
+
+
+def opened(provider: Any, number: str, **changed: Any) -> NextAction:
+    """The same, and the shopper has arrived."""
+    action = asked(provider, number, **changed)
+    if action.url.startswith("http"):
+        httpx.get(action.url, follow_redirects=True, trust_env=False).raise_for_status()
+    return action
+
+
+def waiting(sandbox: Sandbox, **changed: Any) -> str:
+    """The number of a new trade of WeChat's that waits to be paid."""
+    wechat: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    asked(wechat, number := new_id().hex, **changed)
+    return number
+
+
+def refund(provider: Any, number: str, refund_number: str, amount_minor: int, **changed: Any) -> Any:
+    wanted = {"out_trade_no": number, "out_refund_no": refund_number, "amount_minor": amount_minor}
+    return give_back(provider, **wanted, reason="changed mind", **changed)
+
+
+@pytest.fixture
+def number() -> str:
+    return new_id().hex
 
 
 @pytest.fixture(scope="session")
@@ -29,44 +64,17 @@ def sandbox(sandbox_process: Sandbox) -> Iterator[Sandbox]:
 
 
 @pytest.fixture(params=["wechat", "alipay", "stripe"])
-def provider(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Provider]:
+def provider(request: pytest.FixtureRequest, sandbox: Sandbox) -> Provider:
     """Each channel in turn, built from settings as the project builds it."""
     built: Any = registry.build(sandbox.channels())
-    yield built[request.param]
-    for one in built.values():
-        one._http.close()
+    return built[request.param]
 
 
-class Listener:
+class Listener(Endpoint):
     """Takes notifications in; `next()` waits for one: (headers, body)."""
 
     def __init__(self) -> None:
-        self.received: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()
-        received = self.received
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                received.put((dict(self.headers.items()), body))
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b"success")
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/notify"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    def next(self) -> tuple[dict[str, str], bytes]:
-        return self.received.get(timeout=20)
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Reply(status=200, body=b"success"))
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from payments.providers.base import RefundResult
 from payments.refunds import steps as refunds
 from shop.models import Order, Product
 from shop.orders import placing as orders
-from tests.integration.payments.providers.conftest import Listener
-from tests.integration.payments.providers.test_both_channels import opened
+from tests.integration.payments.providers.conftest import Listener, opened
 from tests.payments_settings import changed
 from tests.sandbox import Sandbox
 
@@ -32,7 +31,6 @@ def alipay(sandbox: Sandbox, settings: Any) -> Iterator[Any]:
     configured.forget()
     provider: Any = configured.current()["alipay"]
     yield provider
-    provider._http.close()
     configured.forget()
 
 

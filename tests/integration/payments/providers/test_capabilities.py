@@ -32,35 +32,11 @@ from payments.settlement import anomalies
 from payments.states import AnomalyKind
 from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
-from tests.payments_settings import changed
+from tests.payments_settings import ROOMS, Rooms, changed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PACKAGE = "coins_for_payonce"
-
-
-class Hotel(payments.Payable):
-    """Groups are what is paid for here."""
-
-    model = Group
-
-    def amount(self, order: Any) -> int:
-        return 500
-
-    def describe(self, order: Any) -> str:
-        return "a room"
-
-    def return_url(self, order: Any) -> str:
-        return "/"
-
-    def is_payable(self, order: Any) -> bool:
-        return True
-
-    def mark_paid(self, order: Any) -> bool:
-        return True
-
-    def mark_refunded(self, order: Any) -> None:
-        pass
 
 
 class Coins(ScriptedProvider):
@@ -95,7 +71,7 @@ def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Callable[.
         )
         monkeypatch.setitem(sys.modules, PACKAGE, package)
         account = {"BACKEND": PACKAGE, "API_URL": "https://coins"}
-        settings.PAYMENTS = changed(ORDER=f"{__name__}.Hotel", PROVIDERS={"coins": account})
+        settings.PAYMENTS = changed(ORDER=ROOMS, PROVIDERS={"coins": account})
         registry._plugin_at.cache_clear()
         configured.forget()
         return made
@@ -158,7 +134,7 @@ def test_money_that_counts_for_nothing_and_cannot_go_back_waits_for_a_person(
     coins: Callable[..., Coins], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = coins(Capability.REFUND)
-    monkeypatch.setattr(Hotel, "mark_paid", lambda self, order: False)
+    monkeypatch.setattr(Rooms, "mark_paid", lambda self, order: False)
     paid_by(provider)
     steps.submit_refund(Refund.objects.get().pk)
     assert (Refund.objects.get().status, "refund" in called(provider)) == ("failed", False)

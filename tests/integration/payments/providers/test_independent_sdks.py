@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,6 @@ from tests.sandbox import Sandbox
 
 # how `python-alipay-sdk` reads certificates is its own affair
 pytestmark = pytest.mark.filterwarnings("ignore:X509.* is deprecated:DeprecationWarning")
-
-
-@pytest.fixture
-def number() -> str:
-    return new_id().hex
 
 
 @pytest.fixture(params=["certificate mode", "public-key mode"])
@@ -148,7 +142,6 @@ def test_wechatpayv3_downloads_the_bill_that_we_read(
     assert (line.amount_minor, line.currency) == (1990, "CNY")
     ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
     assert line in ours.bill(day=date.fromisoformat(day))
-    ours._http.close()
 
 
 def test_wechatpayv3_and_we_decrypt_the_same_certificates(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
@@ -157,7 +150,6 @@ def test_wechatpayv3_and_we_decrypt_the_same_certificates(wechat: wechatpayv3.We
     theirs = {f"{each.serial_number:X}": each.public_bytes(Encoding.PEM) for each in wechat._core._certificates}
     assert list(theirs) == [sandbox.keys.platform_serial]
     assert theirs == ours.download_certificates()
-    ours._http.close()
 
 
 def test_what_we_sign_for_wechat_the_sdk_verifies_and_the_other_way(sandbox: Sandbox) -> None:
@@ -232,15 +224,14 @@ def alipay(request: pytest.FixtureRequest, sandbox: Sandbox) -> AliPay:
 
 
 @pytest.fixture
-def ours(alipay: AliPay, sandbox: Sandbox) -> Iterator[Any]:
+def ours(alipay: AliPay, sandbox: Sandbox) -> Any:
     """Our side in the mode of the SDK."""
     channel = sandbox.channels()["alipay"]
     if isinstance(alipay, DCAliPay):
         files = sandbox.keys.alipay_certificates.settings
         channel |= {name.removeprefix("ALIPAY_"): file for name, file in files.items()} | {"PUBLIC_KEY_FILE": ""}
     built: Any = registry.build({"alipay": channel})["alipay"]
-    yield built
-    built._http.close()
+    return built
 
 
 def verifies(alipay: AliPay, body: bytes) -> bool:

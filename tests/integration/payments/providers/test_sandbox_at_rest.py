@@ -2,15 +2,12 @@
 
 import re
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 
-from idempotency.ids import new_id
-from payments.providers import registry
-from tests.integration.payments.providers.conftest import Listener
+from tests.integration.payments.providers.conftest import Listener, waiting
 from tests.running import until
 from tests.sandbox import Sandbox
 
@@ -47,18 +44,7 @@ def test_no_thread_wakes_up_while_nobody_asks(sandbox: Sandbox) -> None:
 
 
 def test_what_is_queued_is_sent_at_its_time(sandbox: Sandbox, listener: Listener) -> None:
-    number = new_id().hex
-    wechat = registry.build(sandbox.channels())["wechat"]
-    wechat.create(
-        out_trade_no=number,
-        amount_minor=1990,
-        currency="CNY",
-        description="Mug",
-        notify_url=listener.url,
-        return_url="",
-        expires_at=datetime.now(UTC) + timedelta(minutes=30),
-    )
-    wechat._http.close()  # type: ignore[attr-defined]
+    number = waiting(sandbox, notify_url=listener.url)
     done = delivered(sandbox)
     sandbox.faults(delay_ms=200)
     sandbox.pay(number)

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from idempotency.ids import new_id
-from payments.providers import registry
 from payments.providers.base import TradeStatus
 from payments.providers.stripe.client import StripeIntents
-from tests.integration.payments.providers.test_stripe_intents import number, opened, stripe
+from tests.integration.payments.providers.conftest import opened, waiting
+from tests.integration.payments.providers.test_stripe_intents import stripe
 from tests.sandbox import Sandbox
 
-__all__ = ["number", "stripe"]
+__all__ = ["stripe"]
 
 PAID, DECLINED, ASKS, ASKS_THEN_DECLINED = (
     "4242424242424242",
@@ -104,11 +103,7 @@ def test_a_chosen_test_card_fills_the_form_and_no_other_number_does(
 
 
 def test_other_providers_pages_ask_for_no_card_and_no_page_runs_a_script(sandbox: Sandbox) -> None:
-    wechat: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
-    trade = new_id().hex
-    opened(wechat, trade)
-    wechat._http.close()
-    page = sandbox.http.get(f"/pay/{trade}")
+    page = sandbox.http.get(f"/pay/{waiting(sandbox)}")
     assert 'name="number"' not in page.text
     policy = page.headers["Content-Security-Policy"]
     assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)

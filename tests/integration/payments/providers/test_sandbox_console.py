@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from idempotency.ids import new_id
-from payments.providers import registry
+from tests.integration.payments.providers.conftest import waiting
 from tests.sandbox import Sandbox
 
 SWITCHES = {
@@ -30,19 +28,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 @pytest.fixture
 def number(sandbox: Sandbox) -> str:
     """A trade that waits to be paid."""
-    number = new_id().hex
-    wechat = registry.build(sandbox.channels())["wechat"]
-    wechat.create(
-        out_trade_no=number,
-        amount_minor=1990,
-        currency="CNY",
-        description="Mug · 79D332",
-        notify_url="http://127.0.0.1:1/notify",
-        return_url="http://127.0.0.1:1/back",
-        expires_at=datetime.now(UTC) + timedelta(minutes=30),
-    )
-    wechat._http.close()  # type: ignore[attr-defined]
-    return number
+    return waiting(sandbox, description="Mug · 79D332")
 
 
 def press(sandbox: Sandbox, address: str, **fields: str) -> str:

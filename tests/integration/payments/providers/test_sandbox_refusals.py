@@ -1,6 +1,5 @@
 """The sandbox is as strict as the platforms: what it refuses, with their codes, and what its pages say."""
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,11 +13,9 @@ from tests.sandbox import Sandbox
 
 
 @pytest.fixture
-def built(sandbox: Sandbox) -> Iterator[dict[str, Any]]:
+def built(sandbox: Sandbox) -> dict[str, Any]:
     made: dict[str, Any] = registry.build(sandbox.channels())
-    yield made
-    for provider in made.values():
-        provider._http.close()
+    return made
 
 
 def native(sandbox: Sandbox, **changed: Any) -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """The sandbox's misbehaviour follows from its seed, also after it was started anew."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from idempotency.ids import new_id
-from payments.providers import registry
+from tests.integration.payments.providers.conftest import waiting
 from tests.sandbox import Sandbox
 
 HALF = {"drop_rate": 0.5, "http_500_rate": 0.5}
@@ -45,20 +43,7 @@ def lost(sandbox: Sandbox) -> int:
 def opened(sandbox: Sandbox) -> list[str]:
     """Trades that wait to be paid."""
     sandbox.faults(**dict.fromkeys(HALF, 0))
-    wechat = registry.build(sandbox.channels())["wechat"]
-    numbers = [new_id().hex for _ in range(ROUNDS)]
-    for number in numbers:
-        wechat.create(
-            out_trade_no=number,
-            amount_minor=1990,
-            currency="CNY",
-            description="Mug",
-            notify_url="http://127.0.0.1:1/notify",
-            return_url="http://127.0.0.1:1/back",
-            expires_at=datetime.now(UTC) + timedelta(minutes=30),
-        )
-    wechat._http.close()  # type: ignore[attr-defined]
-    return numbers
+    return [waiting(sandbox) for _ in range(ROUNDS)]
 
 
 def test_the_same_seed_is_the_same_faults_and_another_seed_others(sandbox: Sandbox) -> None:

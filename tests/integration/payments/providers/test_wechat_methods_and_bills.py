@@ -12,11 +12,11 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import registry
-from payments.providers.base import FactKind, NextAction, NextActionType, Payer, PayMethod, TradeStatus
+from payments.providers.base import NextAction, NextActionType, Payer, PayMethod, TradeStatus
 from payments.providers.documents import CHINA
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import keep_certificates
-from tests.integration.payments.providers.conftest import Listener
+from tests.integration.payments.providers.conftest import Listener, asked, refund
 from tests.sandbox import Sandbox
 
 SHOPPER = Payer(openid="oUpF8uMuAJO_M2pxb1Q9zNjWeS6o", client_ip="203.0.113.7")
@@ -24,42 +24,14 @@ BACK = "http://127.0.0.1:1/orders/1?paid=ü&x=1"
 
 
 @pytest.fixture
-def number() -> str:
-    return new_id().hex
-
-
-@pytest.fixture
-def wechat(sandbox: Sandbox) -> Iterator[WeChatPay]:
+def wechat(sandbox: Sandbox) -> WeChatPay:
     made: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
-    yield made
-    made._http.close()
+    return made
 
 
 def opened(wechat: WeChatPay, number: str, method: PayMethod | None, **changed: Any) -> NextAction:
-    wanted: dict[str, Any] = {
-        "out_trade_no": number,
-        "amount_minor": 1990,
-        "currency": "CNY",
-        "description": "杯子, blue",
-        "notify_url": "http://127.0.0.1:1/notify",
-        "return_url": BACK,
-        "expires_at": datetime.now(UTC) + timedelta(minutes=30),
-        "method": method,
-        "payer": SHOPPER,
-    }
-    return wechat.create(**{**wanted, **changed})
-
-
-def refund(wechat: WeChatPay, number: str, refund_number: str, amount_minor: int) -> Any:
-    return wechat.refund(
-        out_trade_no=number,
-        out_refund_no=refund_number,
-        amount_minor=amount_minor,
-        paid_minor=1990,
-        currency="CNY",
-        reason="changed mind",
-        notify_url="http://127.0.0.1:1/notify",
-    )
+    wanted = {"description": "杯子, blue", "return_url": BACK, "method": method, "payer": SHOPPER}
+    return asked(wechat, number, **{**wanted, **changed})
 
 
 def timeless(action: Any) -> tuple[str, ...]:
@@ -86,7 +58,7 @@ def test_every_way_is_opened_paid_told_and_refunded(
     assert (trade["payer"]["openid"] == SHOPPER.openid) is (method is PayMethod.JSAPI)
 
 
-@pytest.mark.parametrize("method", [PayMethod.H5, PayMethod.JSAPI])
+@pytest.mark.parametrize("method", [PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI])
 def test_every_way_is_closed(wechat: WeChatPay, sandbox: Sandbox, number: str, method: PayMethod) -> None:
     opened(wechat, number, method)
     assert wechat.close(out_trade_no=number).status is TradeStatus.CLOSED
@@ -152,43 +124,9 @@ def test_the_sandbox_refuses_orders_without_their_shopper(
     assert wechat.query(out_trade_no=number).status is TradeStatus.NOT_FOUND
 
 
-def test_an_answer_that_never_comes_leaves_the_trade_open(
-    wechat: WeChatPay, sandbox: Sandbox, number: str
-) -> None:
-    sandbox.faults(timeout_after_success=1)
-    with pytest.raises(OutcomeUnknown):
-        opened(wechat, number, PayMethod.JSAPI)
-    assert wechat.query(out_trade_no=number).status is TradeStatus.PENDING
-    assert opened(wechat, number, PayMethod.JSAPI).params["package"].startswith("prepay_id=wx")
-
-
 def china_day(moment: datetime | None) -> date:
     assert moment is not None
     return moment.astimezone(CHINA).date()
-
-
-def test_a_day_s_bill_tells_what_the_facts_told(wechat: WeChatPay, sandbox: Sandbox) -> None:
-    numbers = {method: new_id().hex for method in wechat.methods}
-    unpaid, one, two = new_id().hex, new_id().hex, new_id().hex
-    opened(wechat, unpaid, None)
-    facts = []
-    for method, number in numbers.items():
-        opened(wechat, number, method)
-        sandbox.pay(number)
-        facts += wechat.query(out_trade_no=number).facts
-    for refund_number, amount_minor in ((one, 990), (two, 1000)):
-        facts += refund(wechat, numbers[PayMethod.H5], refund_number, amount_minor).facts
-    days = {china_day(fact.occurred_at) for fact in facts}  # two, should midnight in China have passed just now
-    lines = [line for day in sorted(days) for line in wechat.bill(day=day)]
-    ours = [line for line in lines if line.out_trade_no in numbers.values()]
-    assert sorted(map(told, ours)) == sorted(map(told, facts))
-    assert [line for line in lines if line.out_trade_no == unpaid] == []
-    assert {line.kind for line in ours} == {FactKind.PAID, FactKind.REFUNDED}
-
-
-def told(line: Any) -> tuple[Any, ...]:
-    names = ("kind", "out_trade_no", "provider_txn_id", "out_refund_no", "amount_minor", "currency", "occurred_at")
-    return tuple(getattr(line, name) for name in names)
 
 
 def test_days_without_a_bill(wechat: WeChatPay) -> None:
@@ -205,7 +143,9 @@ def test_days_without_a_bill(wechat: WeChatPay) -> None:
 
 
 def test_a_file_is_for_the_merchant_with_its_token_only(wechat: WeChatPay, sandbox: Sandbox, number: str) -> None:
-    opened(wechat, number, None)
+    unpaid = new_id().hex
+    for each in (number, unpaid):
+        opened(wechat, each, None)
     sandbox.pay(number)
     day = china_day(wechat.query(out_trade_no=number).facts[0].occurred_at)
     announced = wechat._call("GET", f"/v3/bill/tradebill?bill_date={day}&bill_type=ALL")
@@ -213,6 +153,7 @@ def test_a_file_is_for_the_merchant_with_its_token_only(wechat: WeChatPay, sandb
     unsigned = httpx.get(announced["download_url"], trust_env=False)
     assert (unsigned.status_code, unsigned.json()["code"]) == (401, "SIGN_ERROR")
     content = wechat._download(announced["download_url"], bytes_max=10**7)
+    assert (number.encode() in content, unpaid.encode() in content) == (True, False)
     lines = content.decode().split("\r\n")
     assert (lines[0].split(",")[0], lines[-1]) == ("交易时间", "")
     assert all(value.startswith("`") for value in lines[1].split(",`")[:1])
@@ -276,8 +217,6 @@ def test_the_platform_changes_its_certificate_and_nothing_is_lost(
     assert [fact.out_trade_no for fact in told] == [one, two, three]
     with pytest.raises(OutcomeUnknown, match="do not hold"):  # who did not fetch in time believes nothing more
         before.query(out_trade_no=one)
-    for provider in (before, after):
-        provider._http.close()
 
 
 def test_who_missed_the_new_certificate_gets_it_by_the_public_key(rotating: Sandbox, tmp_path: Path) -> None:
@@ -294,8 +233,6 @@ def test_who_missed_the_new_certificate_gets_it_by_the_public_key(rotating: Sand
     (tmp_path / named).unlink()
     after = started_with(tmp_path, rotating)
     assert list(after.download_certificates()) == [second, first]
-    for provider in (late, with_public_key, after):
-        provider._http.close()
 
 
 def test_a_rotation_outlives_a_restart_even_where_the_shop_keeps_certificates_in_its_folder(
@@ -305,7 +242,6 @@ def test_a_rotation_outlives_a_restart_even_where_the_shop_keeps_certificates_in
     shared = Path(rotating.keys.settings["WECHAT_PLATFORM_KEYS_DIR"])
     provider = started_with(shared, rotating)
     assert keep_certificates(shared, provider.download_certificates()) == (second,)
-    provider._http.close()
     rotating.stop()
     again = Sandbox(rotating.folder)
     try:
@@ -315,7 +251,6 @@ def test_a_rotation_outlives_a_restart_even_where_the_shop_keeps_certificates_in
         keep_certificates(folder, {second: (shared / f"{second}.pem").read_bytes()})
         restarted = started_with(folder, again)
         assert list(restarted.download_certificates()) == [second, again.keys.platform_serial]
-        restarted._http.close()
     finally:
         again.stop()
 

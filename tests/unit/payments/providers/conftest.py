@@ -91,12 +91,10 @@ def channels(company: Company) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture
-def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
+def providers(platform: keys.Keys, company: Company) -> dict[str, Any]:
     """Every channel, at the company's address."""
     built: Any = registry.build(channels(company))
-    yield built
-    for provider in built.values():
-        provider._http.close()
+    return built
 
 
 @pytest.fixture

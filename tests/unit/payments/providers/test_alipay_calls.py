@@ -1,6 +1,6 @@
 """Alipay's QR codes, bills and overlapping keys: what is sent, and which answers prove nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -172,17 +172,9 @@ def test_a_file_that_ends_too_early(company: Company, alipay: Alipay) -> None:
 
 
 @pytest.fixture
-def at(alipay: Alipay) -> Iterator[Callable[[float], Alipay]]:
+def at(alipay: Alipay) -> Callable[[float], Alipay]:
     """Our side with a clock of the test's own."""
-    made: list[Alipay] = []
-
-    def build(moment: float) -> Alipay:
-        made.append(Alipay(alipay.config, clock=lambda: moment))
-        return made[-1]
-
-    yield build
-    for one in made:
-        one._http.close()
+    return lambda moment: Alipay(alipay.config, clock=lambda: moment)
 
 
 def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay], company: Company) -> None:

@@ -1,6 +1,5 @@
 """Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,19 +90,15 @@ def settings(company: Company, platform: keys.Keys, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def held(settings: Settings, authority: Authority) -> Iterator[Any]:
-    """Build with these platform certificates and the test's own root; closed in the end."""
-    built: list[Alipay] = []
+def held(settings: Settings, authority: Authority) -> Any:
+    """Build with these platform certificates and the test's own root."""
 
     def build(*certificates: x509.Certificate) -> Alipay:
         settings.put("PUBLIC_CERT_FILE", pem(*certificates))
         settings.put("ROOT_CERT_FILE", pem(authority.root))
-        built.append(settings.build())
-        return built[-1]
+        return settings.build()
 
-    yield build
-    for one in built:
-        one._http.close()
+    return build
 
 
 def test_the_sn_of_a_published_root(private: dict[str, rsa.RSAPrivateKey]) -> None:
@@ -138,7 +133,6 @@ def test_requests_name_both_certificates(settings: Settings, platform: keys.Keys
     assert sent["app_cert_sn"] == platform.alipay_certificates.app_sn
     assert sent["alipay_root_cert_sn"] == platform.alipay_certificates.root_sn
     assert signing.verifies(signed_text(sent), sent["sign"], platform.app.public_key())
-    alipay._http.close()
 
 
 def says(key: rsa.RSAPrivateKey, cert_sn: Any, document: Any = PENDING, *, method: str = QUERY) -> Any:
@@ -188,7 +182,6 @@ def test_a_certificate_that_expires_while_we_run_counts_no_more(
         alipay.query(out_trade_no=NUMBER)
     with pytest.raises(CertificateError, match=r"platform: the certificate with SN .* not now"):
         Alipay(built.config, clock=lambda: moment[0])
-    alipay._http.close()
 
 
 def test_an_expired_certificate_beside_its_successor_signs_nothing_new(
@@ -249,7 +242,6 @@ def test_a_successor_that_was_put_there_early_counts_from_its_first_day(
         alipay.query(out_trade_no=NUMBER)
     moment[0] += timedelta(days=6).total_seconds()
     assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
-    alipay._http.close()
 
 
 @pytest.mark.parametrize(

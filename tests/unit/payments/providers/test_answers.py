@@ -1,7 +1,6 @@
 """Answers that prove nothing: unsigned, stale, torn or of another shape, whatever good news they hold."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -278,22 +277,6 @@ def test_a_reason_is_sent_where_there_is_one(wechat: WeChatPay, company: Company
     for reason in ("", "changed mind"):
         refund(wechat, reason=reason)
     assert [body.get("reason") for body in sent] == [None, "changed mind"]
-
-
-def test_an_answer_that_does_not_come_in_time_is_unknown(wechat: WeChatPay, company: Company) -> None:
-    done = threading.Event()
-
-    def never(_: bytes) -> Answer:
-        done.wait(30)
-        return 200, {}, b""
-
-    company.answer = never
-    wechat._http.timeout = 0.05
-    try:
-        with pytest.raises(OutcomeUnknown):
-            wechat.query(out_trade_no=NUMBER)
-    finally:
-        done.set()
 
 
 QUERY = "alipay.trade.query"

@@ -1,7 +1,6 @@
 """Which of Stripe's events are believed: genuine, of now, of our account and mode, and readable."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -54,10 +53,8 @@ def built(**changed: str) -> StripeIntents:
 
 
 @pytest.fixture
-def stripe(no_network: None) -> Iterator[StripeIntents]:
-    made = built()
-    yield made
-    made._http.close()
+def stripe(no_network: None) -> StripeIntents:
+    return built()
 
 
 def event(kind: str = "payment_intent.succeeded", document: Any = INTENT, **changed: Any) -> bytes:
@@ -215,7 +212,6 @@ def test_an_event_of_the_other_mode_is_refused(key: str, livemode: bool | None) 
     stripe = built(SECRET_KEY=key, API_URL="https://127.0.0.1:1")
     with pytest.raises(SignatureInvalid, match="other mode"):
         read(stripe, event(livemode=livemode))
-    stripe._http.close()
 
 
 def test_an_event_of_another_account_tells_of_its_money() -> None:
@@ -227,7 +223,6 @@ def test_an_event_of_another_account_tells_of_its_money() -> None:
     assert read(stripe, failed).refund is None
     with pytest.raises(NotificationMalformed):
         read(stripe, event(account=7))
-    stripe._http.close()
 
 
 @pytest.mark.parametrize(

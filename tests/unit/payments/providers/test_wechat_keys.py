@@ -3,7 +3,7 @@
 import json
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -75,19 +75,15 @@ def at(moment: datetime) -> Callable[[], float]:
 
 
 @pytest.fixture
-def made(platform: keys.Keys) -> Iterator[Callable[..., WeChatPay]]:
+def made(platform: keys.Keys) -> Callable[..., WeChatPay]:
     """Providers that hold just these platform keys, at the time `NOW`; they listen to nobody."""
-    built: list[WeChatPay] = []
     (template,) = registry.build({"wechat": _settings(platform)}).values()
 
     def make(held: Mapping[str, bytes], *, today: datetime = NOW, **changed: Any) -> WeChatPay:
         config = {"platform_keys": held, "api_v3_keys": (API_V3_KEY,), **changed}
-        built.append(WeChatPay(replace(template.config, **config), clock=at(today)))  # type: ignore[attr-defined]
-        return built[-1]
+        return WeChatPay(replace(template.config, **config), clock=at(today))  # type: ignore[attr-defined]
 
-    yield make
-    for each in (template, *built):
-        each._http.close()  # type: ignore[attr-defined]
+    return make
 
 
 def _settings(platform: keys.Keys) -> dict[str, str]:
@@ -145,7 +141,6 @@ def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, compa
     assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
     with pytest.raises(OutcomeUnknown, match="expired on"):
         late.query(out_trade_no="a" * 32)
-    late._http.close()
 
 
 def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
@@ -194,7 +189,6 @@ def test_without_a_public_key_none_is_named(wechat: WeChatPay, company: Company)
     only = replace(wechat.config, platform_keys={serial: wechat.config.platform_keys[serial]})
     provider = WeChatPay(only)
     provider.query(out_trade_no="a" * 32)
-    provider._http.close()
     assert "Wechatpay-Serial" not in company.asked[0][1]
 
 
@@ -333,7 +327,6 @@ def test_kept_certificates_are_loaded_at_the_next_start(
     settings = channels(company)
     settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
     built: Any = registry.build({"wechat": settings["wechat"]})["wechat"]
-    built._http.close()
     assert built.config.platform_keys == {one.serial: one.pem, two.serial: two.pem}
     assert serial_of(one.pem) == one.serial
 
@@ -369,7 +362,6 @@ def test_api_v3_keys_stand_in_a_file_the_current_one_first(
     for content in (f"{one}{end}{two}{end}", f"{end}{one}{end}{end}{two}"):
         file.write_bytes(content.encode())
         built: Any = registry.build(with_key_file(company, file))["wechat"]
-        built._http.close()
         assert built.config.api_v3_keys == (one.encode(), two.encode())
         assert one not in repr(built.config)
 
