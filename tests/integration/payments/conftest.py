@@ -49,8 +49,6 @@ def channels(platform: Any, settings: Any) -> Iterator[None]:
     settings.PAYMENTS = changed(PROVIDERS=found)
     configured.forget()
     yield
-    for provider in configured.current().values():
-        provider._http.close()  # type: ignore[attr-defined]
     configured.forget()
 
 

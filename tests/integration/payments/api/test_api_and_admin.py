@@ -211,13 +211,6 @@ def test_a_refund_that_the_provider_may_have_made_cannot_be_abandoned(
     assert refund(caller, payment, 500).json()["status"] == "succeeded"
 
 
-def test_a_stranger_refunds_nothing(payment: Payment, teller: Teller) -> None:
-    stranger = APIClient()
-    stranger.force_authenticate(User.objects.create_user("bob"))
-    assert refund(stranger, payment, 500).status_code == 404
-    assert Refund.objects.count() == 0
-
-
 def test_the_admin_shows_everything_and_changes_nothing(
     admin_client: Client, open_attempt: OpenAttempt, payment: Payment
 ) -> None:

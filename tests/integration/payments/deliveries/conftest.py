@@ -2,10 +2,9 @@
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from django.db import connection
 from django.utils.datastructures import CaseInsensitiveMapping
 
 from idempotency.webhooks import Event, StandardWebhooks
+from payments.testing.relay import Reply, Server
 from tests.integration.payments.conftest import changed
 
 
@@ -21,7 +21,7 @@ def secret(letter: str) -> str:
     return "whsec_" + base64.b64encode(letter.encode() * 32).decode()
 
 
-class Receiver:
+class Receiver(Server):
     """Takes deliveries in.
 
     Attributes:
@@ -34,33 +34,17 @@ class Receiver:
         self.answers: list[int] = []
         self.received: list[Event] = []
         self.secrets = [secret("a")]
-        receiver = self
+        super().__init__(self._take)
+        self.url += "/hook"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                headers = CaseInsensitiveMapping(dict(self.headers.items()))
-                event = Event(
-                    sender="us",
-                    id=headers["webhook-id"],
-                    headers=headers,
-                    body=body,
-                    received_at=datetime.now(UTC),
-                )
-                StandardWebhooks(receiver.secrets).check(event)
-                receiver.received.append(event)
-                self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
-                self.send_header("Location", "/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
+    def _take(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        headers = CaseInsensitiveMapping(dict(asked.headers.items()))
+        event = Event(
+            sender="us", id=headers["webhook-id"], headers=headers, body=body, received_at=datetime.now(UTC)
+        )
+        StandardWebhooks(self.secrets).check(event)
+        self.received.append(event)
+        return Reply(status=self.answers.pop(0) if self.answers else 200, headers={"Location": "/elsewhere"})
 
     def heard(self, payment_id: Any = None) -> list[tuple[str, int]]:
         """Type and sequence of each event, in order; of one payment or all."""
@@ -71,11 +55,6 @@ class Receiver:
             for one in said
             if not wanted or one["data"]["payment"] == wanted
         ]
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 @pytest.fixture

@@ -33,8 +33,6 @@ def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     configured.forget()
     company.answer = unpaid(company)
     yield
-    for provider in configured.current().values():
-        provider._http.close()  # type: ignore[attr-defined]
     configured.forget()
 
 

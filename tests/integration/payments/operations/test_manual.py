@@ -42,6 +42,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenAttempt = Callable[..., Attempt]
 Cut = Callable[..., None]
+ByWord = Callable[[Attempt | Refund, bool], None]
 
 OLD = refunds.IN_DOUBT + timedelta(seconds=1)
 GONE = ["off", "of_another_merchant", "without_an_answer"]
@@ -335,12 +336,19 @@ class TestWhatIsToldLater:
     """By the provider, once it can tell us again."""
 
     @pytest.fixture
-    def paid_by_word(
-        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None]
-    ) -> Attempt:
-        cut(attempt)
-        told(admin_client, attempt, True)
-        on_again()
+    def by_word(self, admin_client: Client, cut: Cut, on_again: Callable[[], None]) -> ByWord:
+        """The operator tells it of a row while nobody can be asked; afterwards its provider can be again."""
+
+        def tell(row: Attempt | Refund, moved: bool) -> None:
+            cut(row)
+            told(admin_client, row, moved)
+            on_again()
+
+        return tell
+
+    @pytest.fixture
+    def paid_by_word(self, attempt: Attempt, by_word: ByWord) -> Attempt:
+        by_word(attempt, True)
         return attempt
 
     @pytest.mark.parametrize("number", ["as he told it", "42001"])
@@ -372,13 +380,11 @@ class TestWhatIsToldLater:
         assert Refund.objects.count() == 0
 
     def test_what_is_charged_beside_it_is_a_second_payment(
-        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, on_again: Callable[[], None]
+        self, open_attempt: OpenAttempt, by_word: ByWord
     ) -> None:
         """At Stripe, where somebody gave another intent our metadata by hand."""
         attempt = open_attempt("stripe")
-        cut(attempt)
-        told(admin_client, attempt, True)
-        on_again()
+        by_word(attempt, True)
         for number in ("pi_1", "pi_2", "pi_1"):
             fold(paid(attempt, provider_txn_id=number), source="notification")
         assert (Anomaly.objects.get().kind, Refund.objects.get().amount_minor) == ("paid_twice", 1990)
@@ -393,17 +399,13 @@ class TestWhatIsToldLater:
 
     def test_what_the_policy_gives_back_goes_back_once(
         self,
-        admin_client: Client,
         attempt: Attempt,
         open_attempt: OpenAttempt,
-        cut: Cut,
-        on_again: Callable[[], None],
+        by_word: ByWord,
     ) -> None:
         other = open_attempt("alipay", order_of(attempt))
         letter(attempt).send()
-        cut(other)
-        told(admin_client, other, True)
-        on_again()
+        by_word(other, True)
         assert letter(other).send().content == b"success"
         assert Anomaly.objects.get().kind == "paid_twice"
         assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
@@ -440,14 +442,10 @@ class TestWhatIsToldLater:
         assert asked == [confirmed or "pi_1"]
 
     @pytest.mark.parametrize("implies", [True, False])
-    def test_a_refund_counts_once(
-        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None], implies: bool
-    ) -> None:
+    def test_a_refund_counts_once(self, attempt: Attempt, by_word: ByWord, implies: bool) -> None:
         letter(attempt).send()
         half = sent(attempt, 995)
-        cut(half)
-        told(admin_client, half, True)
-        on_again()
+        by_word(half, True)
         more = {"paid_txn_id": number_of(attempt), "paid_minor": 1990} if implies else {}
         for source in ("notification", "bill"):
             fold(back(half, **more), source=source)
@@ -455,12 +453,8 @@ class TestWhatIsToldLater:
         assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
         assert (Observation.objects.count(), Anomaly.objects.count()) == (3, 0)
 
-    def test_a_refund_of_another_amount_is_filed(
-        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
-    ) -> None:
-        cut(refund)
-        told(admin_client, refund, True)
-        on_again()
+    def test_a_refund_of_another_amount_is_filed(self, refund: Refund, by_word: ByWord) -> None:
+        by_word(refund, True)
         fold(back(refund, amount_minor=600), source="notification")
         assert (Anomaly.objects.get().kind, totals(refund)) == (
             "content_changed",
@@ -469,12 +463,10 @@ class TestWhatIsToldLater:
         assert books() == {"provider": 1390, "orders": -1490, "held": 100}
 
     def test_nor_does_a_refund_count_again_when_its_payment_is_told_after_it(
-        self, admin_client: Client, paid_by_word: Attempt, cut: Cut, on_again: Callable[[], None]
+        self, paid_by_word: Attempt, by_word: ByWord
     ) -> None:
         half = sent(paid_by_word, 995)
-        cut(half)
-        told(admin_client, half, True)
-        on_again()
+        by_word(half, True)
         fold(back(half), paid(paid_by_word, provider_txn_id="42001"), source="bill")
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
         assert (books(), Anomaly.objects.count()) == ({"provider": 995, "orders": -995}, 0)
@@ -489,12 +481,8 @@ class TestWhatIsToldLater:
         assert totals(attempt) == ("partially_refunded", 1990, 500, 0)
         assert {name: minor for name, minor in books().items() if minor} == {"provider": 1490, "orders": -1490}
 
-    def test_another_refund_counts_beside_it(
-        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
-    ) -> None:
-        cut(refund)
-        told(admin_client, refund, True)
-        on_again()
+    def test_another_refund_counts_beside_it(self, refund: Refund, by_word: ByWord) -> None:
+        by_word(refund, True)
         fold(refunded(refund.attempt, 300, "by-hand"), source="notification")
         assert totals(refund) == ("partially_refunded", 1990, 800, 0)
         assert Anomaly.objects.count() == 0
@@ -505,12 +493,8 @@ class TestWhatIsToldLater:
         assert (paid_by_word.status, order_of(paid_by_word).status) == ("succeeded", "paid")
         assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
 
-    def test_paid_after_all_goes_back_where_the_order_is_closed(
-        self, admin_client: Client, over: Attempt, cut: Cut, on_again: Callable[[], None]
-    ) -> None:
-        cut(over)
-        told(admin_client, over, False)
-        on_again()
+    def test_paid_after_all_goes_back_where_the_order_is_closed(self, over: Attempt, by_word: ByWord) -> None:
+        by_word(over, False)
         letter(over).send()
         assert Anomaly.objects.get().kind == "paid_after_close"
         assert Refund.objects.get().amount_minor == 1990

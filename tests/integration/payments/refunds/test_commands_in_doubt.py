@@ -164,8 +164,6 @@ def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     settings.PAYMENTS = changed(PROVIDERS=channels_at(company))
     configured.forget()
     yield
-    for provider in configured.current().values():
-        provider._http.close()  # type: ignore[attr-defined]
     configured.forget()
 
 

@@ -1,7 +1,5 @@
 """Facts in any order, any number of copies, any mixture: one state; and what is never credited."""
 
-import itertools
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +11,6 @@ from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment,
 from payments.settlement import anomalies
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
-from shop.models import Order
 from tests.integration.payments.conftest import closed, fold, order_of, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,31 +64,6 @@ def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_at
     assert [*counted] == [-1990, 90, 1900]
 
 
-@pytest.mark.parametrize("implied", [True, False], ids=["refunds imply the payment", "refunds stand alone"])
-def test_every_order_of_the_same_facts_ends_the_same(open_attempt: OpenAttempt, implied: bool) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    for order in itertools.permutations(range(4)):
-        attempt = open_attempt()
-        facts = [
-            paid(attempt),
-            refunded(attempt, 990, ONE[:8] + attempt.out_trade_no[8:], implies_payment=implied),
-            refunded(attempt, 1000, OTHER[:8] + attempt.out_trade_no[8:], implies_payment=implied),
-            closed(attempt),
-        ]
-        sequence = [facts[index] for index in order]
-        for fact in rng.sample(facts, 3):
-            sequence.insert(rng.randrange(len(sequence) + 1), fact)  # copies, at any place
-        fold(*sequence)
-        payment = payment_of(attempt)
-        assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("refunded", 1990, 1990), order
-        assert order_of(attempt).status == "refunded"
-        attempt.refresh_from_db()
-        assert attempt.status == "succeeded"
-    assert Anomaly.objects.count() == 0
-
-
 def test_closed_then_paid_anyway_is_credited_while_the_order_takes_it(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(closed(attempt))
@@ -107,31 +79,6 @@ def policy_refund(kind: str, attempt: Attempt, amount_minor: int) -> None:
     assert (anomaly.kind, anomaly.refund) == (kind, refund)
     assert (refund.attempt, refund.amount_minor, refund.status) == (attempt, amount_minor, "requested")
     assert queued(refund) == 1
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_paid_by_two_channels_one_is_kept_and_the_other_goes_back(
-    open_attempt: OpenAttempt, new_order: Callable[[], Order], order: tuple[int, int]
-) -> None:
-    ours = new_order()
-    attempts = [open_attempt("wechat", ours), open_attempt("alipay", ours)]
-    first, second = (attempts[index] for index in order)
-    assert fold(paid(first), paid(second), paid(second), paid(first)) == [
-        Outcome.APPLIED,
-        Outcome.ANOMALY,
-        Outcome.DUPLICATE,
-        Outcome.DUPLICATE,
-    ]
-    payment = payment_of(first)
-    assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
-    policy_refund("paid_twice", second, 1990)
-    refund = Refund.objects.get()
-    fold(refunded(second, 1990, refund.out_refund_no))
-    refund.refresh_from_db()
-    anomaly = Anomaly.objects.get()
-    assert (refund.status, anomaly.resolved_at is not None) == ("succeeded", True)
-    payment.refresh_from_db()
-    assert (payment.status, payment.refunded_minor) == ("succeeded", 0)
 
 
 @pytest.mark.parametrize("changed", [{"amount_minor": 1}, {"amount_minor": 9_999_999}, {"currency": "USD"}])
@@ -186,13 +133,6 @@ def test_what_rolls_back_counts_when_it_is_sent_again(open_attempt: OpenAttempt)
         transaction.set_rollback(True)
     assert (payment_of(attempt).status, Observation.objects.count()) == ("pending", 0)
     assert fold(paid(attempt)) == [Outcome.APPLIED]
-
-
-def test_another_merchant_is_never_credited_and_left_to_a_person(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    assert fold(paid(attempt, merchant="1900000999")) == [Outcome.ANOMALY]
-    assert (Anomaly.objects.get().kind, Refund.objects.count()) == ("merchant_mismatch", 0)
-    assert payment_of(attempt).paid_minor == 0
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay"])
@@ -261,20 +201,9 @@ def test_another_merchants_word_leaves_our_attempt_and_its_siblings_as_they_are(
         assert (row.status, row.next_query_at is None) == ("pending", False)
     assert sibling.next_query_at == before
     assert {anomaly.kind for anomaly in Anomaly.objects.all()} == {"merchant_mismatch"}
-    assert not Observation.objects.exists()
+    assert (Observation.objects.count(), Refund.objects.count(), payment_of(attempt).paid_minor) == (0, 0, 0)
     assert fold(paid(attempt)) == [Outcome.APPLIED]
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
-
-
-def test_paid_after_the_order_was_closed_goes_back(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    order = order_of(attempt)
-    Order.objects.filter(pk=order.pk).update(closing_at=order.created_at)
-    fold(closed(attempt))
-    assert order_of(attempt).status == "closed"
-    assert fold(paid(attempt)) == [Outcome.ANOMALY]
-    assert (order_of(attempt).status, payment_of(attempt).status) == ("closed", "closed")
-    policy_refund("paid_after_close", attempt, 1990)
 
 
 @pytest.mark.parametrize("number", ["c" * 32, "not ours", "z" * 32])
@@ -331,6 +260,7 @@ def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenA
     refunds = [refunded(attempt, 1500, number) for number in (ONE, OTHER, "c" * 32)]
     fold(paid(attempt), *refunds[:2])
     anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, payment_of(attempt).refunded_minor) == ("refund_exceeds_paid", 1990)
     settle(anomaly)
     with transaction.atomic():
         rederive(Payment.objects.get().pk)
@@ -341,13 +271,6 @@ def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenA
     anomaly.refresh_from_db()
     assert (anomaly.resolved_at, anomaly.resolution) == (None, "")
     assert anomaly.detail == {"paid_minor": 1990, "refunded_minor": 4500}
-
-
-def test_more_refunded_than_paid_is_filed_and_capped(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(paid(attempt), refunded(attempt, 1990, ONE), refunded(attempt, 10, OTHER))
-    assert Anomaly.objects.get().kind == "refund_exceeds_paid"
-    assert payment_of(attempt).refunded_minor == 1990
 
 
 @pytest.mark.parametrize(

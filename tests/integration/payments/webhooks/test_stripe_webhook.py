@@ -16,6 +16,7 @@ from payments.sandbox import state
 from payments.sandbox.stripe import documents as stripe
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import Letter, fold, letter, number_of, order_of, paid, payment_of
+from tests.integration.payments.webhooks.test_webhooks import signed_letter
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
@@ -24,10 +25,7 @@ OpenAttempt = Callable[..., Attempt]
 
 
 def signed(event: dict[str, Any]) -> Letter:
-    """Any event, genuinely signed."""
-    body, secret = json.dumps(event).encode(), state.keys().settings["STRIPE_WEBHOOK_SECRET"]
-    header = stripe.signature(body, secret=secret, timestamp=int(time.time()))
-    return Letter("stripe", body, {"Content-Type": "application/json", "Stripe-Signature": header})
+    return signed_letter("stripe", json.dumps(event).encode())
 
 
 def refund_letter(attempt: Attempt, amount_minor: int) -> Letter:
@@ -128,15 +126,6 @@ def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttemp
         at_once(partial(webhooks.replay, row.pk), partial(fold, paid(attempt), source="query"))
         row.refresh_from_db()
         assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", amount_minor)
-
-
-def test_a_canceled_intent_ends_the_attempt(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("stripe")
-    event = json.loads(letter(attempt).body)
-    event["data"]["object"] |= {"status": "canceled", "amount_received": 0}
-    received(signed(event | {"type": "payment_intent.canceled"}))
-    attempt.refresh_from_db()
-    assert (attempt.status, payment_of(attempt).paid_minor) == ("closed", 0)
 
 
 @pytest.mark.parametrize("number", ["n" * 65, "n\x00", "n\ud800", 7, ["n"], {"n": 1}])

@@ -90,17 +90,6 @@ def test_a_genuine_notification_pays_the_order_and_its_copies_change_nothing(
     assert bytes(row.body)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_another_notification_of_the_same_fact_is_kept_as_a_duplicate(
-    open_attempt: OpenAttempt, channel: str
-) -> None:
-    attempt = open_attempt(channel)
-    for _ in range(2):
-        assert acknowledged(letter(attempt).send(), channel)
-    assert sorted(Notification.objects.values_list("verdict", flat=True)) == ["applied", "duplicate"]
-    assert payment_of(attempt).paid_minor == 1990
-
-
 def nothing_is_left() -> bool:
     return (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
 
@@ -399,8 +388,6 @@ def test_only_post_and_only_so_much(channels: None, channel: str) -> None:
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None, channel: str) -> None:
-    for provider in configured.current().values():
-        provider._http.close()  # type: ignore[attr-defined]
     settings.PAYMENTS = changed(PROVIDERS={})
     configured.forget()
     answer = Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json")
