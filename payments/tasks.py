@@ -1,4 +1,7 @@
-"""Background work on the durable queue: timers, events of payments, policy refunds."""
+"""Background work on the durable queue: timers, events of payments, policy refunds.
+
+Of a timer, `timestamp` is the run that the queue scheduled, in Unix seconds. Ids are 32 hexadecimal characters.
+"""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,11 +25,7 @@ from payments.settlement import events
 # no `lock` of the queue's: a killed worker would hold it, and the questions would end
 @app.task(name="payments.reconciliation.reconcile", queueing_lock="payments.reconciliation.reconcile")
 def reconcile_due(timestamp: int) -> int:
-    """Ask about what is due, every ten seconds; see `payments.reconciliation.reconcile.run_as_leader`.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Ask about what is due, every ten seconds; see `payments.reconciliation.reconcile.run_as_leader`."""
     return reconcile.run_as_leader()
 
 
@@ -35,11 +34,7 @@ def reconcile_due(timestamp: int) -> int:
     retry=RetryStrategy(max_attempts=5, exponential_wait=2, retry_exceptions=[ProviderError]),
 )
 def submit_refund(refund_id: str) -> None:
-    """Submit a policy refund; the timer goes on where the retries end.
-
-    Args:
-        refund_id: 32 hexadecimal characters.
-    """
+    """Submit a policy refund; the timer goes on where the retries end."""
     refunds.submit_refund(UUID(hex=refund_id))
 
 
@@ -48,12 +43,7 @@ def submit_refund(refund_id: str) -> None:
     retry=RetryStrategy(max_attempts=12, exponential_wait=2),  # for hours, also where the database was away
 )
 def look_again(attempt_id: str) -> None:
-    """Ask once more about an attempt that was closed while its link could still be used; the daily bill has it in
-    the end.
-
-    Args:
-        attempt_id: 32 hexadecimal characters.
-    """
+    """Ask once more about an attempt that was closed while its link was good; the daily bill has it in the end."""
     closing.look_again(UUID(hex=attempt_id))
 
 
@@ -66,7 +56,6 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
 
     Args:
         context: of the worker, whose connection is used.
-        timestamp: Unix seconds of the run that the queue scheduled.
     """
     return await retry_stalled(context, look_again, handle_events)
 
@@ -85,11 +74,7 @@ async def retry_stalled(context: JobContext, *tasks: Any) -> int:
 # ahead of all other work: what it finds waits for a worker already
 @app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
 def queue_events(timestamp: int) -> int:
-    """Queue a job for each payment with waiting events, and each endpoint with due deliveries, every second.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Queue a job for each payment with waiting events, and each endpoint with due deliveries, every second."""
     for name in sending.due_endpoints():
         with suppress(AlreadyEnqueued):
             send_deliveries.configure(queueing_lock=f"payments.send_deliveries {name}").defer(endpoint=name)
@@ -99,52 +84,32 @@ def queue_events(timestamp: int) -> int:
 # behind all other work: an endpoint may be slow
 @app.task(name="payments.send_deliveries", priority=-10)
 def send_deliveries(endpoint: str) -> dict[str, int]:
-    """Send what is due to an endpoint; see `sending.send_due`.
-
-    Args:
-        endpoint: its name.
-    """
+    """Send what is due to an endpoint; see `sending.send_due`."""
     return sending.send_due(endpoint)
 
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
 def handle_events(payment_id: str) -> int:
-    """Handle a payment's events in order; `handle_overdue_events` goes on where the retries end.
-
-    Args:
-        payment_id: 32 hexadecimal characters.
-    """
+    """Handle a payment's events in order; `handle_overdue_events` goes on where the retries end."""
     return events.handle(UUID(hex=payment_id))
 
 
 @app.periodic(cron="* * * * * */30")
 @app.task(name="payments.handle_overdue_events", queueing_lock="payments.handle_overdue_events")
 def handle_overdue_events(timestamp: int) -> int:
-    """Handle events whose job was lost, or whose worker was killed with the payment's lock; twice a minute.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Handle events whose job was lost, or whose worker was killed with the payment's lock; twice a minute."""
     return events.handle_overdue()
 
 
 @app.periodic(cron=f"{bills.MINUTE} {','.join(map(str, bills.HOURS))} * * *")
 @app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
 def compare_bills(timestamp: int) -> int:
-    """Compare bills thrice a day; see `bills.compare_recent`.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Compare bills thrice a day; see `bills.compare_recent`."""
     return bills.compare_recent(today=datetime.fromtimestamp(timestamp, UTC).date())
 
 
 @app.periodic(cron="41 */6 * * *")
 @app.task(name="payments.refresh_certificates", queueing_lock="payments.refresh_certificates")
 def refresh_certificates(timestamp: int) -> int:
-    """Store the platform's new certificates ahead of need, four times a day, and return their number.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Store the platform's new certificates ahead of need, four times a day, and return their number."""
     return certificates.refresh()

@@ -259,7 +259,7 @@ def _what_asking_does(refund: Refund) -> str:
 
 def _what_recording_does(row: Attempt | Refund, why: str) -> list[str]:
     attempt = manual.attempt_of(row)
-    about = f"This is {manual.named(row)}. {attempt.account} cannot answer for it: {why}."
+    about = f"This is {actions.named(row)}. {attempt.account} cannot answer for it: {why}."
     where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
     once = (
         "This cannot be undone. If the provider reports it later, by whatever number, it is the same money and"

@@ -48,6 +48,11 @@ class _Channels:
         self._look_at = 0.0
 
     def current(self) -> dict[str, Provider]:
+        """Return every configured provider by the name of its account.
+
+        Raises:
+            ConfigError: on the first call, an account's settings are wrong; later calls keep the former provider.
+        """
         built = self._built
         if built is not None and time.monotonic() < self._look_at:
             return built.providers
@@ -64,23 +69,17 @@ class _Channels:
             self._guard.release()
 
     def look_now(self) -> None:
+        """Make the next `current` look at the files."""
         self._look_at = 0.0
 
     def forget(self) -> None:
+        """Make the next `current` build from the settings."""
         with self._guard:
             self._built = None
 
 
 _channels = _Channels()
-
-
-def current() -> dict[str, Provider]:
-    """Return every configured provider by the name of its account.
-
-    Raises:
-        ConfigError: on the first call, an account's settings are wrong; later calls keep the former provider.
-    """
-    return _channels.current()
+current, look_now, forget = _channels.current, _channels.look_now, _channels.forget
 
 
 def names() -> list[str]:
@@ -115,16 +114,6 @@ def plugin(account: str) -> Plugin:
 def notify_url(account: str) -> str:
     """Return the address to which the provider sends notifications about an account."""
     return config().address(reverse("payments-webhook", args=[account]))
-
-
-def look_now() -> None:
-    """Make the next `current` look at the files."""
-    _channels.look_now()
-
-
-def forget() -> None:
-    """Make the next `current` build from the settings."""
-    _channels.forget()
 
 
 def stamp_of(fields: Mapping[str, str]) -> Stamp:

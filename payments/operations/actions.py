@@ -113,6 +113,13 @@ def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
     return attempts, list(waiting[:room])
 
 
+def named(row: Attempt | Refund) -> str:
+    """Name the row, as the middle of a sentence."""
+    if isinstance(row, Attempt):
+        return f"{row.account} attempt {row.out_trade_no}"
+    return f"refund {row.out_refund_no} of {refund_money(row)}"
+
+
 def ask(payment: Payment, *, by: Operator) -> Result:
     """Ask the providers about everything open of the payment, and settle their answers.
 
@@ -126,7 +133,7 @@ def ask(payment: Payment, *, by: Operator) -> Result:
     attempts, waiting = open_questions(payment)
     if not attempts and not waiting:
         raise NotDecidable("Nothing of this payment is open, so there is nothing to ask about.")
-    about = ", ".join([*map(_trade, attempts), *map(_named, waiting)])
+    about = ", ".join([*map(named, attempts), *map(named, waiting)])
     _announce(payment, f"Asks about {about}", by=by)
     answers = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
     result = Result(done=all(fine for fine, _ in answers), sentences=[sentence for _, sentence in answers])
@@ -156,9 +163,9 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason
             raise NotDecidable("This form has been used for another refund. Open a new one.")
         if known is None:
             known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, shown_reason=shown_reason)
-            audit(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
+            audit(payment, f"Asked for {named(known)}", by=by, result="reserved.")
     fine, sentence = _submit(known)
-    audit(payment, f"Sent {_named(known)}", by=by, result=sentence)
+    audit(payment, f"Sent {named(known)}", by=by, result=sentence)
     return Result(done=fine, sentences=[sentence])
 
 
@@ -235,7 +242,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
 
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
-    name = _trade(attempt)
+    name = named(attempt)
     fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), account=attempt.account)
     if not fine:
         return False, f"{name}: {trouble}; nothing changed."
@@ -266,14 +273,6 @@ def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
 def _detail(error: Exception) -> str:
     """Return the provider's words about its refusal."""
     return f" ({error})" if isinstance(error, ProviderRejected) else ""
-
-
-def _trade(attempt: Attempt) -> str:
-    return f"{attempt.account} attempt {attempt.out_trade_no}"
-
-
-def _named(refund: Refund) -> str:
-    return f"refund {refund.out_refund_no} of {refund_money(refund)}"
 
 
 def _sentence(text: str) -> str:

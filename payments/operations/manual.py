@@ -14,11 +14,11 @@ from django.utils import timezone
 
 from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
-from payments.display import money, refund_money
+from payments.display import money
 from payments.errors import ChannelOff
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions
-from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
+from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result, named
 from payments.providers.base import Fact, FactKind
 from payments.refunds import steps as refunds
 from payments.settlement.decision import Outcome
@@ -98,13 +98,6 @@ def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator
     return Result(done=True, sentences=[result])
 
 
-def named(row: Attempt | Refund) -> str:
-    """Name the row, as the middle of a sentence."""
-    if isinstance(row, Attempt):
-        return f"{row.account} attempt {row.out_trade_no}"
-    return f"refund {row.out_refund_no} of {refund_money(row)}"
-
-
 def attempt_of(row: Attempt | Refund) -> Attempt:
     """Return the trade that it is, or that it takes money from."""
     return row if isinstance(row, Attempt) else row.attempt
@@ -165,9 +158,7 @@ def _is_known(row: Attempt | Refund, number: str) -> bool:
 
 def _locked(row: Attempt | Refund) -> Attempt | Refund:
     """Lock and read the row; its submission takes no lock of the payment, and so waits here."""
-    if isinstance(row, Attempt):
-        return Attempt.objects.select_for_update(no_key=True).get(pk=row.pk)
-    return Refund.objects.select_for_update(no_key=True).get(pk=row.pk)
+    return type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)
 
 
 def _is_open(row: Attempt | Refund) -> bool:

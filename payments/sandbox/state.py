@@ -1,17 +1,15 @@
 """The store and key ring of this process, set by `__main__` before the first request."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from payments.sandbox.keys import Keys, load
 from payments.sandbox.store import Store
 
 
-@dataclass
 class _Process:
-    store: Store | None = None
-    keys: Keys | None = None
-    shop: str = ""
+    store: Store
+    keys: Keys
+    shop = ""
 
 
 _process = _Process()
@@ -25,12 +23,10 @@ def open_folder(folder: Path, *, shop: str = "") -> None:
 
 
 def store() -> Store:
-    assert _process.store is not None  # noqa: S101  opened at start
     return _process.store
 
 
 def keys() -> Keys:
-    assert _process.keys is not None  # noqa: S101  opened at start
     return _process.keys
 
 

@@ -43,10 +43,8 @@ def settle(*facts: Fact, source: str) -> list[Outcome]:
         return []
 
     def once(work: UnitOfWork, lock: bool) -> list[Outcome]:
-        state = None if lock else read.state_for(facts)
         with transaction.atomic():
-            if lock:
-                state = read.state_for(facts, lock=True)
+            state = read.state_for(facts, lock=lock)
             outcomes = settle_on(work, state, facts, source=source, is_locked=lock)
             work.flush(commit=True)
         return outcomes
@@ -107,8 +105,8 @@ def until_settled(once: Callable[[UnitOfWork, bool], T]) -> T:
 
     Args:
         once: takes the unit of work and whether to lock; rolls back and raises `UnexpectedRows` or
-        `IntegrityError` if
-            the payment has changed since it was read, or the order refused a step that was taken for granted.
+            `IntegrityError` if the payment has changed since it was read, or the order refused a step that was
+            taken for granted.
     """
     for losses in range(LOSSES_BEFORE_LOCK):
         with suppress(UnexpectedRows, IntegrityError):

@@ -23,9 +23,7 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
     if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
         return Trade(status=TradeStatus.PAID, facts=(paid_fact(answer, seller_id=seller_id),))
     if state == "TRADE_CLOSED":
-        return Trade(
-            status=TradeStatus.CLOSED, facts=(ended_unpaid(out_trade_no=out_trade_no, seller_id=seller_id),)
-        )
+        return Trade(status=TradeStatus.CLOSED, facts=(_ended_unpaid(out_trade_no, seller_id),))
     return Trade(status=TradeStatus.PENDING)
 
 
@@ -41,7 +39,7 @@ def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, .
         payment = paid_fact(given, seller_id=seller_id)
         return (payment, *_all_back(given, payment))
     if given["trade_status"] == "TRADE_CLOSED":
-        return (ended_unpaid(out_trade_no=text_of(given, "out_trade_no"), seller_id=seller_id),)
+        return (_ended_unpaid(text_of(given, "out_trade_no"), seller_id),)
     return ()
 
 
@@ -128,6 +126,5 @@ def refunded_fact(
     )
 
 
-def ended_unpaid(*, out_trade_no: str, seller_id: str) -> Fact:
-    """Build the fact that the trade was closed."""
+def _ended_unpaid(out_trade_no: str, seller_id: str) -> Fact:
     return closed_fact(channel=CHANNEL, merchant=seller_id, out_trade_no=out_trade_no)
