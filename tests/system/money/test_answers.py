@@ -13,6 +13,7 @@ EVERY = pytest.mark.parametrize("channel", CHANNELS)
 
 PAID = ("paid", "succeeded", PRICE_MINOR, 0)
 IN_PART = ("paid", "partially_refunded", PRICE_MINOR, 990)
+ALL_BACK = ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
 PASSES_OF_AN_HOUR = 10  # the timer's back-off: 10 + 20 + 40 + … s
 
 
@@ -90,20 +91,36 @@ def test_m04_the_callback_comes_before_the_answer_to_the_opening(till: Till, cha
 
 
 @EVERY
-def test_m05_the_refund_is_notified_before_its_answer(till: Till, channel: str) -> None:
+@pytest.mark.parametrize(("amount_minor", "after"), [(990, IN_PART), (PRICE_MINOR, ALL_BACK)], ids=["part", "all"])
+def test_m05_the_refund_is_notified_before_its_answer(
+    till: Till, channel: str, amount_minor: int, after: tuple[str, str, int, int]
+) -> None:
     attempt = till.bought(channel)
-    till.sandbox.faults(hold_answers=True)
-    with aside(lambda: till.refund(attempt, 990)) as refunding:
-        until(lambda: till.moved(attempt) == (PRICE_MINOR, 990))
+    till.sandbox.faults(hold_answers=True, duplicates=2)
+    with aside(lambda: till.refund(attempt, amount_minor)) as refunding:
+        until(lambda: till.moved(attempt) == (PRICE_MINOR, amount_minor))
         till.all_told()
         # Alipay's notification does not say which refund it is about: the answer, or the timer, tells
-        assert till.state(attempt) == (PAID if channel == "alipay" else IN_PART)
+        assert till.state(attempt) == (PAID if channel == "alipay" else after)
         till.release()
     assert refunding.result().status_code in (201, 202)
     till.sandbox.faults(hold_answers=False)
     till.settle()
-    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert (till.state(attempt), till.moved(attempt)) == (after, (PRICE_MINOR, amount_minor))
     assert (Refund.objects.get().status, till.anomalies()) == ("succeeded", [])
+    till.witness()
+
+
+def test_m05_at_alipay_all_of_it_is_notified_and_the_answer_is_lost(till: Till) -> None:
+    """The trade is closed then, and that must not read as closed unpaid."""
+    attempt = till.bought("alipay")
+    till.sandbox.faults(timeout_after_success=1)
+    assert till.refund(attempt, PRICE_MINOR).status_code == 202
+    till.all_told()
+    assert (till.state(attempt), Payment.objects.get().reserved_minor) == (PAID, PRICE_MINOR)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (ALL_BACK, (PRICE_MINOR, PRICE_MINOR))
+    assert (Observation.objects.count(), till.anomalies()) == (2, [])
     till.witness()
 
 

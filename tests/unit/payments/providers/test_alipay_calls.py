@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -10,7 +9,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers import registry
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.bill import MAX_PACKED_BYTES, due_at
 from payments.providers.alipay.client import Alipay
@@ -18,7 +16,7 @@ from payments.providers.base import NextActionType, PayMethod
 from payments.providers.transport import download
 from payments.sandbox import keys
 from tests.ports import free_port
-from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, channels, create
+from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, create
 from tests.unit.payments.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
 
 DAY = date(2026, 11, 20)
@@ -188,19 +186,6 @@ def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay
     company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, forge=True)
     with pytest.raises(OutcomeUnknown):
         at(due_at(DAY)).bill(day=DAY)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"no key", b"{key}\n-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]
-)
-def test_a_key_file_with_something_else_in_it_is_named(
-    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes
-) -> None:
-    settings = channels(company)["alipay"]
-    file = tmp_path / "keys.pem"
-    file.write_bytes(content.replace(b"{key}", Path(settings["PUBLIC_KEY_FILE"]).read_bytes()))
-    with pytest.raises(registry.ConfigError, match="ALIPAY_PUBLIC_KEY_FILE"):
-        registry.build({"alipay": settings | {"PUBLIC_KEY_FILE": str(file)}})
 
 
 def test_a_reference_is_not_sent(alipay: Alipay, company: Company) -> None:

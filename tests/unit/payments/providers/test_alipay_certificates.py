@@ -332,12 +332,6 @@ def test_all_three_or_none(settings: Settings, field: str) -> None:
         settings.build()
 
 
-def test_key_mode_still_needs_its_key(settings: Settings) -> None:
-    settings.settings = {name: value for name, value in settings.settings.items() if "CERT" not in name}
-    with pytest.raises(registry.ConfigError, match="ALIPAY_PUBLIC_KEY_FILE is not set"):
-        settings.build()
-
-
 def notified(platform: keys.Keys, key: rsa.RSAPrivateKey, *, cert_sn: str | None, covered: bool = True) -> bytes:
     """A notification in certificate mode; whether its certificate's name is covered is left open by the documents."""
     given = form(platform)
