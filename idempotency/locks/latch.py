@@ -1,25 +1,15 @@
 """`CountDownLatch`: wait until n things have happened, over processes."""
 
-import time
+from dataclasses import dataclass
 from typing import Any
 
 from idempotency.locks.engine.holds import bounded
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
-from idempotency.locks.engine.steps import (
-    Ask,
-    Finish,
-    Listen,
-    Pause,
-    Steps,
-    Wait,
-    bound_of,
-    deadline_of,
-    insist,
-    operation,
-)
+from idempotency.locks.engine.steps import Ask, Finish, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS
 
@@ -28,7 +18,28 @@ LIFE_SECONDS = 86_400.0
 LOOK_SECONDS = 2.0  # after which a waiter looks by itself, in case a message was lost
 
 
-class Latch(Resource):
+@dataclass(slots=True, eq=False)
+class _Look(Question):
+    """Look whether nothing is left, by a waiter that is notified at the end of a latch."""
+
+    keys: list[str]
+
+    @property
+    def waiter(self) -> str:
+        """Name of it on the server."""
+        return f"{self.hub.channel} {self.request}"
+
+    def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
+        return Ask(_LATCH, self.keys, ["look", self.waiter if stay else ""], seconds=seconds)
+
+    def good(self, answer: int, sent_at: float) -> bool | None:
+        return None if answer else True
+
+    def look_again_seconds(self, answer: int) -> float:
+        return LOOK_SECONDS
+
+
+class Latch(Waited, Resource):
     """Source of both faces; see `Resource` for its arguments."""
 
     _kind = "latch"
@@ -62,6 +73,11 @@ class Latch(Resource):
         return int((yield from self._insist("look", "")))
 
     @operation
+    def waiters(self) -> Steps[int]:
+        """Ask how many wait; a waiter whose process was killed counts until the end."""
+        return int((yield from self._insist("waiters", "")))
+
+    @operation
     def delete(self) -> Steps[bool]:
         """Close it, and wake the waiters, for whom nothing is left; return whether it was open."""
         return bool((yield from self._insist("delete", self.hub().new_request())))
@@ -74,32 +90,12 @@ class Latch(Resource):
             wait_seconds: None waits for ever, 0 looks once.
         """
         hub = self.hub()
-        request = hub.new_request()
-        waiter = f"{hub.channel} {request}"
-        deadline = deadline_of(wait_seconds)
-        hub.mail.expect(request)
+        look = _Look(self._keys, hub=hub, request=hub.new_request(), deadline=deadline_of(wait_seconds))
+        look.bears_seconds = float("inf")
         try:
-            yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
-            while True:
-                hub.mail.expect(request)  # an earlier message leads to this look, and must not ring the next bell
-                stay = time.monotonic() < deadline
-                try:
-                    looking = ["look", waiter if stay else ""]
-                    if not (yield Ask(_LATCH, self._keys, looking, seconds=bound_of(deadline))):
-                        return True
-                except LockUnavailable:
-                    if time.monotonic() >= deadline:
-                        raise
-                    yield Pause(min(0.2, max(0.0, deadline - time.monotonic())))
-                    continue
-                if not stay:
-                    return False
-                bell = hub.bell()
-                hub.mail.hang(request, bell)
-                yield Wait(bell, min(LOOK_SECONDS, deadline - time.monotonic()))
+            return bool((yield from look.until(self._waits)))
         finally:
-            hub.mail.forget(request)
-            yield Finish(self._left(waiter))
+            yield Finish(self._left(look.waiter))
 
     def _left(self, waiter: str) -> Steps[None]:
         try:

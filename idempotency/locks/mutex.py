@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
-from idempotency.locks.engine.holds import Hold, bounded
+from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.owned import Owned
 from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError, LockUnavailable, not_held
-from idempotency.locks.state import Asked, Held, Owner, State
+from idempotency.locks.errors import LockError, LockUnavailable
+from idempotency.locks.state import AskedByHolder, Held, Owner, State
 
 T = TypeVar("T")
 
@@ -65,37 +65,8 @@ class Mutex(Held, Owned):
         """
         yield from self._places.give(self.hub(), self._holder(), self._share)
 
-    @operation
-    def extend(self, seconds: float) -> Steps[None]:
-        """Let the lease last for `seconds` from now on, if it does not anyway. Raise as `release`.
-
-        The watchdog, if it renews the lock, does so for as long from now on.
-        """
-        if (hold := self._hold()) is None:
-            raise not_held(self.name)
-        hold.lease_seconds = max(hold.lease_seconds, bounded("seconds", seconds))
-        yield from self.hub().prolong([hold], seconds)
-        if hold.gone:
-            raise self._places.lost()
-
-    @operation
-    def force_release(self, *, token: int | None = None) -> Steps[bool]:
-        """Take it from its holder, and hand it to the next waiter. Return whether anyone held it.
-
-        The holder's `lost` is true after its next renewal, and its `release` raises `LockLost`.
-
-        Args:
-            token: of the one hold to end; None ends every reader's, or the writer's.
-        """
-        return (yield from self._places.force(self.hub(), self._share, token or 0)) > 0
-
-    @operation
-    def cancel(self) -> Steps[None]:
-        """End every wait through this object, in whatever thread: as if its time were over."""
-        yield from self._places.cancel()
-
-    def _state(self) -> Steps[State]:
-        return self._places.look(self._share)
+    def _holds(self) -> list[Hold]:
+        return [hold] if (hold := self._hold()) else []
 
     def _hold(self) -> Hold | None:
         hold = self.hub().holds.get(self._places.keys[0], self._holder().name)
@@ -114,7 +85,7 @@ def released(locks: Sequence[Any]) -> Steps[list[LockError]]:
     return errors
 
 
-class Several(Asked, Entered):
+class Several(AskedByHolder, Entered):
     """Base of several locks that are held where `quorum` of them are."""
 
     locks: Sequence[Any]

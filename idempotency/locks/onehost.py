@@ -15,6 +15,8 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.steps import Pause, Steps, deadline_of, operation
+from idempotency.locks.engine.totals import checked
+from idempotency.locks.engine.waits import Rest
 from idempotency.locks.errors import not_held
 
 LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
@@ -33,10 +35,8 @@ class PermitsOfOneHost(Entered):
     def __init__(
         self, name: str, *, permits: int, folder: Path | None = None, wait_seconds: float | None = None
     ) -> None:
-        if permits < 1:
-            raise ValueError(f"permits must be at least 1, not {permits}")
         super().__init__(name, wait_seconds=wait_seconds)
-        self.permits = permits
+        self.permits = checked(permits)
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
         self._files: dict[str, list[int]] = {}
@@ -49,8 +49,9 @@ class PermitsOfOneHost(Entered):
         Raises:
             OSError: the folder cannot be written.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        deadline = deadline_of(self._limit(wait_seconds))
+        self._make_folder()
+        rest = Rest(deadline_of(self._limit(wait_seconds)))
+        self._waits.add(rest)
         head, process = None, os.getpid()
         try:
             while True:
@@ -58,10 +59,11 @@ class PermitsOfOneHost(Entered):
                 if head is not None and (permit := self._any_permit()) is not None:
                     self._own().append(permit)
                     return True
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= rest.deadline:
                     return False
                 yield Pause(LOOK_SECONDS)
         finally:
+            self._waits.discard(rest)
             if head is not None:
                 _unlocked(head, process=process)
 
@@ -78,6 +80,24 @@ class PermitsOfOneHost(Entered):
         return
         yield  # an operation without a step
 
+    @operation
+    def total(self) -> Steps[int]:
+        """Return the number of permits."""
+        return self.permits
+        yield  # an operation without a step
+
+    @operation
+    def acquired(self) -> Steps[int]:
+        """Return how many permits are out. An acquire that does not wait may meanwhile miss a free one."""
+        self._make_folder()
+        return self.permits - sum(map(self._is_free, range(self.permits)))
+        yield
+
+    @operation
+    def available(self) -> Steps[int]:
+        """Return how many permits are free; as `acquired`."""
+        return self.permits - (yield from PermitsOfOneHost.acquired.steps(self))
+
     @property
     def held(self) -> int:
         """Number of permits that the caller has."""
@@ -91,15 +111,24 @@ class PermitsOfOneHost(Entered):
             self._files, self._process = {}, os.getpid()
         return self._files.setdefault(holder.current().name, [])
 
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _is_free(self, number: int) -> bool:
+        file = self._locked(str(number), fcntl.LOCK_SH)
+        if file is not None:
+            _unlocked(file, process=os.getpid())
+        return file is not None
+
     def _any_permit(self) -> int | None:
         locked = (self._locked(str(number)) for number in range(self.permits))
         return next((file for file in locked if file is not None), None)
 
-    def _locked(self, part: str) -> int | None:
+    def _locked(self, part: str, how: int = fcntl.LOCK_EX) -> int | None:
         """Open and lock a file; None if another has it."""
         file = os.open(self._folder / f"{self._stem}.{part}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
             return None

@@ -13,6 +13,7 @@ from idempotency.locks.engine.steps import Ask, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.totals import checked
+from idempotency.locks.engine.waits import Rest, Waited
 from idempotency.locks.errors import LockTimeout
 
 _LIMIT = script("ratelimit")
@@ -46,7 +47,7 @@ class Rate(NamedTuple):
         return [self.permits, interval, self.permits_per_client or 0]
 
 
-class Limiter(Resource):
+class Limiter(Waited, Resource):
     """Source of both faces.
 
     Args:
@@ -83,19 +84,30 @@ class Limiter(Resource):
             wait_seconds: the longest that the caller would sleep; None: as long as it takes.
 
         Raises:
-            RateExceeded: it would be longer; nothing was taken.
+            RateExceeded: it would be longer, or the wait was cancelled; nothing was taken.
             LockUnavailable: Redis did not reply; the caller decides what that means.
             ValueError: the rate never gives so many.
         """
         longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))
-        reply = yield self._ask("acquire", checked(permits), longest, caller=caller)
-        given, wait = reply[0]
+        ask = self._ask("acquire", checked(permits), longest, caller=caller)
+        given, wait = (yield ask)[0]
         if given < 0:
             raise ValueError(f"permits must be 1 to {wait}, not {permits}")
         if not given:
             raise RateExceeded(self.name, wait / MICROSECONDS)
-        if wait:
-            yield Pause(wait / MICROSECONDS)
+        if wait and (yield from self._sleep(wait / MICROSECONDS)):
+            yield self._ask("release", permits, ask.arguments[1], caller=caller)
+            raise RateExceeded(self.name, wait / MICROSECONDS)
+
+    def _sleep(self, seconds: float) -> Steps[bool]:
+        """Sleep until permits are valid; return whether that was cancelled before."""
+        rest = Rest(float("inf"), self.hub().bell())
+        self._waits.add(rest)
+        try:
+            yield Pause(seconds, rest.bell)
+        finally:
+            self._waits.discard(rest)
+        return rest.deadline == 0.0
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:

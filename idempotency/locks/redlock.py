@@ -15,10 +15,11 @@ from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.holds import Hold
-from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX
 from idempotency.locks.engine.steps import Finish, On, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.waits import UNAVAILABLE_SECONDS
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, not_held
 from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
 

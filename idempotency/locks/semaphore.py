@@ -38,8 +38,7 @@ class Permits(Owned, Totals):
     def __init__(self, name: str, *, permits: int | None = None, **settings: Unpack[Settings]) -> None:
         self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
         super().__init__(name, **settings)
-        if self._owner is not None:
-            self._places.end = f" {self._owner.name}".encode()
+        self._places.caller = self._holder
 
     @operation
     def acquire(
@@ -170,7 +169,7 @@ class ExpirablePermits(Totals):
             prefix=prefix,
             capacity=capacity,
             release_seconds=release_seconds,
-            end=b"/",
+            waits=self._waits,
         )
 
     @operation

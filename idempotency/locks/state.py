@@ -13,11 +13,12 @@ class Owner:
     """Holder of a lock.
 
     Attributes:
-        name: ``host/process id/random:number`` of a thread or task, or ``named:`` and the `owner` that it gave.
+        name: ``host/process id/random:number`` of a thread or task, or ``named:`` and the `owner` that it gave. An
+            expirable permit is its own holder: with ``@`` and the token this is its name.
         token: its fencing token; None where there is none.
         since: when it got the lock, by the server's clock; None where the server does not say.
         remaining_seconds: until its lease ends, if it is not renewed; infinite where a session is the lease.
-        holds: acquires without their releases.
+        holds: acquires without their releases; of a semaphore the permits of one acquire.
     """
 
     name: str
@@ -39,9 +40,8 @@ class State:
 
 
 class Asked:
-    """Base of the locks whose server can be asked; each question is as `state`."""
+    """Base of every kind whose server can be asked; each question is as `state`."""
 
-    _holder: Any
     _state: Callable[[], Steps[State]]
 
     @operation
@@ -64,23 +64,29 @@ class Asked:
         return next(iter((yield from self._state()).owners), None)
 
     @operation
+    def waiters(self) -> Steps[int]:
+        """Ask how many wait."""
+        return len((yield from self._state()).waiters)
+
+
+class AskedByHolder(Asked):
+    """Base of the kinds that a thread, task or owner holds."""
+
+    _holder: Any
+
+    @operation
     def remaining_seconds(self) -> Steps[float]:
         """Ask when the last lease ends, if nobody renews it; 0.0 where nobody holds it."""
         return max((owner.remaining_seconds for owner in (yield from self._state()).owners), default=0.0)
 
     @operation
     def hold_count(self) -> Steps[int]:
-        """Ask how many acquires of the caller wait for their release."""
+        """Ask how many acquires of the caller wait for their release; of a semaphore, how many permits."""
         name = self._holder().name
         return sum(owner.holds for owner in (yield from self._state()).owners if owner.name == name)
 
-    @operation
-    def waiters(self) -> Steps[int]:
-        """Ask how many wait."""
-        return len((yield from self._state()).waiters)
 
-
-class Held(Asked):
+class Held(AskedByHolder):
     """Base of the locks of which a caller has one hold, known without asking."""
 
     _hold: Any

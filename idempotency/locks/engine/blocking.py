@@ -35,8 +35,8 @@ def answer(step: Step) -> Any:
             return function()
         case Wait(bell, seconds):
             return bell.wait(seconds)
-        case Pause(seconds):
-            return time.sleep(seconds)
+        case Pause(seconds, bell):
+            return time.sleep(seconds) if bell is None else bell.wait(seconds)
         case _:
             raise TypeError(f"{step!r} needs a server of Redis")
 
@@ -46,5 +46,5 @@ async def answer_beside(step: Step) -> Any:
     if isinstance(step, Wait):
         return await step.bell.wait(step.seconds)
     if isinstance(step, Pause):
-        return await asyncio.sleep(step.seconds)
+        return await (asyncio.sleep(step.seconds) if step.bell is None else step.bell.wait(step.seconds))
     return await whole(asyncio.to_thread(answer, step))

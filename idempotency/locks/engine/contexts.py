@@ -6,6 +6,7 @@ from typing import Any, Self, TypedDict
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.waits import Waited
 from idempotency.locks.errors import LockError, LockTimeout, NotHeld
 from idempotency.observability import metrics
 
@@ -51,7 +52,7 @@ class Listeners:
             log.exception("A listener of %r failed", self._name)
 
 
-class Entered:
+class Entered(Waited):
     """Base of what is acquired within a time and released.
 
     Args:
@@ -78,6 +79,7 @@ class Entered:
         on_released: Listener | None = None,
     ) -> None:
         self.name = name
+        self._waits: set[Any] = set()
         self._owner = None if owner is None else holder.named(owner)
         self._wait_seconds = wait_seconds
         self._raise_on_lost = raise_on_lost

@@ -98,7 +98,6 @@ class Counted(Held, Entered):
     _desk: Any
     _key: Any  # the process, the resource and the holder
     _take: Any  # steps; None when the time was over. What waits is in `_waits` meanwhile
-    _cancel: Any  # steps that let the time of a wait be over
     _give_back: Any  # steps; False if it was lost
 
     def __init__(
@@ -106,7 +105,6 @@ class Counted(Held, Entered):
     ) -> None:
         super().__init__(name, **settings)
         self._shared, self._reentrant = shared, reentrant
-        self._waits: set[Any] = set()
         for end in self._listeners.calls.keys() - self._heard:
             why = "a session has no lease." if end == "expired" else "no thread reads its connection: ask `lost`."
             raise TypeError(f"{type(self).__name__} has no on_{end}: {why}")
@@ -167,12 +165,6 @@ class Counted(Held, Entered):
             hold.over("released" if whole else "lost")
         if not whole:
             raise self._lost()
-
-    @operation
-    def cancel(self) -> Steps[None]:
-        """End every wait through this object, in whatever thread: as if its time were over."""
-        for wait in list(self._waits):
-            yield from self._cancel(wait)
 
     def _hold(self) -> Any:
         hold = next(reversed(self._desk().holds.get(self._key(), ())), None)

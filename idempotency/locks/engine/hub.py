@@ -148,6 +148,7 @@ class Resource:
         self.name = name
         self.client = client
         self._prefix = prefix
+        self._waits: set[Any] = set()
         tagged(self._kind, name)  # refuses a bad name here
 
     def __repr__(self) -> str:

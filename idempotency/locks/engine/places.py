@@ -25,16 +25,16 @@ from django.utils.encoding import force_str
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
 from idempotency.locks.engine.hub import Hub, script, tagged
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, deadline_of, insist
+from idempotency.locks.engine.waits import Question
 from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
 from idempotency.locks.state import Owner, State
-from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
+from idempotency.redis.mailbox import READY_SECONDS
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
 CLAIM_SECONDS = 1.0  # lease of a grant until the waiter's process has confirmed
 PATIENCE_SECONDS = 30.0  # a waiter that has not asked again for so long is taken for dead
-UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not reply
 RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
 FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
 
@@ -45,7 +45,6 @@ _ACQUIRE = script("places", "acquire")
 _RELEASE = script("places", "release")
 _LOOK = script("places", "look")
 _FORCE = script("places", "force")
-_PUBLISH = script("publish")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -61,6 +60,7 @@ class Places:
         hold_seconds_max: the watchdog renews no hold for longer.
         release_seconds: how long a release bears a server that does not reply.
         notify: called with the end of a hold and itself; None where nobody listens.
+        waits: as of `Waited`.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Places:
     hold_seconds_max: float = HOLD_SECONDS_MAX
     release_seconds: float = RELEASE_SECONDS
     notify: Callable[[str, Hold], None] | None = None
-    _asking: "set[_Asking]" = field(default_factory=set, init=False)
+    waits: set[Any] = field(default_factory=set)
 
     @property
     def keys(self) -> list[str]:
@@ -110,31 +110,23 @@ class Places:
         """
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
-        request = hub.new_request()
-        asking = _Asking(self, hub, holder, request, share, lease_seconds, watched)
+        request, deadline = hub.new_request(), deadline_of(wait_seconds)
+        asking = Asking(self, holder, share, lease_seconds, watched, hub=hub, request=request, deadline=deadline)
         before = hub.holds.get(asking.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
                 raise self.lost()
             hub.holds.remove(before)
             before.over()
-        deadline = asking.deadline = deadline_of(wait_seconds)
-        self._asking.add(asking)
         try:
-            if deadline > 0.0:
-                hub.mail.expect(request)
-                yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
-            elif self.notify:
+            if self.notify and deadline == 0.0:
                 yield Listen(0.0)
-            return (yield from asking.until())
+            return (yield from asking.until(self.waits))
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
             yield Finish(self._undo(hub, holder, request, share, before=before))
             raise
-        finally:
-            self._asking.discard(asking)
-            hub.mail.forget(request)
 
     def give(self, hub: Hub, holder: Holder, share: Share, *, token: int | None = None) -> Steps[None]:
         """Give places back.
@@ -193,13 +185,6 @@ class Places:
         ask = Ask(_FORCE, self.keys, [hub.new_request(), self.terms(hub, share), token])
         return (yield from insist(ask, seconds=self.release_seconds))  # type: ignore[no-any-return]
 
-    def cancel(self) -> Steps[None]:
-        """Let the time of everyone be over who waits here now."""
-        for asking in list(self._asking):
-            asking.deadline = 0.0
-            # by way of the server: a thread that reads its messages itself hears nothing else
-            yield Ask(_PUBLISH, [asking.hub.channel], [asking.request])
-
     def lost(self) -> LockLost:
         """Make the error of a caller that held it."""
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
@@ -230,17 +215,14 @@ class Places:
 
 
 @dataclass(slots=True, eq=False)
-class _Asking:
-    """Acquire that is sent as often as it needs. Another thread may end it by its deadline."""
+class Asking(Question):
+    """Acquire that is sent as often as it needs."""
 
     places: Places
-    hub: Hub
     holder: Holder
-    request: str
     share: Share
     lease_seconds: float | None
     watched: bool
-    deadline: float = 0.0
     keys: list[str] = field(init=False)
     _arguments: list[Any] = field(init=False)
     _new: Hold = field(init=False)
@@ -263,59 +245,37 @@ class _Asking:
             notify=self.places.notify,
         )
 
-    def until(self) -> Steps[Hold | None]:
-        """Ask; where nothing is free, wait for a message or for a while, and ask again."""
-        again = False
-        failures, failing_since = 0, None
-        while True:
-            sent_at, deadline = time.monotonic(), self.deadline
-            stay = sent_at < deadline
-            if stay:
-                self.hub.mail.expect(self.request)
-            try:
-                answer = yield self._ask(stay=stay, again=again, seconds=bound_of(deadline))
-            except LockUnavailable:
-                failing_since = failing_since or sent_at
-                now = time.monotonic()
-                if now >= deadline or now - failing_since > UNAVAILABLE_SECONDS:
-                    raise
-                yield Pause(min(back_off_seconds(failures), deadline - now))
-                failures, again = failures + 1, True
-                continue
-            failures, failing_since, again = 0, None, True
-            if answer[0] == 1:
-                _, token, now, end, *drained = answer
-                self.share = (drained[0], 0) if drained else self.share
-                return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
-            if answer[0] == -2:
-                raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")
-            if answer[0] == -1:
-                raise UpgradeRefused(f"{self.places.name!r}: release the read lock before you write.")
-            if not stay:
-                return None
-            if hold := (yield from self._wait_turn(answer, sent_at)):
-                return hold
-
-    def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
+    def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
         return Ask(_ACQUIRE, self.keys, arguments, seconds=seconds)
 
-    def _wait_turn(self, answer: list[int], sent_at: float) -> Steps[Hold | None]:
-        """Wait; return the hold if a message granted it in time to be confirmed, else None: ask again."""
-        _, position, first_end, now = answer
-        bell = self.hub.bell()
-        self.hub.mail.hang(self.request, bell)
-        seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
-        yield Wait(bell, min(seconds, self.deadline - time.monotonic()))
+    def good(self, answer: list[int], sent_at: float) -> Hold | None:
+        """Return the hold that the server gave, if any."""
+        if answer[0] == 1:
+            _, token, now, end, *drained = answer
+            self.share = (drained[0], 0) if drained else self.share
+            return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
+        if answer[0] == -2:
+            raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")
+        if answer[0] == -1:
+            raise UpgradeRefused(f"{self.places.name!r}: release the read lock before you write.")
+        return None
+
+    def granted(self, answer: list[int], sent_at: float) -> Hold | None:
+        """Return the hold that a message granted, if there is time to confirm it."""
         message = self.hub.mail.received(self.request)
         if not isinstance(message, tuple):
             return None
-        token, ends = message
+        (token, ends), now = message, answer[-1]
         ends_at = sent_at + (ends - now) / MICROSECONDS
         woken_at = time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self.watched:
             return None
         return self._hold(token, ends_at, confirmed=False, sent_at=woken_at)
+
+    def look_again_seconds(self, answer: list[int]) -> float:
+        _, position, first_end, now = answer
+        return _look_again_seconds(position, (first_end - now) / MICROSECONDS)
 
     def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
         hold = self.hub.holds.get(self._new.key, self._new.owner)

@@ -63,9 +63,10 @@ class Wait:
 
 @dataclass(slots=True)
 class Pause:
-    """Sleep for `seconds`."""
+    """Sleep for `seconds`, or until `bell` rings, if there is one that this process rings itself."""
 
     seconds: float
+    bell: Any = None
 
 
 @dataclass(slots=True)

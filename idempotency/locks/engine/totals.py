@@ -1,9 +1,12 @@
 """Totals of both semaphores: the number of their permits, asked for and changed on the server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.hub import Hub, script
+from idempotency.locks.engine.owned import Placed
 from idempotency.locks.engine.places import LEASE_SECONDS, Places, Share
 from idempotency.locks.engine.steps import Ask, Steps, insist, operation
 
@@ -15,10 +18,10 @@ class Permitted(Places):
     """Places whose number the server may store.
 
     Args:
-        end: of the terms, as acquire.lua reads it.
+        caller: returns who takes permits; None where each permit is a holder of its own.
     """
 
-    end: bytes = b""
+    caller: Callable[[], Holder] | None = None
 
     @property
     def keys(self) -> list[str]:
@@ -27,6 +30,11 @@ class Permitted(Places):
 
     def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         return super().terms(hub, share, lease_seconds) + self.end
+
+    @property
+    def end(self) -> bytes:
+        """End of the terms, as acquire.lua reads it."""
+        return b"/" if self.caller is None else f" {self.caller().name}".encode()
 
     def ask(self, hub: Hub, *what: Any) -> Steps[list[Any]]:
         """Run permits.lua, with its arguments from the second."""
@@ -42,10 +50,8 @@ def checked(permits: int, most: int | None = None) -> int:
     return permits
 
 
-class Totals(Resource):
+class Totals(Placed):
     """Verbs of both semaphores. Without a total on the server the caller's `permits` is the number."""
-
-    _places: Any
 
     @operation
     def total(self) -> Steps[int]:

@@ -1,11 +1,12 @@
 -- Count down to zero once, and wake the waiters.
 -- KEYS[1] the latch: 'count'   KEYS[2] waiters: "channel request"
 -- KEYS[3] requests that opened it or counted down: request -> "reply second"
--- ARGV[1] what to do: open, down, delete, look or leave
+-- ARGV[1] what to do: open, down, delete, look, waiters or leave
 --   open: [2] request   [3] count   [4] life in milliseconds   returns 1, or 0 if it is open already
 --   down: [2] request                                          returns what is left
 --   delete: [2] request                                        returns 1, or 0 if it is not open
 --   look: [2] "channel request", or '' not to wait             returns what is left
+--   waiters: returns how many wait
 --   leave: [2] "channel request"                               returns 0
 -- A latch that was never opened, or has reached zero, does not exist: what is left is 0.
 -- A second copy of a request gets the same reply and changes nothing: for as long as that latch is open, and for
@@ -18,6 +19,8 @@ if what == 'leave' then
     redis.call('SREM', KEYS[2], ARGV[2])
     return 0
 end
+
+if what == 'waiters' then return redis.call('SCARD', KEYS[2]) end
 
 local left = tonumber(redis.call('HGET', KEYS[1], 'count') or 0)
 if what == 'look' then

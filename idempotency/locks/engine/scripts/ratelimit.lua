@@ -5,7 +5,7 @@
 -- ARGV[1] rate or bucket   [2] request   [3] permits   [4] interval   [5] share, or 0; of the caller, where the server
 --     has none   [6] what to do:
 --   acquire: [7] permits   [8] longest wait   returns {1, how long to wait}, {0, until it could be had} or {-1, most}
---   release: [7] permits, the newest          available: returns how many    rate: returns [3] to [5], as they count
+--   release: [7] permits, the newest, or those of the acquire [8]   available: returns how many    rate: returns [3] to [5], as they count
 --   set, init: [7] to [9] as [3] to [5]   [10] 1 to forget what was used; init only where the server has none
 --   delete: forget the rate and what was used                                these return 1 if it was done
 
@@ -31,7 +31,10 @@ function window.take(key, _, at)
     -- never shortened: the key holds what others were given for later than this
     redis.call('PEXPIRE', key, math.max(math.ceil((at - now + interval) / 1000) + 1, redis.call('PTTL', key)))
 end
-function window.release(key) redis.call('ZPOPMAX', key, wanted) end
+function window.release(key)
+    if not ARGV[8] then redis.call('ZPOPMAX', key, wanted) end
+    for number = 1, ARGV[8] and wanted or 0 do redis.call('ZREM', key, ARGV[8] .. '/' .. number) end
+end
 
 -- how many were out, and when: so many at once, and the bucket fills evenly within the interval
 local bucket = {}

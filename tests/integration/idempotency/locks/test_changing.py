@@ -1,10 +1,11 @@
 """A lock's lease made longer, its holder put out, and a wait ended by another thread."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from idempotency.locks import LockLost, LockTimeout, NotHeld
+from idempotency.locks import LockLost, LockTimeout, NotHeld, RateExceeded
 from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
@@ -95,6 +96,107 @@ def test_a_wait_is_ended_by_another_thread(one: Bench, several: bool) -> None:
         entering.result(30)
     holder.do(taken.release)
     assert waiter.do(lock.acquire) is True
+
+
+SETTINGS: dict[str, Any] = {
+    "CountDownLatch": {},
+    "RateLimiter": {"permits": 1, "interval_seconds": 900},
+    "TokenBucket": {"permits": 1, "interval_seconds": 900},
+}
+WAITS: dict[str, Any] = {
+    "Semaphore": lambda lock: (lock.acquire, lock.acquire, False),
+    "PermitExpirableSemaphore": lambda lock: (
+        lambda: lock.acquire(lease_seconds=600),
+        lambda: lock.acquire(lease_seconds=600),
+        None,
+    ),
+    "HostSemaphore": lambda lock: (lock.acquire, lock.acquire, False),
+    "CountDownLatch": lambda latch: (lambda: latch.open(1), latch.wait, False),
+    "RateLimiter": lambda limit: (limit.acquire, lambda: limit.acquire(wait_seconds=None), None),
+    "TokenBucket": lambda limit: (limit.acquire, lambda: limit.acquire(wait_seconds=None), None),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_so_is_that_for_any_other_kind(one: Bench, kind: str, tmp_path: Path) -> None:
+    if kind == "HostSemaphore":
+        lock = one.locks.HostSemaphore("cpu", permits=1, folder=tmp_path)
+    else:
+        lock = one.make(kind, **SETTINGS.get(kind, {"permits": 1}))
+    holder, waiter, *others, other = one.actors(4)
+    take, wait, nothing = WAITS[kind](lock)
+    holder.do(take)
+    waiting = [each.begin(wait) for each in (waiter, *others)]
+    until(lambda: len(lock._waits) == 2, "both wait")
+    other.do(lock.cancel)
+    for each in waiting:
+        if kind in {"RateLimiter", "TokenBucket"}:
+            with pytest.raises(RateExceeded) as exceeded:
+                each.result(30)
+            assert 600 < exceeded.value.retry_after_seconds <= 1800
+        else:
+            assert each.result(30) is nothing
+    assert lock._waits == set()
+    assert not one.queue(kind=getattr(lock, "_kind", "lock"))
+
+
+@pytest.mark.parametrize("kind", ["RateLimiter", "TokenBucket"])
+def test_a_cancelled_wait_takes_its_own_permits_from_a_rate(one: Bench, kind: str) -> None:
+    limit = one.make(kind, permits=2, interval_seconds=900)
+    first, second, third, other = one.actors(4)
+    first.do(lambda: limit.acquire(2, caller="first"))
+    mine = one.make(kind, permits=2, interval_seconds=900)
+    cancelled = second.begin(lambda: mine.acquire(2, caller="second", wait_seconds=None))
+    until(lambda: mine._waits, "it waits")
+    later = third.begin(lambda: limit.acquire(2, caller="third", wait_seconds=None))
+    until(lambda: limit._waits, "it waits too")
+    assert not later.done()
+    other.do(mine.cancel)
+    with pytest.raises(RateExceeded):
+        cancelled.result(30)
+    with pytest.raises(RateExceeded) as exceeded:
+        other.do(lambda: limit.acquire(1))
+    other.do(limit.cancel)
+    with pytest.raises(RateExceeded):
+        later.result(30)
+    if kind == "RateLimiter":  # nobody gets the time of the later one as well
+        assert exceeded.value.retry_after_seconds > 1800
+
+
+@pytest.mark.parametrize("kind", ["Semaphore", "PermitExpirableSemaphore"])
+def test_permits_are_taken_by_force(bench: Bench, kind: str) -> None:
+    semaphore = bench.make(kind, permits=3)
+    expirable = kind != "Semaphore"
+    lease = {"lease_seconds": 600} if expirable else {}
+    holder, waiter, other = bench.actors(3)
+    assert other.do(semaphore.force_release) is False
+    taken = [holder.do(lambda: semaphore.acquire(**lease)) for _ in range(2)]
+    tokens = [owner.token for owner in other.do(semaphore.state).owners]
+    take = (lambda: semaphore.acquire_many(2, **lease)) if expirable else (lambda: semaphore.acquire(2))
+    waiting = waiter.begin(take)
+    bench.waits(1, kind=semaphore._kind)
+    assert other.do(lambda: semaphore.force_release(token=tokens[0])) is True
+    assert waiting.result(30)
+    assert other.do(semaphore.acquired) == 3
+    assert other.do(semaphore.force_release) is True
+    assert other.do(semaphore.available) == 3
+    for permit in reversed(taken):
+        with pytest.raises(NotHeld):
+            holder.do(lambda permit=permit: semaphore.release(*[permit] if expirable else []))
+
+
+def test_permits_are_extended_all_of_them(bench: Bench) -> None:
+    semaphore = bench.make("Semaphore", permits=3)
+    holder, other = bench.actors(2)
+    with pytest.raises(NotHeld):
+        holder.do(lambda: semaphore.extend(60))
+    for lease in (20, 40):
+        assert holder.do(lambda lease=lease: semaphore.acquire(lease_seconds=lease))
+    holder.do(lambda: semaphore.extend(60))
+    assert all(40 < owner.remaining_seconds <= 60 for owner in other.do(semaphore.state).owners)
+    bench.forget()
+    with pytest.raises(LockLost):
+        holder.do(lambda: semaphore.extend(60))
 
 
 def test_several_are_extended_and_put_out_as_one(one: Bench) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from idempotency.locks import NotHeld
 from idempotency.locks.engine import threads
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.places import Places, _Asking
+from idempotency.locks.engine.places import Asking, Places
 from idempotency.locks.engine.steps import perform
 
 OWNERS = ["a", "b", "c", "d"]
@@ -37,7 +37,7 @@ class Model(RuleBasedStateMachine):
         self.places = Places(kind="model", name="m", capacity=self.capacity, fair=self.fair)
         self.holders: dict[str, list[int]] = {}
         self.queue: list[tuple[str, int, int]] = []
-        self.asking: dict[str, _Asking] = {}
+        self.asking: dict[str, Asking] = {}
         self.tokens: list[int] = []
         self.pubsub = self.client.pubsub()
         self.pubsub.subscribe(self.hub.channel)
@@ -59,17 +59,17 @@ class Model(RuleBasedStateMachine):
             self.holders[owner] = [shared, exclusive]
 
     def _ask(self, owner: str, shared: int, exclusive: int, *, stay: bool) -> list[int]:
-        asking = _Asking(
+        asking = Asking(
             self.places,
-            self.hub,
             Holder(owner, lambda: True),
-            self.hub.new_request(),
             (shared, exclusive),
             lease_seconds=600,
             watched=False,
+            hub=self.hub,
+            request=self.hub.new_request(),
         )
         self.asking[owner] = asking
-        answer: list[int] = self.hub.answer(asking._ask(stay=stay, again=False))
+        answer: list[int] = self.hub.answer(asking.ask(stay=stay, again=False))
         if answer[0] == 1 and owner not in self.holders:
             self.tokens.append(answer[1])
         return answer
@@ -125,7 +125,7 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data())
     def look_again(self, data: st.DataObject) -> None:
         owner = data.draw(st.sampled_from([each[0] for each in self.queue]))
-        answer = self.hub.answer(self.asking[owner]._ask(stay=True, again=True))
+        answer = self.hub.answer(self.asking[owner].ask(stay=True, again=True))
         assert answer[0] == 0
         assert answer[1] == [each[0] for each in self.queue].index(owner)
 
@@ -133,7 +133,7 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         owner = data.draw(st.sampled_from([each[0] for each in self.queue]))
-        assert self.hub.answer(self.asking[owner]._ask(stay=False, again=True))[0] == 0
+        assert self.hub.answer(self.asking[owner].ask(stay=False, again=True))[0] == 0
         self.queue = [each for each in self.queue if each[0] != owner]
         self.serve_queue()
 

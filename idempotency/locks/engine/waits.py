@@ -1,0 +1,135 @@
+"""Waits: a question is asked until its answer is good or its time is over, which another thread may say.
+
+One loop for everything that waits for a message of Redis; one `cancel` for everything that waits.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.locks.engine.hub import Hub, script
+from idempotency.locks.engine.steps import Ask, Listen, Pause, Steps, Wait, bound_of, operation
+from idempotency.locks.errors import LockUnavailable
+from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
+
+UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not reply
+
+_PUBLISH = script("publish")
+
+
+@dataclass(slots=True, eq=False)
+class Rest:
+    """Wait without a server, of the caller alone.
+
+    Attributes:
+        deadline: of the wait; 0.0 once it is cancelled.
+        bell: rung then; None for a caller that looks often.
+    """
+
+    deadline: float
+    bell: Any = None
+
+    def wake(self) -> Ask | None:
+        """Have the caller look at the deadline: done, or the step that does it."""
+        if self.bell is not None:
+            self.bell.ring()
+        return None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Question:
+    """Question to a server that a caller waits with. A message to `request` makes it ask again.
+
+    Attributes:
+        deadline: of the wait; 0.0 to ask once, and once it is cancelled.
+        bears_seconds: how long it bears a server that does not reply.
+    """
+
+    hub: Hub
+    request: str
+    deadline: float = 0.0
+    bears_seconds: float = UNAVAILABLE_SECONDS
+
+    def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
+        """Make the command: whether to be notified where the answer is no, whether it was sent before."""
+        raise NotImplementedError
+
+    def good(self, answer: Any, sent_at: float) -> Any:
+        """Return what a good answer gives the caller; None for one to wait after."""
+        raise NotImplementedError
+
+    def granted(self, answer: Any, sent_at: float) -> Any:
+        """Return what a message after such an answer gives the caller; None to ask again."""
+        return None
+
+    def look_again_seconds(self, answer: Any) -> float:
+        """Return how long to wait for a message."""
+        raise NotImplementedError
+
+    def wake(self) -> Ask | None:
+        # by way of the server: a thread that reads its messages itself hears nothing else
+        return Ask(_PUBLISH, [self.hub.channel], [self.request])
+
+    def until(self, waits: set[Any]) -> Steps[Any]:
+        """Ask; where the answer is no, wait for a message or for a while, and ask again. None: the time is over.
+
+        Args:
+            waits: of the kind, which knows it meanwhile.
+        """
+        waits.add(self)
+        try:
+            if self.deadline > 0.0:
+                self.hub.mail.expect(self.request)
+                yield Listen(min(READY_SECONDS, self.deadline - time.monotonic()))
+            return (yield from self._until())
+        finally:
+            waits.discard(self)
+            self.hub.mail.forget(self.request)
+
+    def _until(self) -> Steps[Any]:
+        again = False
+        failures, failing_since = 0, None
+        while True:
+            sent_at, deadline = time.monotonic(), self.deadline
+            stay = sent_at < deadline
+            if stay:  # an earlier message leads to this question, and must not ring the next bell
+                self.hub.mail.expect(self.request)
+            try:
+                answer = yield self.ask(stay=stay, again=again, seconds=bound_of(deadline))
+            except LockUnavailable:
+                failing_since = failing_since or sent_at
+                now = time.monotonic()
+                if now >= deadline or now - failing_since > self.bears_seconds:
+                    raise
+                yield Pause(min(back_off_seconds(failures), deadline - now))
+                failures, again = failures + 1, True
+                continue
+            failures, failing_since, again = 0, None, True
+            if (found := self.good(answer, sent_at)) is not None or not stay:
+                return found
+            bell = self.hub.bell()
+            self.hub.mail.hang(self.request, bell)
+            yield Wait(bell, min(self.look_again_seconds(answer), self.deadline - time.monotonic()))
+            if (found := self.granted(answer, sent_at)) is not None:
+                return found
+
+
+class Waited:
+    """Base of every kind that is waited for.
+
+    Attributes:
+        _waits: those through this object that have not ended.
+    """
+
+    _waits: set[Any]
+
+    @operation
+    def cancel(self) -> Steps[None]:
+        """End every wait through this object, in whatever thread: as if its time were over."""
+        for wait in list(self._waits):
+            yield from self._cancel(wait)
+
+    def _cancel(self, wait: Any) -> Steps[None]:
+        wait.deadline = 0.0
+        if (step := wait.wake()) is not None:
+            yield step
