@@ -76,16 +76,9 @@ class Kind:
 class Permits(Kind):
     """Semaphore, whose holders are one acquire each."""
 
-    def state(self, lock: Any) -> State:
-        state: State = lock.run(lock._places.look((1, 0)))
-        return state
-
     def facts(self, lock: Any) -> list[str]:
         total = lock.total()
         return [f"{total} permits in all, by the server's number"] if total else []
-
-    def end(self, lock: Any, owner: Owner | None) -> bool:
-        return owner is not None and lock.run(lock._places.force(lock.hub(), (1, 0), owner.token)) > 0
 
 
 class NamedPermits(Permits):

@@ -36,23 +36,10 @@ class Mutex(Held, Owned):
         Raises:
             LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
         """
-        return self._take(wait_seconds, lease_seconds)
+        return (yield from self._take(self._holder(), self._share, wait_seconds, lease_seconds)) is not None
 
     def _entering(self) -> Steps[bool]:
-        return self._take(DEFAULT, DEFAULT, within=True)
-
-    def _take(
-        self, wait_seconds: float | None, lease_seconds: float | None, *, within: bool = False
-    ) -> Steps[bool]:
-        hold = yield from self._places.take(
-            self.hub(),
-            self._holder(),
-            self._share,
-            wait_seconds=self._limit(wait_seconds),
-            lease_seconds=self._lease(lease_seconds),
-            within=within,
-        )
-        return hold is not None
+        return (yield from self._take(self._holder(), self._share, within=True)) is not None
 
     @operation
     def release(self) -> Steps[None]:
@@ -63,13 +50,13 @@ class Mutex(Held, Owned):
             LockLost: the caller held it, but its lease ended before.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        yield from self._places.give(self.hub(), self._holder(), self._share)
+        yield from self._give_places(self._holder(), self._share)
 
     def _holds(self) -> list[Hold]:
         return [hold] if (hold := self._hold()) else []
 
     def _hold(self) -> Hold | None:
-        hold = self.hub().holds.get(self._places.keys[0], self._holder().name)
+        hold = self.hub().holds.get(self._key, self._holder().name)
         mine = hold is not None and (hold.exclusive if self._share[1] else hold.shared)
         return hold if mine else None
 

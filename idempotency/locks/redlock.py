@@ -67,7 +67,7 @@ class Majority(Several):
             for client in clients
         ]
         for node in self.locks if self._listeners else ():
-            node._places.notify = self._one_ended
+            node._notify = self._one_ended
 
     @operation
     def acquire(

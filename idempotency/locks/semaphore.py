@@ -14,10 +14,10 @@ from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.hub import renewal
 from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS
-from idempotency.locks.engine.steps import Finish, Steps, insist, operation
+from idempotency.locks.engine.steps import Finish, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.totals import Permitted, Totals, checked
+from idempotency.locks.engine.totals import Totals, checked
 from idempotency.locks.errors import NotHeld, not_held
 
 
@@ -32,13 +32,10 @@ class Permits(Owned, Totals):
     """
 
     _kind = "semaphore"
-    _places_type = Permitted
-    _places: Permitted
 
     def __init__(self, name: str, *, permits: int | None = None, **settings: Unpack[Settings]) -> None:
         self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
         super().__init__(name, **settings)
-        self._places.caller = self._holder
 
     @operation
     def acquire(
@@ -46,20 +43,17 @@ class Permits(Owned, Totals):
     ) -> Steps[bool]:
         """Take `permits` at once; return False when the time was over. Every acquire wants a release."""
         checked(permits, self.permits)
-        return (yield from self._take(permits, wait_seconds, lease_seconds)) > 0
+        return (yield from self._take_permits(permits, wait_seconds, lease_seconds)) > 0
 
     @operation
     def drain(self, *, lease_seconds: float | None = DEFAULT) -> Steps[int]:
         """Take all permits that are free, as one acquire, and return how many; 0 while somebody waits for them."""
-        return self._take(0, 0, lease_seconds)
+        return self._take_permits(0, 0, lease_seconds)
 
-    def _take(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
+    def _take_permits(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
         hub, own = self.hub(), self._holder()
         slot = Holder(hub.slots.name(), own.alive)
-        wait_seconds, lease_seconds = self._limit(wait_seconds), self._lease(lease_seconds)
-        hold = yield from self._places.take(
-            hub, slot, (permits, 0), wait_seconds=wait_seconds, lease_seconds=lease_seconds
-        )
+        hold = yield from self._take(slot, (permits, 0), wait_seconds, lease_seconds)
         if hold is None:
             hub.slots.free(slot.name)
         else:
@@ -82,11 +76,11 @@ class Permits(Owned, Totals):
         holds = self._holds()
         if permits is None and holds:
             hub, hold = self.hub(), holds[-1]
-            yield from self._places.give(hub, hold.holder, (hold.shared, 0), token=hold.token)
+            yield from self._give_places(hold.holder, (hold.shared, 0), token=hold.token)
             return hub.slots.free(hold.owner)
         left = checked(permits or 1)
         if self._owner is not None:
-            what = ["named", self._places.end, permits or 0]
+            what = ["named", self._end(), permits or 0]
         elif left > sum(hold.shared for hold in holds):
             raise not_held(self.name)
         else:
@@ -95,17 +89,11 @@ class Permits(Owned, Totals):
                     what += [hold.owner, hold.token, count]
                     left -= count
             holds = [hold for hold in holds if hold.owner in what]
-        yield Finish(self._give(holds, what))
+        yield Finish(self._give_permits(holds, what))
 
-    def _give(self, holds: list[Hold], what: list[Any]) -> Steps[None]:
+    def _give_permits(self, holds: list[Hold], what: list[Any]) -> Steps[None]:
         hub = self.hub()
-        try:
-            reply = yield from self._places.ask(hub, *what)
-        except BaseException:  # an interrupt too: what may be given back must not be renewed
-            for hold in holds:
-                hub.holds.remove(hold)
-            raise
-        if not reply:
+        if not (reply := (yield from self._asked(*what, holds=holds))):
             raise not_held(self.name)
         left = {force_str(slot): count for slot, count in zip(reply[::2], reply[1::2], strict=True)}
         for hold in holds:
@@ -116,7 +104,7 @@ class Permits(Owned, Totals):
                     hub.slots.free(hold.owner)
                 hold.over(released=released)
         if min(left.values()) < 0:
-            raise self._places.lost()
+            raise self._lost()
 
     @property
     def held(self) -> int:
@@ -130,7 +118,10 @@ class Permits(Owned, Totals):
 
     def _holds(self) -> list[Hold]:
         """Return the caller's holds, in the order of their acquires."""
-        return self.hub().slots.of(self._places.keys[0], self._holder().name)
+        return self.hub().slots.of(self._key, self._holder().name)
+
+    def _end(self) -> bytes:
+        return f" {self._holder().name}".encode()
 
 
 class Semaphore(OnThreads, WithStatement, Permits):
@@ -161,16 +152,8 @@ class ExpirablePermits(Totals):
         prefix: str | None = None,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        super().__init__(name, client=client, prefix=prefix)
-        self.permits, capacity = permits, 0 if permits is None else checked(permits)
-        self._places = Permitted(
-            kind=self._kind,
-            name=name,
-            prefix=prefix,
-            capacity=capacity,
-            release_seconds=release_seconds,
-            waits=self._waits,
-        )
+        super().__init__(name, client=client, prefix=prefix, release_seconds=release_seconds)
+        self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:
@@ -188,15 +171,9 @@ class ExpirablePermits(Totals):
     ) -> Steps[list[str]]:
         """Take several permits, all or none, as `acquire` takes one; return their names."""
         checked(permits, self.permits)
-        hub = self.hub()
-        one = Holder(hub.new_request(), lambda: True)
-        hold = yield from self._places.take(
-            hub,
-            one,
-            (permits, 0),
-            watched=False,
-            wait_seconds=wait_seconds,
-            lease_seconds=lease_seconds,
+        one = Holder(self.hub().new_request(), lambda: True)
+        hold = yield from self._take_places(
+            one, (permits, 0), watched=False, wait_seconds=wait_seconds, lease_seconds=lease_seconds
         )
         names = [one.name, *(f"{one.name}/{number}" for number in range(2, permits + 1))]
         return [] if hold is None else [f"{name}@{hold.token}" for name in names]
@@ -212,10 +189,10 @@ class ExpirablePermits(Totals):
         if not more:
             owner, token = _parsed(permit)
             holder = Holder(owner, lambda: True)
-            yield from self._places.give(self.hub(), holder, (1, 0), token=token)
+            yield from self._give_places(holder, (1, 0), token=token)
             return
         every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
-        reply = yield Finish(self._places.ask(self.hub(), "give", *every))
+        reply = yield Finish(self._asked("give", *every))
         if min(reply[1::2]) < 0:
             raise NotHeld(f"A permit of {self.name!r} has ended.")
 
@@ -227,15 +204,15 @@ class ExpirablePermits(Totals):
             NotHeld: it has ended, or never was.
         """
         owner, token = _parsed(permit)
-        ask = renewal([(self._places.keys[0], owner, token, bounded("lease_seconds", lease_seconds))])
-        end, _ = yield from insist(ask, seconds=RELEASE_SECONDS)
+        ask = renewal([(self._key, owner, token, bounded("lease_seconds", lease_seconds))])
+        end, _ = yield from self._insist(ask)
         if not end:
             raise NotHeld(f"The permit of {self.name!r} has ended.")
 
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:
         """Return how long a permit lasts, if nobody prolongs it; 0.0 for one that has ended, or never was."""
-        owners = (yield from self._places.look((1, 0))).owners
+        owners = (yield from self._state()).owners
         ends = (each.remaining_seconds for each in owners if (each.name, each.token) == _parsed(permit))
         return next(ends, 0.0)
 

@@ -1,15 +1,15 @@
-"""Bases of locks and semaphores: places under a lease, and an owner that has them."""
+"""Base of locks and semaphores: an owner has places under a lease."""
 
 from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import DEFAULT, Common, Entered
+from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.hub import Resource
-from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places, Share
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Placed, Share
 from idempotency.locks.engine.steps import Steps, operation
-from idempotency.locks.engine.waits import Waited
 from idempotency.locks.errors import not_held
-from idempotency.locks.state import Asked, AskedByHolder, State
+from idempotency.locks.state import AskedByHolder
 
 
 class Settings(Common, total=False):
@@ -20,28 +20,6 @@ class Settings(Common, total=False):
     lease_seconds: float | None
     hold_seconds_max: float
     release_seconds: float
-
-
-class Placed(Waited, Asked, Resource):
-    """Resource whose places a server gives and takes."""
-
-    _places: Any
-    _share: Share = (1, 0)
-
-    @operation
-    def force_release(self, *, token: int | None = None) -> Steps[bool]:
-        """Take it from its holder, and hand it to the next waiter. Return whether anyone held it.
-
-        The holder's `lost` is true after its next renewal, and its `release` raises `LockLost`.
-
-        Args:
-            token: of the one hold to end, or acquire of permits; None ends every reader's, the writer's, or every
-                permit.
-        """
-        return (yield from self._places.force(self.hub(), self._share, token or 0)) > 0
-
-    def _state(self) -> Steps[State]:
-        return self._places.look(self._share)  # type: ignore[no-any-return]
 
 
 class Owned(AskedByHolder, Entered, Placed):
@@ -58,9 +36,6 @@ class Owned(AskedByHolder, Entered, Placed):
     """
 
     __repr__ = Resource.__repr__
-    _capacity: int
-    _fair = True
-    _places_type = Places
 
     def __init__(
         self,
@@ -73,20 +48,11 @@ class Owned(AskedByHolder, Entered, Placed):
         release_seconds: float = RELEASE_SECONDS,
         **settings: Unpack[Common],
     ) -> None:
-        Resource.__init__(self, name, client=client, prefix=prefix)
+        places = {"hold_seconds_max": hold_seconds_max, "release_seconds": release_seconds}
+        Placed.__init__(self, name, client=client, prefix=prefix, **places)
         Entered.__init__(self, name, **settings)
         self._lease_seconds = lease_seconds
-        self._places = self._places_type(
-            kind=self._kind,
-            name=name,
-            prefix=prefix,
-            capacity=self._capacity,
-            fair=self._fair,
-            hold_seconds_max=hold_seconds_max,
-            release_seconds=release_seconds,
-            notify=self._listeners or None,
-            waits=self._waits,
-        )
+        self._notify = self._listeners or None
 
     @operation
     def extend(self, seconds: float) -> Steps[None]:
@@ -100,11 +66,21 @@ class Owned(AskedByHolder, Entered, Placed):
             hold.lease_seconds = max(hold.lease_seconds, bounded("seconds", seconds))
         yield from self.hub().prolong(holds, seconds)
         if any(hold.gone for hold in holds):
-            raise self._places.lost()
+            raise self._lost()
 
     def _holds(self) -> list[Hold]:
         raise NotImplementedError
 
-    def _lease(self, lease_seconds: float | None) -> float | None:
-        """Return the lease: the argument, or the constructor's value."""
-        return self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
+    def _take(
+        self,
+        holder: Holder,
+        share: Share,
+        wait_seconds: float | None = DEFAULT,
+        lease_seconds: float | None = DEFAULT,
+        *,
+        within: bool = False,
+    ) -> Steps[Hold | None]:
+        """Take places, by the constructor's times where none are given."""
+        lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
+        wait = self._limit(wait_seconds)
+        return self._take_places(holder, share, wait_seconds=wait, lease_seconds=lease, within=within)

@@ -13,7 +13,7 @@ nothing, and a waiter asks again by a deadline.
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,11 +24,11 @@ from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
-from idempotency.locks.engine.hub import Hub, script, tagged
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, deadline_of, insist
-from idempotency.locks.engine.waits import Question
+from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, deadline_of, insist, operation
+from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
-from idempotency.locks.state import Owner, State
+from idempotency.locks.state import Asked, Owner, State
 from idempotency.redis.mailbox import READY_SECONDS
 
 LEASE_SECONDS = 30.0
@@ -47,41 +47,73 @@ _LOOK = script("places", "look")
 _FORCE = script("places", "force")
 
 
-@dataclass(kw_only=True, eq=False)
-class Places:
-    """Named resource with `capacity` places.
+class Placed(Waited, Asked, Resource):
+    """Base of what has places at a server.
 
     Args:
-        kind: such as ``lock``; part of its keys.
-        name: any text; the same name and kind is the same resource everywhere.
-        prefix: as of `Resource`.
-        capacity: number of its places.
-        fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
+        name, client, prefix: as of `Resource`.
         hold_seconds_max: the watchdog renews no hold for longer.
         release_seconds: how long a release bears a server that does not reply.
-        notify: called with the end of a hold and itself; None where nobody listens.
-        waits: as of `Waited`.
+
+    Attributes:
+        _capacity: number of its places.
+        _fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
+        _share: what a question is about.
+        _notify: called with the end of a hold and itself; None where nobody listens.
     """
 
-    kind: str
-    name: str
-    prefix: str | None = None
-    capacity: int
-    fair: bool = True
-    hold_seconds_max: float = HOLD_SECONDS_MAX
-    release_seconds: float = RELEASE_SECONDS
-    notify: Callable[[str, Hold], None] | None = None
-    waits: set[Any] = field(default_factory=set)
+    _capacity: int
+    _fair = True
+    _share: Share = (1, 0)
+    _notify: Callable[[str, Hold], None] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: Any = None,
+        prefix: str | None = None,
+        hold_seconds_max: float = HOLD_SECONDS_MAX,
+        release_seconds: float = RELEASE_SECONDS,
+    ) -> None:
+        super().__init__(name, client=client, prefix=prefix)
+        self._hold_seconds_max = hold_seconds_max
+        self._release_seconds = release_seconds
+
+    @operation
+    def force_release(self, *, token: int | None = None) -> Steps[bool]:
+        """Take it from its holder, and hand it to the next waiter. Return whether anyone held it.
+
+        The holder's `lost` is true after its next renewal, and its `release` raises `LockLost`.
+
+        Args:
+            token: of the one hold to end, or acquire of permits; None ends every reader's, the writer's, or every
+                permit.
+        """
+        hub = self.hub()
+        ask = Ask(_FORCE, self._keys, [hub.new_request(), self._terms(hub, self._share), token or 0])
+        return bool((yield from self._insist(ask)))
+
+    def _state(self) -> Steps[State]:
+        """Read who has all places and who waits for them, or else who has and wants shared ones."""
+        _, exclusive = self._share
+        now, holders, waiters = yield Ask(_LOOK, self._keys, [])
+        owners = [
+            # a token is the server's time in microseconds
+            Owner(force_str(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
+            for name, *counts, ends, token in sorted(holders, key=itemgetter(-1))
+            if (count := counts[exclusive])
+        ]
+        return State(tuple(owners), tuple(force_str(name) for name, alone in waiters if alone == exclusive))
 
     @property
-    def keys(self) -> list[str]:
+    def _keys(self) -> list[str]:
         """Keys of its holders, its queue and its waiters, for the current tenant."""
-        key = tagged(self.kind, self.name, self.prefix)
+        key = self._key
         return [key, f"{key}:queue", f"{key}:waiters"]
 
-    def take(
+    def _take_places(
         self,
-        hub: Hub,
         holder: Holder,
         share: Share,
         *,
@@ -110,25 +142,26 @@ class Places:
         """
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
-        request, deadline = hub.new_request(), deadline_of(wait_seconds)
+        hub, deadline = self.hub(), deadline_of(wait_seconds)
+        request = hub.new_request()
         asking = Asking(self, holder, share, lease_seconds, watched, hub=hub, request=request, deadline=deadline)
         before = hub.holds.get(asking.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
-                raise self.lost()
+                raise self._lost()
             hub.holds.remove(before)
             before.over()
         try:
-            if self.notify and deadline == 0.0:
+            if self._notify and deadline == 0.0:
                 yield Listen(0.0)
-            return (yield from asking.until(self.waits))
+            return (yield from asking.until(self._waits))  # type: ignore[no-any-return]
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
-            yield Finish(self._undo(hub, holder, request, share, before=before))
+            yield Finish(self._undo(holder, request, share, before=before))
             raise
 
-    def give(self, hub: Hub, holder: Holder, share: Share, *, token: int | None = None) -> Steps[None]:
+    def _give_places(self, holder: Holder, share: Share, *, token: int | None = None) -> Steps[None]:
         """Give places back.
 
         Args:
@@ -139,20 +172,14 @@ class Places:
             LockLost: it had, and its lease ended or the server forgot it.
             LockUnavailable: the server did not reply; no more renewals, so the lease ends it.
         """
-        yield Finish(self._give(hub, holder, share, token))
+        yield Finish(self._give(holder, share, token))
 
-    def _give(self, hub: Hub, holder: Holder, share: Share, token: int | None) -> Steps[None]:
-        keys, (shared, exclusive) = self.keys, share
+    def _give(self, holder: Holder, share: Share, token: int | None) -> Steps[None]:
+        hub, keys, (shared, exclusive) = self.hub(), self._keys, share
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # 0, for any, where another loop or process acquired it for this owner
             token = 0 if hold is None else hold.token
-        ask = self._release(keys, hub, holder, share, token=token)
-        try:
-            reply = yield from insist(ask, seconds=self.release_seconds)
-        except BaseException:  # an interrupt too: what is given back must not be renewed
-            if hold is not None:
-                hub.holds.remove(hold)
-            raise
+        reply = yield from self._insist(self._release(keys, holder, share, token=token), [hold] if hold else ())
         if reply[0] == 1:
             if hold is not None:
                 hold.shared -= shared
@@ -166,59 +193,48 @@ class Places:
             raise not_held(self.name)
         hub.holds.remove(hold)
         hold.over()
-        raise self.lost()
+        raise self._lost()
 
-    def look(self, share: Share) -> Steps[State]:
-        """Read who has all places and who waits for them, or else who has and wants shared ones."""
-        _, exclusive = share
-        now, holders, waiters = yield Ask(_LOOK, self.keys, [])
-        owners = [
-            # a token is the server's time in microseconds
-            Owner(force_str(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
-            for name, *counts, ends, token in sorted(holders, key=itemgetter(-1))
-            if (count := counts[exclusive])
-        ]
-        return State(tuple(owners), tuple(force_str(name) for name, alone in waiters if alone == exclusive))
+    def _insist(self, ask: Ask, holds: Sequence[Hold] = ()) -> Steps[Any]:
+        """Send a command until it is answered, and return the reply; it may give back what `holds` have."""
+        try:
+            return (yield from insist(ask, seconds=self._release_seconds))
+        except BaseException:  # an interrupt too: what may be given back must not be renewed
+            for hold in holds:
+                self.hub().holds.remove(hold)
+            raise
 
-    def force(self, hub: Hub, share: Share, token: int) -> Steps[int]:
-        """End the holds of shared or of all places, or only the one of `token`; return how many."""
-        ask = Ask(_FORCE, self.keys, [hub.new_request(), self.terms(hub, share), token])
-        return (yield from insist(ask, seconds=self.release_seconds))  # type: ignore[no-any-return]
-
-    def lost(self) -> LockLost:
-        """Make the error of a caller that held it."""
-        return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
-
-    def _undo(
-        self, hub: Hub, holder: Holder, request: str, share: Share, *, before: Hold | None = None
-    ) -> Steps[None]:
+    def _undo(self, holder: Holder, request: str, share: Share, *, before: Hold | None = None) -> Steps[None]:
         """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
-        ask = self._release(self.keys, hub, holder, share, undone=request)
+        ask = self._release(self._keys, holder, share, undone=request)
         ask.seconds = READY_SECONDS
         try:
             reply = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
-        hold = hub.holds.get(ask.keys[0], holder.name)
+        holds = self.hub().holds
+        hold = holds.get(ask.keys[0], holder.name)
         if reply == [1, 0] and hold is not None and hold is not before:
-            hub.holds.remove(hold)
+            holds.remove(hold)
 
-    def _release(
-        self, keys: list[str], hub: Hub, holder: Holder, share: Share, *, undone: str = "", token: int = 0
-    ) -> Ask:
-        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), self.terms(hub, share), token, undone])
+    def _release(self, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0) -> Ask:
+        hub = self.hub()
+        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), self._terms(hub, share), token, undone])
 
-    def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
+    def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""
         claim_seconds = min(CLAIM_SECONDS, lease_seconds)
-        return _packed(*share, self.capacity, lease_seconds, claim_seconds, self.fair, hub.counted)
+        return _packed(*share, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
+
+    def _lost(self) -> LockLost:
+        return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
 
 
 @dataclass(slots=True, eq=False)
 class Asking(Question):
     """Acquire that is sent as often as it needs."""
 
-    places: Places
+    resource: Placed
     holder: Holder
     share: Share
     lease_seconds: float | None
@@ -229,8 +245,8 @@ class Asking(Question):
 
     def __post_init__(self) -> None:
         lease_seconds = LEASE_SECONDS if self.lease_seconds is None else self.lease_seconds
-        terms = self.places.terms(self.hub, self.share, lease_seconds)
-        self.keys = self.places.keys
+        terms = self.resource._terms(self.hub, self.share, lease_seconds)
+        self.keys = self.resource._keys
         self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
         # made before it is granted, when somebody waits behind
         self._new = Hold(
@@ -242,7 +258,7 @@ class Asking(Question):
             holder=self.holder,
             renew_until=0.0,
             renews=self.lease_seconds is None,
-            notify=self.places.notify,
+            notify=self.resource._notify,
         )
 
     def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
@@ -256,9 +272,9 @@ class Asking(Question):
             self.share = (drained[0], 0) if drained else self.share
             return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
         if answer[0] == -2:
-            raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")
+            raise LockUnavailable(f"{self.resource.name!r}: its holder has sent a later request meanwhile.")
         if answer[0] == -1:
-            raise UpgradeRefused(f"{self.places.name!r}: release the read lock before you write.")
+            raise UpgradeRefused(f"{self.resource.name!r}: release the read lock before you write.")
         return None
 
     def granted(self, answer: list[int], sent_at: float) -> Hold | None:
@@ -281,11 +297,11 @@ class Asking(Question):
         hold = self.hub.holds.get(self._new.key, self._new.owner)
         if hold is not None and hold.token != token and not hold.lapsed:
             hold.gone = True  # it ended meanwhile; its holder must learn that, and release it first
-            raise self.places.lost()
+            raise self.resource._lost()
         if hold is None or hold.token != token:
             hold = self._new
             hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
-            hold.renew_until = sent_at + self.places.hold_seconds_max
+            hold.renew_until = sent_at + self.resource._hold_seconds_max
             hold.due_at = self._due_at(sent_at, confirmed=confirmed)
             if self.watched:
                 self.hub.holds.add(hold)

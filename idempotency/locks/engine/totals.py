@@ -1,46 +1,14 @@
 """Totals of both semaphores: the number of their permits, asked for and changed on the server."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.hub import Hub, script
-from idempotency.locks.engine.owned import Placed
-from idempotency.locks.engine.places import LEASE_SECONDS, Places, Share
-from idempotency.locks.engine.steps import Ask, Steps, insist, operation
+from idempotency.locks.engine.places import LEASE_SECONDS, Placed, Share
+from idempotency.locks.engine.steps import Ask, Steps, operation
 
 _PERMITS = script("places", "permits")
-
-
-@dataclass(kw_only=True, eq=False)
-class Permitted(Places):
-    """Places whose number the server may store.
-
-    Args:
-        caller: returns who takes permits; None where each permit is a holder of its own.
-    """
-
-    caller: Callable[[], Holder] | None = None
-
-    @property
-    def keys(self) -> list[str]:
-        keys = super().keys
-        return [*keys, f"{keys[0]}:total"]
-
-    def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
-        return super().terms(hub, share, lease_seconds) + self.end
-
-    @property
-    def end(self) -> bytes:
-        """End of the terms, as acquire.lua reads it."""
-        return b"/" if self.caller is None else f" {self.caller().name}".encode()
-
-    def ask(self, hub: Hub, *what: Any) -> Steps[list[Any]]:
-        """Run permits.lua, with its arguments from the second."""
-        keys = self.keys
-        ask = Ask(_PERMITS, [*keys, f"{keys[0]}:done:{hub.new_request()}"], [super().terms(hub, (0, 0)), *what])
-        return (yield from insist(ask, seconds=self.release_seconds))  # type: ignore[no-any-return]
 
 
 def checked(permits: int, most: int | None = None) -> int:
@@ -90,5 +58,19 @@ class Totals(Placed):
         """Take from the number of permits, and return what it is then. No permit that is out ends."""
         return (yield from self._asked("add", -permits))[0]
 
-    def _asked(self, *what: Any) -> Steps[list[int]]:
-        return self._places.ask(self.hub(), *what)  # type: ignore[no-any-return]
+    def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
+        """Run permits.lua, with its arguments from the second; `holds` may be over then."""
+        hub = self.hub()
+        keys = [*self._keys, f"{self._key}:done:{hub.new_request()}"]
+        return self._insist(Ask(_PERMITS, keys, [super()._terms(hub, (0, 0)), *what]), holds)
+
+    @property
+    def _keys(self) -> list[str]:
+        return [*super()._keys, f"{self._key}:total"]
+
+    def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
+        return super()._terms(hub, share, lease_seconds) + self._end()
+
+    def _end(self) -> bytes:
+        """Return the end of the terms, as acquire.lua reads it: each permit is a holder of its own."""
+        return b"/"

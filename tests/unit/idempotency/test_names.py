@@ -14,7 +14,6 @@ from redis.crc import key_slot
 
 from idempotency import locks
 from idempotency.errors import Problem
-from idempotency.locks.engine.places import Places
 from idempotency.locks.engine.session import lock_key
 from idempotency.names import prefix, schema
 from idempotency.protocol import tokens
@@ -29,9 +28,9 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     "idempotency key": lambda: [marker.key_of("d" * 64)],
     "mark": lambda: [PaidMarker(kind="order-paid")._key("7")],
     "flash sale": lambda: gate._keys("sneaker"),
-    "lock": lambda: Places(kind="lock", name="n", capacity=1).keys,
-    "semaphore": lambda: locks.Semaphore("n", permits=2)._places.keys,
-    "expirable semaphore": lambda: locks.PermitExpirableSemaphore("n", permits=2)._places.keys,
+    "lock": lambda: locks.Lock("n")._keys,
+    "semaphore": lambda: locks.Semaphore("n", permits=2)._keys,
+    "expirable semaphore": lambda: locks.PermitExpirableSemaphore("n", permits=2)._keys,
     "latch": lambda: locks.CountDownLatch("n")._keys,
     "topic": lambda: [locks.Topic("n").channel],
 }
@@ -127,10 +126,10 @@ def test_a_program_without_settings_of_django_has_locks_of_its_own() -> None:
 
 def test_a_prefix_of_their_own_is_shared_by_projects_and_tenants(at: Any) -> None:
     made: list[Callable[[], Any]] = [
-        lambda: locks.Lock("n", prefix="a:b")._places.keys[0],
+        lambda: locks.Lock("n", prefix="a:b")._keys[0],
         lambda: locks.ReadWriteLock("n", prefix="a:b").read._key,
-        lambda: locks.Semaphore("n", permits=2, prefix="a:b")._places.keys[0],
-        lambda: locks.PermitExpirableSemaphore("n", permits=2, prefix="a:b")._places.keys[0],
+        lambda: locks.Semaphore("n", permits=2, prefix="a:b")._keys[0],
+        lambda: locks.PermitExpirableSemaphore("n", permits=2, prefix="a:b")._keys[0],
         lambda: locks.CountDownLatch("n", prefix="a:b")._keys[0],
         lambda: locks.RateLimiter("n", permits=2, prefix="a:b")._key,
         lambda: locks.Topic("n", prefix="a:b").channel,

@@ -22,8 +22,6 @@ from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import Holder, named
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import Hub, script, tagged
-from idempotency.locks.engine.places import Places
-from idempotency.locks.engine.steps import perform
 from idempotency.locks.engine.threads import hub_of
 from idempotency.redis import mailbox
 from idempotency.redis.connection import ClientConnection
@@ -234,8 +232,7 @@ class TestAnAnswerIsLost:
         actor = one.actor()
         assert actor.do(lock.acquire)
         hold = actor.do(lock._hold)
-        undo = lock._places._undo(actor.do(lock.hub), hold.holder, "never sent", (0, 1))
-        actor.do(lambda: lock.run(undo))
+        actor.do(lambda: lock.run(lock._undo(hold.holder, "never sent", (0, 1))))
         assert actor.do(lock._hold) is hold
         actor.do(lock.release)
 
@@ -356,10 +353,10 @@ class TestACopyComesLate:
         lock, actor = one.make("Lock"), one.actor()
         hub = actor.do(lock.hub)
         late, owner = hub.new_request(), named("") if one.loop is None else Holder("task", lambda: True)
-        actor.do(lambda: lock.run(lock._places._undo(hub, owner, late, (0, 1))))
-        terms = lock._places.terms(hub, (0, 1), 30.0)
+        actor.do(lambda: lock.run(lock._undo(owner, late, (0, 1))))
+        terms = lock._terms(hub, (0, 1), 30.0)
         arguments = [owner.name, late, hub.channel, terms, "1", "0"]
-        assert places._ACQUIRE.run(ClientConnection(one.plain), lock._places.keys, arguments)[0] != 1
+        assert places._ACQUIRE.run(ClientConnection(one.plain), lock._keys, arguments)[0] != 1
         assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
 
 
@@ -895,22 +892,23 @@ class TestOwnersThatComeOnce:
     @pytest.mark.usefixtures("short_memory")
     @pytest.mark.parametrize("held", [0, 1])
     def test_what_they_leave_goes_and_is_not_looked_through_each_time(self, desk: Bench, held: int) -> None:
-        resource, hub = Places(kind="lock", name="thing", capacity=2), hub_of(desk.client)
+        resource = desk.make("Lock")
+        resource._capacity = 2
 
         def take(owner: str) -> None:
-            taking = resource.take(hub, named(owner), (1, 0), wait_seconds=0, lease_seconds=30.0)
-            assert perform(taking, hub.answer)
+            taking = resource._take_places(named(owner), (1, 0), wait_seconds=0, lease_seconds=30.0)
+            assert resource.run(taking)
 
         with desk.servers.data_nodes() as (server,):
             server.config_resetstat()
             for number in range(held):
                 take(f"stays {number}")
             most = rounds = 0
-            while (left := int(server.hlen(resource.keys[0]))) >= most:
+            while (left := int(server.hlen(resource._key))) >= most:
                 most, rounds = left, rounds + 1
                 assert rounds < 5000, "nothing is ever forgotten"
                 take(f"once {rounds}")
-                perform(resource.give(hub, named(f"once {rounds}"), (1, 0)), hub.answer)
+                resource.run(resource._give_places(named(f"once {rounds}"), (1, 0)))
             looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
         assert looked_through <= 3 < rounds
 
@@ -920,10 +918,9 @@ def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> Non
     lock = desk.make("ReadWriteLock")
     first, second = desk.actors(2)
     assert first.do(lock.read.acquire)
-    hub, resource = hub_of(desk.client), lock.write._places
-    terms = resource.terms(hub, (0, 1), 30.0)
+    terms = lock.write._terms(hub_of(desk.client), (0, 1), 30.0)
     dead = ["dead", "dead:1", "nobody-hears-this", terms, "1", "0"]
-    assert places._ACQUIRE.run(ClientConnection(desk.plain), resource.keys, dead)[0] == 0
+    assert places._ACQUIRE.run(ClientConnection(desk.plain), lock.write._keys, dead)[0] == 0
     reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))
     assert reading.result(30) is True
     second.do(lock.read.release)

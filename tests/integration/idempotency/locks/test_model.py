@@ -16,11 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from idempotency.locks import NotHeld
 from idempotency.locks.engine import threads
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.places import Asking, Places
+from idempotency.locks.engine.places import Asking, Placed
 from idempotency.locks.engine.steps import perform
 
 OWNERS = ["a", "b", "c", "d"]
 owners = st.sampled_from(OWNERS)
+
+
+class Thing(threads.OnThreads, Placed):
+    _kind = "model"
 
 
 class Model(RuleBasedStateMachine):
@@ -34,7 +38,8 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.client.flushdb()
         self.hub = threads.hub_of(self.client)
-        self.places = Places(kind="model", name="m", capacity=self.capacity, fair=self.fair)
+        self.places = Thing("m", client=self.client)
+        self.places._capacity, self.places._fair = self.capacity, self.fair
         self.holders: dict[str, list[int]] = {}
         self.queue: list[tuple[str, int, int]] = []
         self.asking: dict[str, Asking] = {}
@@ -108,7 +113,7 @@ class Model(RuleBasedStateMachine):
     @rule(owner=owners, exclusive=st.booleans())
     def give(self, owner: str, exclusive: bool) -> None:
         shared, all_of_it = (0, 1) if exclusive else (1, 0)
-        steps = self.places.give(self.hub, Holder(owner, lambda: True), (shared, all_of_it))
+        steps = self.places._give_places(Holder(owner, lambda: True), (shared, all_of_it))
         mine = self.holders.get(owner)
         if mine is None or mine[0] < shared or mine[1] < all_of_it:
             with pytest.raises(NotHeld):
@@ -147,12 +152,7 @@ class Model(RuleBasedStateMachine):
         mine = self.holders.get(owner)
         if waiting is None and (mine is None or mine != [*asking.share]):
             return  # what else it did since then is not this model's affair
-        steps = self.places._undo(
-            self.hub,
-            Holder(owner, lambda: True),
-            asking.request,
-            asking.share,
-        )
+        steps = self.places._undo(Holder(owner, lambda: True), asking.request, asking.share)
         held_by_it = self.last_request(owner) == asking.request
         perform(steps, self.hub.answer)
         if waiting is not None:
@@ -162,7 +162,7 @@ class Model(RuleBasedStateMachine):
         self.serve_queue()
 
     def last_request(self, owner: str) -> str:
-        found = self.client.hget(self.places.keys[0], owner)
+        found = self.client.hget(self.places._keys[0], owner)
         return found[32:].decode().rpartition("|")[2] if found else ""
 
     @invariant()
@@ -170,7 +170,7 @@ class Model(RuleBasedStateMachine):
         while self.pubsub.get_message():
             continue  # or the server ends a connection that reads nothing
 
-        fields = self.client.hgetall(self.places.keys[0])
+        fields = self.client.hgetall(self.places._keys[0])
         state = fields.pop(b"#", None)
         held = {}
         for owner, record in fields.items():
@@ -180,10 +180,10 @@ class Model(RuleBasedStateMachine):
         assert held == self.holders
         used = 0 if state is None else int(struct.unpack(">dddd", state[:32])[0])
         assert used == self.capacity - self.free()
-        assert [each.decode() for each in self.client.zrange(self.places.keys[1], 0, -1)] == [
+        assert [each.decode() for each in self.client.zrange(self.places._keys[1], 0, -1)] == [
             each[0] for each in self.queue
         ]
-        assert set(self.client.hkeys(self.places.keys[2])) == {each[0].encode() for each in self.queue}
+        assert set(self.client.hkeys(self.places._keys[2])) == {each[0].encode() for each in self.queue}
         assert self.tokens == sorted(set(self.tokens))
 
 

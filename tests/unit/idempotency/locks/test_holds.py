@@ -17,9 +17,10 @@ from idempotency.locks.engine.blocking import BesideTheLoop
 from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
-from idempotency.locks.engine.places import FRONT, Places, _look_again_seconds
+from idempotency.locks.engine.places import FRONT, _look_again_seconds
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
 from idempotency.locks.latch import Latch
+from idempotency.locks.mutex import Mutex
 from idempotency.locks.postgres import AdvisoryLock
 from idempotency.redis.mailbox import Bell, Mailbox
 
@@ -103,10 +104,19 @@ class Alone(Hub):
     def stir(self) -> None: ...
 
 
+def taking(hub: Hub, *, wait_seconds: float | None, lease_seconds: float | None = None) -> Steps[Any]:
+    """The steps of an acquire at such a hub."""
+
+    class LockAlone(Mutex):
+        def hub(self) -> Hub:
+            return hub
+
+    return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds, lease_seconds=lease_seconds)
+
+
 def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
     hub = Alone(None, Mailbox())
-    places = Places(kind="lock", name="thing", capacity=1)
-    steps = places.take(hub, current(), (0, 1), wait_seconds=None, lease_seconds=None)
+    steps = taking(hub, wait_seconds=None)
     next(steps)
     asked = steps.send(True)
     queued = [0, 0, 2_000_000, 1_000_000]
@@ -150,9 +160,7 @@ def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> No
 def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
     """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
     hub = Alone(None, Mailbox())
-    steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), (0, 1), wait_seconds=None, lease_seconds=None
-    )
+    steps = taking(hub, wait_seconds=None)
     next(steps)
     assert isinstance(steps.send(True), Ask)
     hub.mail.ring_all()
@@ -168,9 +176,7 @@ def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
 
 def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> None:
     hub = Alone(None, Mailbox())
-    steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), (0, 1), wait_seconds=0.1, lease_seconds=None
-    )
+    steps = taking(hub, wait_seconds=0.1)
     first = next(steps)
     assert isinstance(first, Listen)
     assert first.seconds <= 0.1
@@ -180,9 +186,7 @@ def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> Non
 @pytest.mark.parametrize("lease_seconds", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_lease_that_never_ends_or_never_was_is_refused(lease_seconds: float) -> None:
     hub = Alone(None, Mailbox())
-    steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), (0, 1), wait_seconds=0, lease_seconds=lease_seconds
-    )
+    steps = taking(hub, wait_seconds=0, lease_seconds=lease_seconds)
     with pytest.raises(ValueError, match="lease_seconds"):
         next(steps)
 
