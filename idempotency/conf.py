@@ -182,14 +182,27 @@ def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _redis(name: str, value: Any) -> None:
-    if value is None or (isinstance(value, str) and (value in settings.CACHES or "://" in value)):
+    is_text = isinstance(value, str)
+    if value is None or (is_text and (value in settings.CACHES or _is_redis_url(value))):
         return
-    if not isinstance(value, str) or "." not in value:
+    if not is_text or "." not in value or "://" in value:
         raise ImproperlyConfigured(
             f"IDEMPOTENCY[{name!r}] is {value!r}. Write a URL such as 'redis://localhost:6379/0', an alias in "
             "CACHES, the dotted path of a function that returns a redis-py client, or None."
         )
     _dotted_path(name, value)
+
+
+def _is_redis_url(value: str) -> bool:
+    if "://" not in value:
+        return False
+    from redis.connection import parse_url  # noqa: PLC0415  only where a URL is given
+
+    try:
+        parse_url(value)  # type: ignore[no-untyped-call]
+    except ValueError:  # another scheme, or a port that is no number
+        return False
+    return True
 
 
 def _database(name: str, value: Any) -> None:
@@ -229,10 +242,15 @@ def _alias(name: str, value: Any) -> None:
 
 
 def _dotted_path(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] must be the dotted path of a function, such as 'project.api.name', "
+            f"not {value!r}."
+        )
     try:
         if value is None or callable(import_string(value)):
             return
-    except (ImportError, AttributeError, TypeError) as error:
+    except (ImportError, AttributeError) as error:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] cannot be imported: {error}.") from error
     raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
 
