@@ -16,3 +16,18 @@ def alias() -> str:
 def connection() -> Any:
     """Return this thread's connection to it, as `django.db.connections` has it."""
     return connections[alias()]
+
+
+def refuse_open_transaction() -> None:
+    """Refuse a keyed call inside a transaction, which it could not commit; that of a `TestCase` is none.
+
+    Raises:
+        RuntimeError: one is open; the message says what to write.
+    """
+    blocks = connection().atomic_blocks
+    if blocks and not blocks[-1]._from_testcase:
+        raise RuntimeError(
+            f"A transaction is open on {alias()!r}, and a keyed call opens its own. Remove atomic() or "
+            "ATOMIC_REQUESTS around it. For once() inside a transaction, write transaction.on_commit, or "
+            "consume_once."
+        )

@@ -171,7 +171,13 @@ class AtomicExchange(Exchange):
     def _enter(self) -> None:
         self._database = transaction.get_connection(self._config.database)
         self._atomic = transaction.atomic(self._config.database, durable=True)
-        self._atomic.__enter__()
+        try:
+            self._atomic.__enter__()
+        except RuntimeError:
+            self._atomic = None
+            self._release()
+            home.refuse_open_transaction()  # says what to write, which Django's message does not
+            raise
         transactions.defer(self._database)
 
     def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:

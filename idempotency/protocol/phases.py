@@ -18,6 +18,7 @@ from idempotency import ledger
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.observability import logs
+from idempotency.postgres import home
 from idempotency.protocol import heartbeat
 from idempotency.protocol.exchange import OWNER_MAX, Exchange
 from idempotency.redis import marker
@@ -82,6 +83,7 @@ class PhasedExchange(Exchange):
             ledger.note_subject(self.run, subject=self._subject)
 
     def begin(self) -> StoredResponse | None:
+        home.refuse_open_transaction()
         found = marker.look(self._marker)
         if isinstance(found, marker.Finished):
             return self._replay_found(found)

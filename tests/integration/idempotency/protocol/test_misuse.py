@@ -10,6 +10,7 @@ from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -221,3 +222,19 @@ def test_a_decorator_that_authorises_belongs_above(authorises: Any) -> None:
     with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
         views.idempotent(authorises(create))
     assert callable(authorises(views.idempotent(create)))
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_around_an_open_transaction_it_says_what_to_remove_and_leaves_the_key_free(
+    mode: Mode, effects: Effects, user: User
+) -> None:
+    @views.idempotent(mode=mode)
+    def place(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(f"{effect('inside').pk}", status=201)
+
+    request = RequestFactory().post("/", headers={"Idempotency-Key": "k"})
+    with pytest.raises(RuntimeError, match=r"open on 'default'.*Remove atomic\(\) or ATOMIC_REQUESTS"):
+        answered(request, transaction.atomic(place), user)
+    assert effects() == 0
+    assert answered(request, place, user).status_code == 201
+    assert effects() == 1
