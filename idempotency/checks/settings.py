@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, register
 from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from idempotency.conf import MARKED, Config, mistakes, parse, parsed
@@ -69,10 +69,9 @@ def _database(config: Config) -> list[CheckMessage]:
 
 
 def _elsewhere(config: Config) -> list[CheckMessage]:
-    """Warn of models that are not written in the ledger's transaction; only once DATABASE is chosen."""
-    if config.database == DEFAULT_DB_ALIAS:
-        return []
-    models = (model for model in apps.get_models() if not model.__module__.startswith("django.contrib."))
+    """Warn of models that are not written in the ledger's transaction."""
+    others = ("django.contrib.", "idempotency.")  # of the ledger E015 speaks
+    models = (model for model in apps.get_models() if not model.__module__.startswith(others))
     names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
     if not names:
         return []
@@ -80,7 +79,8 @@ def _elsewhere(config: Config) -> list[CheckMessage]:
         Advice(
             f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
             f"{', '.join(names)}. A crash between the two commits has such a row written twice.",
-            hint="Route what keyed views write to IDEMPOTENCY['DATABASE'], or silence this if they write none.",
+            hint="Name the database of what keyed views write in IDEMPOTENCY['DATABASE'], and route all of it "
+            "there; or silence this if they write none of these.",
             id="idempotency.W005",
         )
     ]
@@ -137,7 +137,7 @@ def _middleware(config: Config) -> list[CheckMessage]:
             Info(
                 f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
                 "writes to one is lost by a crash between, and its replay may lead to a page that lacks it. "
-                "Those of 'django.contrib.sessions.backends.db' in the default database share the commit.",
+                f"Those of 'django.contrib.sessions.backends.db' in {config.database!r} share the commit.",
                 id="idempotency.I001",
             )
         )

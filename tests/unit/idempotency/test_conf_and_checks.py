@@ -135,6 +135,21 @@ def test_a_router_that_separates_ledger_and_views_is_named(router: type[Any]) ->
     assert (message.id, "keeps the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
 
 
+class ShopElsewhere:
+    """A router that has the shop in a database of its own."""
+
+    def db_for_write(self, model: Any, **hints: Any) -> str | None:
+        return "sales" if model._meta.app_label == "shop" else None
+
+
+def test_models_that_are_written_elsewhere_are_named_also_beside_the_default_database() -> None:
+    with override_settings(DATABASE_ROUTERS=[f"{__name__}.ShopElsewhere"]):
+        (message,) = check_settings(None)
+    assert message.id == "idempotency.W005"
+    assert "transactions in 'default', and these are written elsewhere: shop." in message.msg
+    assert "IDEMPOTENCY['DATABASE']" in str(message.hint)
+
+
 def test_switched_off_nothing_is_asked_of_the_project() -> None:
     with override_settings(IDEMPOTENCY={"ENABLED": False}, MIDDLEWARE=[], CACHES={"default": {"BACKEND": "x"}}):
         assert check_settings(None) == []
