@@ -4,6 +4,7 @@ Registered when the app is ready. Never: the ledger, whose checks are its own.
 """
 
 from idempotency.checks.history import check_history
+from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
 from idempotency.checks.views import (
     check_anonymous_callers,
@@ -23,6 +24,7 @@ __all__ = [
     "check_history",
     "check_keyed_views",
     "check_middleware",
+    "check_prefixes",
     "check_settings",
     "check_tenants",
     "check_webhooks",
