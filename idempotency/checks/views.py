@@ -25,8 +25,14 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         if missing := [each for each in getattr(cls, "idempotent_handlers", ()) if not hasattr(cls, each)]:
             messages[f"E016 {name}"] = Error(
                 f"{name} has no {missing[0]}, which idempotent_handlers keys. Name its handlers, such as "
-                "idempotent_handlers = {'create': ATOMIC}.",
+                "idempotent_handlers = {'create': Mode.ATOMIC}.",
                 id="idempotency.E016",
+            )
+        if inside := _authorises_inside(cls):
+            messages[f"E019 {name}"] = Error(
+                f"{name} has @idempotent on dispatch, around {inside}, which a replay would not ask again. Put "
+                "it on the method that changes something: @method_decorator(idempotent, name='post').",
+                id="idempotency.E019",
             )
         exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
         if exempt and _is_marked(view):
@@ -70,6 +76,15 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
                     id="idempotency.E014",
                 ),
             )
+
+
+def _authorises_inside(cls: Any) -> str:
+    """Name Django's mixin that authorises inside a keyed `dispatch`; empty without one."""
+    if not hasattr(getattr(cls, "dispatch", None), "idempotency_mode"):
+        return ""
+    # by name: importing them needs django.contrib.auth among the apps
+    mixins = [base.__name__ for base in cls.__mro__ if base.__module__ == "django.contrib.auth.mixins"]
+    return mixins[0] if mixins else ""
 
 
 @register(Tags.urls)
@@ -168,8 +183,9 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         Error(
             f"{name} has @idempotent methods, but ATOMIC_REQUESTS wraps the view in a transaction of its own.",
             hint="Take the view out of it: let a DRF class inherit from idempotency.drf.IdempotentMixin first, "
-            "put @non_atomic_requests above @api_view, decorate `dispatch` of any other class; for Django Ninja, "
-            "call non_atomic_requests(pattern.callback) for each pattern of api.urls[0].",
+            "put @non_atomic_requests above @api_view, on any other class @method_decorator(non_atomic_requests, "
+            "name='dispatch'); for Django Ninja, call non_atomic_requests(pattern.callback) for each pattern of "
+            "api.urls[0].",
             id="idempotency.E005",
         )
         for name in sorted({_name(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})

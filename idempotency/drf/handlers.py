@@ -211,7 +211,7 @@ class IdempotentMixin:
     """Keyed handlers of an APIView or ViewSet, by name; and the view leaves ATOMIC_REQUESTS.
 
         class Orders(IdempotentMixin, CreateModelMixin, GenericViewSet):
-            idempotent_handlers = {"create": ATOMIC}
+            idempotent_handlers = {"create": Mode.ATOMIC}
 
     Attributes:
         idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode, or a dict of the

@@ -71,7 +71,7 @@ def test_a_caller_whom_nothing_knows_is_a_warning(mistaken: ForeignProject) -> N
 
 
 def test_a_keyed_method_that_leaves_atomic_requests_is_no_mistake(mistaken: ForeignProject) -> None:
-    """The hint of E005 helps: the class is keyed at `dispatch`, and its view leaves the transaction."""
+    """The class is keyed at `dispatch`, and its view leaves the transaction; no mixin authorises inside."""
     views = mistaken.folder / "notes" / "views.py"
     before = views.read_text()
     views.write_text(before.replace('name="post"', 'name="dispatch"'))

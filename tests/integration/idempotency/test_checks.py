@@ -5,11 +5,12 @@ from functools import update_wrapper
 from typing import Any
 
 import pytest
+from django.contrib.auth.mixins import PermissionRequiredMixin
 from django.core.checks import run_checks
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
-from django.urls import path
+from django.urls import include, path, re_path
 from django.utils.decorators import method_decorator
 from django.views import View
 from ninja import NinjaAPI
@@ -28,6 +29,7 @@ from idempotency.checks import (
     check_callers,
     check_keyed_views,
     check_middleware,
+    check_prefixes,
     check_settings,
 )
 from idempotency.ledger.checks import check_constraint, check_server_log
@@ -53,6 +55,16 @@ def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.
     assert named == {"Things", "HeldThings", "PhasedThings", "Steps", "Open"}  # not Mixed, not the plain views
     assert {message.id for message in messages} == {"idempotency.E005"}
     assert all("IdempotentMixin" in str(message.hint) for message in messages)
+
+
+def test_the_hint_for_atomic_requests_helps_a_class_of_djangos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    outside = method_decorator(transaction.non_atomic_requests, name="dispatch")(
+        type("Out", (GuardedOutside,), {})
+    )
+    for view, errors in ((GuardedOutside, 1), (outside, 0)):
+        with override_settings(ROOT_URLCONF=type("Urls", (), {"urlpatterns": [path("x", view.as_view())]})):
+            assert len(check_atomic_requests(None)) == errors
 
 
 def told() -> dict[str, set[str]]:
@@ -163,6 +175,40 @@ def test_what_the_setting_keyed_names_can_be_keyed(keyed: Any, errors: set[str],
     assert all("RestOfOthers" in message.msg for message in warned)
 
 
+class Addresses:
+    """Fixed, with a converter, with regular expressions, and of an include."""
+
+    urlpatterns = [
+        path("v1/posts", RestOfOthers.as_view()),
+        path("shops/<slug:shop>/orders", RestOfOthers.as_view()),
+        re_path(r"^old/(?P<year>\d+)/orders$", RestOfOthers.as_view()),
+        path("api/", include([path("", include([path("refunds", RestOfOthers.as_view())]))])),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "is_wrong"),
+    [
+        ("/v1/", False),
+        ("/v1/posts", False),
+        ("/v2/", True),
+        ("/v1/posts/", True),
+        ("/api/refunds", False),
+        ("/api/refund/", True),
+        ("/shops/", False),
+        ("/shops/north/", False),
+        ("/shop/", True),
+        ("/old/2024/", False),
+        ("/older/", True),
+        ("/", False),
+    ],
+)
+def test_a_prefix_that_keys_nothing_is_named(prefix: str, is_wrong: bool) -> None:
+    with override_settings(ROOT_URLCONF=Addresses, IDEMPOTENCY={"KEYED": ["/v1/", prefix]}):
+        found = [(message.id, repr(prefix) in message.msg) for message in check_prefixes(None)]
+    assert found == ([("idempotency.W007", True)] if is_wrong else [])
+
+
 @idempotent(lifetime=90_000)
 def long_lived(request: HttpRequest) -> HttpResponse:
     raise NotImplementedError
@@ -183,8 +229,21 @@ class Notes(drf.IdempotentMixin, ModelViewSet):
     """Keys only `post`, which a view set has not."""
 
 
+@method_decorator(idempotent, name="dispatch")
+class Guarded(PermissionRequiredMixin, View):
+    """Asks for its permission inside the keyed `dispatch`."""
+
+
+@method_decorator(idempotent, name="post")
+class GuardedOutside(PermissionRequiredMixin, View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
 class Wrong:
     urlpatterns = [
+        path("guarded", Guarded.as_view()),
+        path("guarded-outside", GuardedOutside.as_view()),
         path("notes", Notes.as_view({"post": "create"})),
         path("lifetime", long_lived),
         path("plain", at_the_wrong_door),
@@ -199,6 +258,8 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
             found.setdefault(str(message.id).partition(".")[2], []).append(message.msg)
         with override_settings(IDEMPOTENCY={"BODY_SECONDS": 90_000}):
             assert "idempotency.E013" not in {message.id for message in check_keyed_views(None)}
+    (guarded,) = found["E019"]
+    assert "Guarded has @idempotent on dispatch, around PermissionRequiredMixin" in guarded
     (handlers,) = found["E016"]
     assert "Notes has no post, which idempotent_handlers keys. Name its handlers" in handlers
     (lifetime,) = found["E013"]
