@@ -14,6 +14,8 @@ from idempotency.conf import MARKED, parsed
 from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
 
+FUNCTIONS = "idempotency.views"  # module of the wrapper that takes a request, and of a method its instance
+
 
 @register(Tags.urls)
 def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -67,15 +69,23 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
                 ),
             )
         right = "ninja" if _is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
-        if door != right:
-            yield (
-                f"E014 {name}",
-                Error(
-                    f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write "
-                    f"idempotency.{right}.idempotent.",
-                    id="idempotency.E014",
-                ),
-            )
+        write = f"idempotency.{right}.idempotent"
+        if door == right and _gets_self(view, handler):
+            write = "@method_decorator(idempotent) above the method"
+        elif door == right:
+            continue
+        yield (
+            f"E014 {name}",
+            Error(
+                f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write {write}.",
+                id="idempotency.E014",
+            ),
+        )
+
+
+def _gets_self(view: Any, handler: Any) -> bool:
+    """Check if a handler is a method of Django's class that stands under the decorator of functions."""
+    return hasattr(view, "view_class") and getattr(handler, "__globals__", {}).get("__name__") == FUNCTIONS
 
 
 def _authorises_inside(cls: Any) -> str:

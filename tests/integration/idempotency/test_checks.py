@@ -240,8 +240,15 @@ class GuardedOutside(PermissionRequiredMixin, View):
         raise NotImplementedError
 
 
+class WithoutMethodDecorator(View):
+    @idempotent
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
 class Wrong:
     urlpatterns = [
+        path("method", WithoutMethodDecorator.as_view()),
         path("guarded", Guarded.as_view()),
         path("guarded-outside", GuardedOutside.as_view()),
         path("notes", Notes.as_view({"post": "create"})),
@@ -264,7 +271,9 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
     assert "Notes has no post, which idempotent_handlers keys. Name its handlers" in handlers
     (lifetime,) = found["E013"]
     assert "long_lived has lifetime=90000, and answers are stored for 86400 s" in lifetime
-    plain, rest = sorted(found["E014"])
+    method, plain, rest = sorted(found["E014"])
+    assert "WithoutMethodDecorator is under idempotency.views.idempotent" in method
+    assert "Write @method_decorator(idempotent) above the method" in method
     assert "at_the_wrong_door is under idempotency.drf.idempotent" in plain
     assert "Write idempotency.views.idempotent" in plain
     assert "below_api_view is under idempotency.views.idempotent" in rest
