@@ -27,7 +27,7 @@ django.setup()
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client, TestCase
-from idempotency import KeyedCall, Problem, idempotent
+from idempotency import KeyedCall, NoOp, Phases, Problem, Response, idempotent
 
 
 @idempotent
@@ -48,16 +48,40 @@ async def asynchronous(request, call: KeyedCall):
     return HttpResponse(made.pk)
 
 
-urlpatterns = [path("marked", marked), path("named", named), path("async", idempotent(asynchronous))]
+steps = Phases("suite")
+
+
+@steps.atomic("started")
+def start(progress):
+    Group.objects.create(name="phased")
+    return NoOp()
+
+
+@steps.outside("called")
+def call_out(progress):
+    return Response(201, progress.data)
+
+
+@idempotent(mode=steps)
+def phased(request):
+    return steps.respond(request, {"amount": 5})
+
+
+urlpatterns = [
+    path("marked", marked),
+    path("named", named),
+    path("async", idempotent(asynchronous)),
+    path("phased", phased),
+]
 
 
 class Suite(TestCase):
     def test_calls_run_and_say_that_they_are_unkeyed(self):
-        for where in ("/marked", "/named", "/marked", "/async"):
+        for where in ("/marked", "/named", "/marked", "/async", "/phased"):
             answer = self.client.post(where, headers={"Idempotency-Key": "k1"})
             self.assertIn(answer.status_code, {200, 201})
             self.assertEqual(answer["Idempotency"], "disabled")
-        self.assertEqual(Group.objects.count(), 4)
+        self.assertEqual(Group.objects.count(), 5)
 
     def test_a_refusal_is_undone(self):
         self.assertEqual(self.client.post("/marked", {"refuse": 1}).status_code, 409)

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Effects = Callable[[], int]
 POINTS = ["started", "reserved", "charged"]
+ALL = [("started", True), ("reserved", False), ("charged", True)]  # and whether in a transaction
 
 
 class Killed(BaseException):
@@ -180,8 +181,7 @@ def test_the_steps_run_in_their_order_and_their_answer_is_replayed(caller: Calle
     first, again = (caller.post(key="k1") for _ in range(2))
     assert (first.status_code, first.content) == (201, b'{"amount": 5, "number": "n1"}')
     assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
-    assert PLAN["passed"] == [("started", True), ("reserved", False), ("charged", True)]
-    assert effects() == 2
+    assert (PLAN["passed"], effects()) == (ALL, 2)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -198,3 +198,14 @@ def test_a_retry_goes_on_at_the_step_that_died(caller: Caller, effects: Effects,
         *POINTS[POINTS.index(point) :],
     ]
     assert (effects(), LedgerEntry.objects.get().state) == (2, State.FINISHED)
+
+
+@pytest.mark.parametrize("keys", [{"ENABLED": False}, {"REQUIRED": False}], ids=str)
+def test_without_a_key_the_steps_run_each_time(
+    caller: Caller, effects: Effects, settings: Any, keys: dict[str, bool]
+) -> None:
+    settings.IDEMPOTENCY = keys
+    answers = [caller.post(key=None if "REQUIRED" in keys else "k1") for _ in range(2)]
+    said = None if "REQUIRED" in keys else "disabled"
+    assert [(answer.status_code, answer.get("Idempotency")) for answer in answers] == [(201, said)] * 2
+    assert (PLAN["passed"], effects(), LedgerEntry.objects.count()) == (ALL * 2, 4, 0)
