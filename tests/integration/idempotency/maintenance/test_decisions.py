@@ -3,6 +3,8 @@
 import base64
 import io
 import os
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from idempotency.admin.entry_history import timeline
 from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NotAbandonable
+from tests import pages
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
@@ -205,6 +208,19 @@ def test_abandoned_from_a_terminal(caller: Caller, uncertain: LedgerEntry) -> No
         run("resolve", str(uncertain.pk), "--note", "x", "--body", "{")
     run("abandon", str(uncertain.pk), "--note", "never reached them")
     assert retry(caller).json()["code"] == "operation_abandoned"
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "location"), [("resolve", 201, "/refunds/31"), ("abandon", 409, None)]
+)
+def test_the_pages_commands(
+    caller: Caller, uncertain: LedgerEntry, action: str, status: int, location: str | None
+) -> None:
+    page = pages.text_of("docs/how-to/decide-an-entry.md")
+    (line,) = re.findall(rf"^manage\.py idempotency ({action} .*)$", page, re.MULTILINE)
+    run(*shlex.split(line.replace("#7", f"#{uncertain.pk}")))
+    answer = retry(caller)
+    assert (answer.status_code, answer.get("Location")) == (status, location)
 
 
 @pytest.mark.parametrize(
