@@ -9,6 +9,7 @@ import pkgutil
 from encodings.aliases import aliases
 from typing import Any
 
+from django.core.exceptions import BadRequest
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 from django.http import HttpRequest
@@ -51,6 +52,14 @@ class TextRequest(HttpRequest):
             self.is_readable, self.content_type, self.content_params = False, "", {}
         elif "charset" in (self.content_params or ()):
             self.encoding = encoding.replace("_", "-")
+
+    def _load_post_and_files(self) -> None:
+        """Load as Django does; a form in another encoding than UTF-8 is empty then, as its error page reads it."""
+        try:
+            super()._load_post_and_files()
+        except BadRequest:
+            self._mark_post_parse_error()  # type: ignore[attr-defined]  # the stubs lack it
+            raise
 
     def parse_file_upload(self, META: Any, post_data: Any) -> Any:  # noqa: N803  Django's name
         """Parse as Django does; a part's bad charset becomes MultiPartParserError too, hence 400."""

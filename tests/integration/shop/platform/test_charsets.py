@@ -96,6 +96,20 @@ def test_parts_of_a_form(ask: Ask, head: str, charset: str, caplog: pytest.LogCa
     assert alarms(caplog) == []
 
 
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("charset", ["gbk", "utf-16"])
+def test_a_form_in_another_encoding_than_utf_8(
+    ask: Ask, charset: str, debug: bool, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Django refuses to read it, and its error page reads it again."""
+    settings.DEBUG = debug
+    kind = f"application/x-www-form-urlencoded; charset={charset}"
+    sent = {"Content-Type": kind, "Cookie": f"csrftoken={'a' * 32}"}  # with it the form is read for its token
+    for address in ("/", "/accounts/login/", "/admin/"):
+        answer = ask("POST", address, content=b"a=%ff", headers=sent)
+        assert (answer.status_code, alarms(caplog)) == (400, [])
+
+
 @pytest.mark.parametrize("charset", ["utf-8", "UTF8", '"utf-8"', "gbk", "GB18030", "iso-8859-1", "windows-1252"])
 def test_text_is_read_as_ever(ask: Ask, charset: str) -> None:
     answer = ask("GET", "/api/schema/?format=json", headers={"Content-Type": f"text/plain; charset={charset}"})
