@@ -5,12 +5,14 @@ from pathlib import Path
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import gettext_lazy as _
 
 NAMESAKE = "django-payments"  # a distribution whose top-level package is `payments` too
 
 
 class PaymentsConfig(AppConfig):
     name = "payments"
+    verbose_name = _("Payments")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

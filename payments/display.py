@@ -1,10 +1,14 @@
 """Display of money and of what providers wrote. Data that identifies a payer is masked."""
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from idempotency.response.redaction import redacted
 from payments.conf import config
@@ -15,21 +19,47 @@ from payments.providers import registry
 SHOWN_MAX = 20_000  # characters of a body
 SHOWN_OF_MASKED = 3  # characters
 
-# of an anomaly's details; other names are their own label
+# of an anomaly's details
 LABELS = {
-    "out_trade_no": "our number",
-    "amount_minor": "amount",
-    "expected_minor": "asked for",
-    "first_minor": "first amount",
-    "paid_minor": "paid",
-    "refunded_minor": "refunded",
-    "first_sha256": "SHA-256 of the first content",
-    "sha256": "SHA-256 of this content",
+    "out_trade_no": gettext_noop("our number"),
+    "amount_minor": gettext_noop("amount"),
+    "expected_minor": gettext_noop("amount asked for"),
+    "first_minor": gettext_noop("first amount"),
+    "paid_minor": gettext_noop("paid"),
+    "refunded_minor": gettext_noop("refunded"),
+    "first_sha256": gettext_noop("SHA-256 of the first content"),
+    "sha256": gettext_noop("SHA-256 of this content"),
+    "error": gettext_noop("error"),
+    "message": gettext_noop("message"),
+    "currency": gettext_noop("currency"),
+    "approval": gettext_noop("approval"),
+    "acknowledged": gettext_noop("acknowledged"),
 }
 
-WAITS = "waits for a person"
-WAITS_FOR_APPROVAL = "its refund waits for approval"
-ASKED_AGAIN = "asked the provider to send it again"
+# what the machine stores in columns of text, whose reader may speak another language
+REFUNDED_UNDER = gettext_noop("refunded %(money)s under %(number)s")
+IN_BILL_OF = gettext_noop("it is in the bill of %(day)s")
+ANSWERED = gettext_noop("answered %(status)s")
+STORED_TEXTS = (
+    *(REFUNDED_UNDER, IN_BILL_OF, ANSWERED),
+    gettext_noop("it agrees now"),
+    gettext_noop("processed later"),
+    gettext_noop("it came before its payment, and was applied after it"),
+    gettext_noop("the provider closed it without moving money"),
+    gettext_noop("an operator recorded that it did not move"),
+    gettext_noop("abandoned by an operator before the provider was asked"),
+    gettext_noop("given up: there is no such endpoint any more"),
+    *(gettext_noop("amount mismatch"), gettext_noop("paid after close"), gettext_noop("paid twice")),
+    *(gettext_noop("needed"), gettext_noop("given"), gettext_noop("yes")),
+)
+SOURCES = {
+    "notification": gettext_noop("notification"),
+    "query": gettext_noop("query"),
+    "close": gettext_noop("closing"),
+    "refund": gettext_noop("refund"),
+    "bill": gettext_noop("bill"),
+    "operator": gettext_noop("operator"),
+}
 
 
 def money(amount_minor: int, currency: str) -> str:
@@ -37,7 +67,7 @@ def money(amount_minor: int, currency: str) -> str:
     if not amount_minor and not currency:
         return "0"
     if currency not in EXPONENTS:
-        return f"{amount_minor:,} minor units of {currency}"
+        return _("%(amount)s minor units of %(currency)s") % {"amount": f"{amount_minor:,}", "currency": currency}
     return f"{Decimal(plain(amount_minor, currency)):,} {currency}"
 
 
@@ -78,11 +108,11 @@ def details(anomaly: Anomaly) -> list[tuple[str, str]]:
     }
     lines = []
     for name, value in known.items():
-        label = LABELS.get(name, name.replace("_", " "))
+        label = _(LABELS.get(name, name.replace("_", " ")))
         if name.endswith("_minor"):
-            lines.append((label, money(value, currencies.get(name, stated_in) or "an unknown currency")))
+            lines.append((label, money(value, currencies.get(name, stated_in) or _("an unknown currency"))))
         else:
-            lines.append((label, str(value)))
+            lines.append((label, stored_text(str(value))))
     return lines
 
 
@@ -101,15 +131,32 @@ def policy(anomaly: Anomaly) -> str:
     """Describe what the machine did about it by itself, and its progress."""
     refund = getattr(anomaly, "refund", None)
     if refund is not None:
-        return f"gives {refund_money(refund)} back: {refund.get_status_display()}"
+        about = {"money": refund_money(refund), "status": refund.get_status_display()}
+        return _("gives %(money)s back: %(status)s") % about
     if anomaly.kind == Anomaly.Kind.NOTIFICATION_FAILED:
-        return f"acknowledged it; {WAITS}" if anomaly.detail.get("acknowledged") else ASKED_AGAIN
-    return WAITS_FOR_APPROVAL if anomaly.needs_approval else WAITS
+        if anomaly.detail.get("acknowledged"):
+            return _("acknowledged it; waits for a person")
+        return _("asked the provider to send it again")
+    return _("its refund waits for approval") if anomaly.needs_approval else _("waits for a person")
+
+
+def stored_text(text: str) -> str:
+    """Translate what the machine stored; a person's or provider's words stay as they are."""
+    for template in STORED_TEXTS:
+        pattern = re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(template))
+        if known := re.fullmatch(pattern, text):
+            return _(template) % known.groupdict()
+    return text
+
+
+def source_in_words(fact: Observation) -> str:
+    """Say how we learned a fact first."""
+    return _(SOURCES.get(fact.source, fact.source))
 
 
 def headers(row: Notification) -> str:
     """Write a line for each stored header: the signed ones, and the signature."""
-    return "\n".join(f"{name}: {value}" for name, value in sorted(row.headers.items())) or "none"
+    return "\n".join(f"{name}: {value}" for name, value in sorted(row.headers.items())) or _("none")
 
 
 def body(row: Notification) -> str:
@@ -145,4 +192,5 @@ def _payer_names() -> frozenset[str]:
 def _cut(text: str) -> str:
     if len(text) <= SHOWN_MAX:
         return text
-    return f"{text[:SHOWN_MAX]}\n… the first {SHOWN_MAX:,} of {len(text):,} characters"
+    lengths = {"shown": f"{SHOWN_MAX:,}", "all": f"{len(text):,}"}
+    return f"{text[:SHOWN_MAX]}\n… {_('the first %(shown)s of %(all)s characters') % lengths}"

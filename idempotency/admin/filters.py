@@ -69,7 +69,13 @@ class Newest(Choice):
 
 def newest(name: str, values: Sequence[tuple[str, Any]], *, by: str = "pk") -> type[Newest]:
     """Make a filter by the field `name` with these values, among the newest rows by the column `by`."""
-    fields = {"title": _of_newest(name), "parameter_name": name, "field": name, "by": by, "values": dict(values)}
+    fields = {
+        "title": of_newest(label(name)),
+        "parameter_name": name,
+        "field": name,
+        "by": by,
+        "values": dict(values),
+    }
     return type(f"Newest{name.title()}", (Newest,), fields)
 
 
@@ -104,9 +110,10 @@ class Leading(Newest):
 
 def leading(name: str) -> type[Leading]:
     """Make a filter by the values of the field `name`."""
-    fields = {"title": _of_newest(name), "parameter_name": name, "field": name}
+    fields = {"title": of_newest(label(name)), "parameter_name": name, "field": name}
     return type(f"Leading{name.title()}", (Leading,), fields)
 
 
-def _of_newest(name: str) -> Any:
-    return format_lazy(_("{field} (of the newest {most:,})"), field=label(name), most=searching.LOOKED_AT)
+def of_newest(words: Any) -> Any:
+    """Title a filter that looks through the newest rows alone."""
+    return format_lazy(_("{field} (of the newest {most:,})"), field=words, most=searching.LOOKED_AT)

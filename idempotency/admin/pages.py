@@ -111,13 +111,13 @@ def column(read: Callable[[Any], Any], words: Any) -> Any:
 
 def time_column(field: str, words: Any = "") -> Any:
     """Make a column with the time in `field`, as all our pages write it."""
-    return column(lambda row: utc(getattr(row, field)), _in_utc(words or label(field)))
+    return column(lambda row: utc(getattr(row, field)), in_utc(words or label(field)))
 
 
 def time_of(field: str) -> Any:
     """Make the same as an entry of `list_display` or `fields`; `created_at` becomes *created at (UTC)*."""
 
-    @admin.display(description=_in_utc(label(field)))
+    @admin.display(description=in_utc(label(field)))
     def shown(row: Any) -> str:
         return utc(getattr(row, field))
 
@@ -125,5 +125,6 @@ def time_of(field: str) -> Any:
     return shown
 
 
-def _in_utc(words: Any) -> Any:
+def in_utc(words: Any) -> Any:
+    """Label a time."""
     return format_lazy(_("{what} (UTC)"), what=words)

@@ -7,6 +7,11 @@ reason and leaves an audit line (`payments.operations.actions`). Payers are neve
 `admin/base_site.html` every page counts what waits.
 """
 
+from django.apps import apps
+
+from idempotency.admin.labels import translate_names
 from payments.admin import anomalies, audit, bills, books, deliveries, facts, notifications, payment, rows
+
+translate_names(apps.get_app_config("payments"))
 
 __all__ = ["anomalies", "audit", "bills", "books", "deliveries", "facts", "notifications", "payment", "rows"]

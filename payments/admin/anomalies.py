@@ -10,7 +10,9 @@ from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.timesince import timesince
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
@@ -27,21 +29,27 @@ from payments.states import OPEN_REFUNDS
 
 Kind = Anomaly.Kind
 
-WHAT_TO_DO: Mapping[str, str] = {
-    Kind.UNKNOWN_TRADE: "Find out whose trade it is. If it is nobody's, refund it at the provider.",
-    Kind.AMOUNT_MISMATCH: "It is refunded. See that the refund ends, and find out how the amount arose.",
-    Kind.MERCHANT_MISMATCH: "The money is not ours. Find out why that merchant's notification comes to us.",
-    Kind.PAID_AFTER_CLOSE: "It is refunded. See that the refund ends.",
-    Kind.PAID_TWICE: "The second payment is refunded. See that the refund ends.",
-    Kind.CONTENT_CHANGED: "Compare both contents with the provider's own pages, then settle by hand what differs.",
-    Kind.REFUND_EXCEEDS_PAID: "More went back than came in. Compare with the provider's own pages.",
-    Kind.REFUND_FAILED: "See what the provider said, and the refund. Failed: nothing was moved; find out why, then"
-    " refund again or by another way. Open: it continues under its number as soon as our account there has the"
-    " money (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account)."
-    " Succeeded: it came back to our account; pay it out by another way.",
-    Kind.NOTIFICATION_FAILED: "See what failed, have it put right, then process the notification again."
-    " Acknowledged: what it says fits in no column, and it does not come again by itself; if nothing can be put"
-    " right, settle it with the provider.",
+WHAT_TO_DO: Mapping[str, Any] = {
+    Kind.UNKNOWN_TRADE: _("Find out whose trade it is. If it is nobody's, refund it at the provider."),
+    Kind.AMOUNT_MISMATCH: _("It is refunded. See that the refund ends, and find out how the amount arose."),
+    Kind.MERCHANT_MISMATCH: _("The money is not ours. Find out why that merchant's notification comes to us."),
+    Kind.PAID_AFTER_CLOSE: _("It is refunded. See that the refund ends."),
+    Kind.PAID_TWICE: _("The second payment is refunded. See that the refund ends."),
+    Kind.CONTENT_CHANGED: _(
+        "Compare both contents with the provider's own pages, then settle by hand what differs."
+    ),
+    Kind.REFUND_EXCEEDS_PAID: _("More went back than came in. Compare with the provider's own pages."),
+    Kind.REFUND_FAILED: _(
+        "See what the provider said, and the refund. Failed: nothing was moved; find out why, then refund again or"
+        " by another way. Open: it continues under its number as soon as our account there has the money"
+        " (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account)."
+        " Succeeded: it came back to our account; pay it out by another way."
+    ),
+    Kind.NOTIFICATION_FAILED: _(
+        "See what failed, have it put right, then process the notification again. Acknowledged: what it says fits"
+        " in no column, and it does not come again by itself; if nothing can be put right, settle it with the"
+        " provider."
+    ),
 }
 APPROVE_OR_DECLINE = _("Its refund is larger than those that go back by themselves: approve or decline it.")
 
@@ -71,15 +79,16 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
     resolve_permission = "resolve_anomaly"
+    resolve_title = _("Resolve an anomaly")
     what_to_do_about = WHAT_TO_DO
     resolve = staticmethod(actions.resolve)
     search_fields = ("reference",)
-    search_help_text = "A whole reference, the provider's number of the trade, or the number of a payment."
+    search_help_text = _("A whole reference, the provider's number of the trade, or the number of a payment.")
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "stake", "policy", "payment_link", "refund_link")}),
-        ("Known facts", {"fields": ("channel", "reference", "found", "details")}),
-        ("Resolution", {"fields": ("resolution", "settled")}),
+        (_("Known facts"), {"fields": ("channel", "reference", "found", "details")}),
+        (_("Resolution"), {"fields": ("in_the_end", "settled")}),
     )
 
     def search(self, rows: QuerySet[Anomaly], term: str) -> QuerySet[Anomaly]:
@@ -122,29 +131,33 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         )
         return self.ask_first(request, row, question)
 
-    age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), "age")
-    stake = column(display.at_stake, "at stake")
-    policy = column(display.policy, "what the policy did")
+    age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), _("age"))
+    stake = column(display.at_stake, _("at stake"))
+    policy = column(display.policy, _("what the policy did"))
     payment_link = payment_column
-    refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), "its refund")
-    found = time_column("created_at", "found")
+    refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("its refund"))
+    found = time_column("created_at", _("found at"))
 
-    @admin.display(description="details")
+    @admin.display(description=_("details"))
     def details(self, anomaly: Anomaly) -> SafeString | str:
         lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', display.details(anomaly))
         shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
-        return shown if lines else "nothing more"
+        return shown if lines else gettext("nothing more")
 
     def stakes(self, row: Anomaly) -> tuple[str, list[str]]:
-        return f"{row.get_kind_display().capitalize()}: {display.at_stake(row)} at stake.", [
+        about = {"what": capfirst(row.get_kind_display()), "money": display.at_stake(row)}
+        return gettext("%(what)s: %(money)s at stake.") % about, [
             *_of_its_refund(getattr(row, "refund", None)),
-            "Resolving moves no money. It takes the anomaly off the list of open work, until something new is"
-            " received under its reference.",
+            gettext(
+                "Resolving moves no money. It takes the anomaly off the list of open work, until something new is"
+                " received under its reference."
+            ),
         ]
 
 
 def _of_its_refund(refund: Refund | None) -> list[str]:
     if refund is None:
         return []
-    about = f"The policy gives {display.refund_money(refund)} back: {refund.get_status_display()}."
-    return [about + (" It continues, resolved or not." if refund.status in OPEN_REFUNDS else "")]
+    about = {"money": display.refund_money(refund), "status": refund.get_status_display()}
+    goes_on = gettext("It continues, resolved or not.") if refund.status in OPEN_REFUNDS else ""
+    return [" ".join(filter(None, [gettext("The policy gives %(money)s back: %(status)s.") % about, goes_on]))]

@@ -5,6 +5,8 @@ from django.db.models import Q, QuerySet
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.pages import time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
@@ -18,8 +20,9 @@ class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
 
     list_display = ("at", "operator", "about", "message")
     search_fields = ("subject",)
-    search_help_text = (
-        f"A whole subject (anomaly:7), or a user name among the newest {LOOKED_AT:,} entries, as it was then."
+    search_help_text = format_lazy(
+        _("A whole subject (anomaly:7), or a user name among the newest {newest:,} entries, as it was then."),
+        newest=LOOKED_AT,
     )
     ordering = ("-pk",)
     fields = ("at", "operator", "operator_id", "about", "message")
@@ -28,9 +31,9 @@ class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
         found = numbers_of(rows.filter(subject=term), "subject") | numbers_among_newest(rows, Q(operator=term))
         return rows.filter(pk__in=found)
 
-    at = time_column("created_at", "at")
+    at = time_column("created_at", _("at"))
 
-    @admin.display(description="about")
+    @admin.display(description=_("about"))
     def about(self, entry: AuditEntry) -> SafeString | str:
         """Link the row's page, without looking the row up."""
         model, _, number = entry.subject.partition(":")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
+from itertools import chain
 from typing import Any
 
 from django.contrib import admin
@@ -12,13 +13,17 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst, format_lazy
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
+from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
+from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
 from payments.display import money
 from payments.models import BillComparison, Difference
 from payments.operations import actions
@@ -26,12 +31,18 @@ from payments.reconciliation import bills
 
 Kind = Difference.Kind
 
-WHAT_TO_DO: Mapping[str, str] = {
-    Kind.MISSING_HERE: "The provider counts it, and its number is not ours or conflicts with what we know. Find "
-    "out whose trade it is on the provider's own pages.",
-    Kind.MISSING_THERE: "We know of it, and the provider does not count it on that day. See whether it is on the "
-    "bill of the day before or after; compare that day again.",
-    Kind.AMOUNT: "Both know of it, in other amounts. Compare with the provider's own pages, then settle by hand.",
+WHAT_TO_DO: Mapping[str, Any] = {
+    Kind.MISSING_HERE: _(
+        "The provider counts it, and its number is not ours or conflicts with what we know. Find out whose trade"
+        " it is on the provider's own pages."
+    ),
+    Kind.MISSING_THERE: _(
+        "We know of it, and the provider does not count it on that day. See whether it is on the bill of the day"
+        " before or after; compare that day again."
+    ),
+    Kind.AMOUNT: _(
+        "Both know of it, in other amounts. Compare with the provider's own pages, then settle by hand."
+    ),
 }
 
 
@@ -43,7 +54,7 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     list_display_links = ("day",)
     list_filter = (AtChannel,)
     search_fields = ("day",)
-    search_help_text = "A day (2026-11-23), a month (2026-11) or a whole merchant number."
+    search_help_text = _("A day (2026-11-23), a month (2026-11) or a whole merchant number.")
     fields = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     ordering = ("-pk",)
 
@@ -55,19 +66,21 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
 
     def tools(self, request: HttpRequest, row: BillComparison) -> list[Tool]:
         address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
-        return [Tool(address=address, words="Differences as CSV")]
+        return [Tool(address=address, words=_("Differences as CSV"))]
 
-    theirs = money_column("theirs_minor", "theirs")
-    ours = money_column("ours_minor", "ours")
-    compared = time_column("compared_at", "compared")
+    theirs = money_column("theirs_minor", _("theirs"))
+    ours = money_column("ours_minor", _("ours"))
+    compared = time_column("compared_at")
 
-    @admin.display(description="open differences")
+    @admin.display(description=_("open differences"))
     def open_lines(self, row: BillComparison) -> SafeString | str:
         found = bills.open_differences(row)[:1000]
         if not found:
             return badge("agrees")
         address = f"{reverse('admin:payments_difference_changelist')}?comparison__id__exact={row.pk}"
-        return format_html('<a href="{}">{}</a>', address, badge("open", f"{len(found)} open"))
+        return format_html(
+            '<a href="{}">{}</a>', address, badge("open", gettext("%(count)s open") % {"count": len(found)})
+        )
 
 
 def _on_days(term: str) -> Q:
@@ -88,18 +101,25 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     list_filter = (
         ToDo,
         newest("kind", Kind.choices),
-        newest("moved", [("paid", "paid"), ("refunded", "refunded")]),
+        newest("moved", [("paid", _("paid")), ("refunded", _("refunded"))]),
     )
     list_select_related = ("comparison",)
     resolve_permission = "resolve_difference"
+    resolve_title = _("Resolve a difference")
     what_to_do_about = WHAT_TO_DO
     resolve = staticmethod(actions.resolve_difference)
     search_fields = ("provider_txn_id",)
-    search_help_text = f"A whole number, of the newest {LOOKED_AT:,} lines: the provider's, or ours of the trade."
+    search_help_text = format_lazy(
+        _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade."),
+        newest=LOOKED_AT,
+    )
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "theirs", "ours", "payment_link")}),
-        ("The line", {"fields": ("comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no")}),
-        ("Resolution", {"fields": ("resolution", "settled")}),
+        (
+            _("The line"),
+            {"fields": ("comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no")},
+        ),
+        (_("Resolution"), {"fields": ("in_the_end", "settled")}),
     )
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
@@ -115,26 +135,26 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
         return rows.filter(pk__in=numbers_among_newest(rows, wanted))
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
-        return [Tool(address=reverse("admin:payments_difference_csv"), words="Open differences as CSV")]
+        return [Tool(address=reverse("admin:payments_difference_csv"), words=_("Open differences as CSV"))]
 
-    line = column(lambda row: row.provider_txn_id, "line")
-    theirs = column(lambda row: _amount(row.theirs_minor, row.currency), "theirs")
-    ours = column(lambda row: _amount(row.ours_minor, row.currency), "ours")
+    line = column(lambda row: row.provider_txn_id, _("line"))
+    theirs = column(lambda row: _amount(row.theirs_minor, row.currency), _("theirs"))
+    ours = column(lambda row: _amount(row.ours_minor, row.currency), _("ours"))
     payment_link = payment_column
-    comparison_link = column(lambda row: link(row.comparison), "bill")
+    comparison_link = column(lambda row: link(row.comparison), _("bill"))
 
     def stakes(self, row: Difference) -> tuple[str, list[str]]:
-        return f"{row.get_kind_display().capitalize()}: {row.provider_txn_id} of {row.comparison}.", [
-            "Resolving moves no money. It takes the line off the list of open work, for good."
+        about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": row.comparison}
+        return gettext("%(what)s: %(number)s of %(bill)s.") % about, [
+            gettext("Resolving moves no money. It takes the line off the list of open work, for good.")
         ]
 
     def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
         """Export all lines of one comparison, or all open ones."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        response = StreamingHttpResponse(
-            bills.export(self._exported(request).iterator(chunk_size=1000)), content_type="text/csv; charset=utf-8"
-        )
+        lines = bills.export(self._exported(request).iterator(chunk_size=1000), headings=map(label, bills.COLUMNS))
+        response = StreamingHttpResponse(chain([BOM], lines), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="differences.csv"'
         return response
 

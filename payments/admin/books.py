@@ -12,13 +12,15 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
-from idempotency.admin.labels import utc
-from idempotency.admin.pages import Tool, column, time_column
+from idempotency.admin.labels import label, utc
+from idempotency.admin.pages import Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.money_filters import Account, AtProvider, Booked
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
+from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment, number_in
 from payments.display import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
 from payments.operations import figures
@@ -34,7 +36,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
     list_select_related = ("observation__attempt",)
     search_fields = ("id",)
-    search_help_text = (
+    search_help_text = _(
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
     ordering = ("-pk",)
@@ -52,7 +54,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         ]
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
-        return [Tool(address=reverse("admin:payments_trial_balance"), words="Trial balance")]
+        return [Tool(address=reverse("admin:payments_trial_balance"), words=_("Trial balance"))]
 
     def search(self, rows: QuerySet[JournalEntry], term: str) -> QuerySet[JournalEntry]:
         ours = number_in(term)
@@ -61,18 +63,18 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
         return rows.filter(observation__attempt__in=attempts)
 
-    number = column(lambda entry: str(entry.pk), "number")
-    fact = column(lambda entry: link(entry.observation), "fact")
-    payment_link = column(lambda entry: link_to_payment(entry.observation.attempt.payment_id), "payment")
-    booked = time_column("created_at", "booked")
+    number = column(lambda entry: str(entry.pk), _("number"))
+    fact = column(lambda entry: link(entry.observation), _("fact"))
+    payment_link = column(lambda entry: link_to_payment(entry.observation.attempt.payment_id), _("payment"))
+    booked = time_column("created_at", _("booked at"))
 
-    @admin.display(description="amount")
+    @admin.display(description=_("amount"))
     def amount(self, entry: JournalEntry) -> str:
         return ", ".join(
             money(line.amount_minor, line.currency) for line in entry.lines.all() if line.amount_minor > 0
         )
 
-    @admin.display(description="lines")
+    @admin.display(description=_("entry lines"))
     def lines(self, entry: JournalEntry) -> str:
         rows = [(line, *_sides(line)) for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)]
         return render_to_string("admin/payments/journalentry/lines.html", {"rows": rows})
@@ -84,7 +86,9 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
             accounts = figures.trial_balance()
             context["rows"] = [_in_words(account) for account in accounts]
             context["totals"] = [_in_words(total) for total in figures.totals(accounts)]
-        return self.own_page(request, "admin/payments/journalentry/trial_balance.html", "Trial balance", **context)
+        return self.own_page(
+            request, "admin/payments/journalentry/trial_balance.html", _("Trial balance"), **context
+        )
 
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
         """Export the same for a spreadsheet: amounts with a point and without grouping."""
@@ -95,12 +99,13 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
             content_type="text/csv; charset=utf-8",
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
+        response.write(BOM)
         writer = csv.writer(response)
-        writer.writerow(FIELDS)
+        writer.writerow([label(name) for name in FIELDS])
         accounts = figures.trial_balance()
         for row in [*accounts, *figures.totals(accounts)]:
             amounts = (row.debit_minor, row.credit_minor, row.balance_minor)
-            writer.writerow([row.account, row.currency, *(plain(amount, row.currency) for amount in amounts)])
+            writer.writerow([_name_of(row), row.currency, *(plain(amount, row.currency) for amount in amounts)])
         return response
 
 
@@ -112,22 +117,26 @@ class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)
     search_fields = ("account",)
-    search_help_text = "An account: orders, held, or provider:CHANNEL:MERCHANT."
+    search_help_text = _("An account: orders, held, or provider:CHANNEL:MERCHANT.")
     ordering = ("-pk",)
     fields = ("number", "account", "debit", "credit", "currency", "entry_link", "booked")
 
     def search(self, rows: QuerySet[JournalLine], term: str) -> QuerySet[JournalLine]:
         return rows.filter(account=term)
 
-    number = column(lambda line: str(line.pk), "number")
-    debit = column(lambda line: _sides(line)[0], "debit")
-    credit = column(lambda line: _sides(line)[1], "credit")
-    booked = column(lambda line: utc(line.entry.created_at), "booked (UTC)")
+    number = column(lambda line: str(line.pk), _("number"))
+    debit = column(lambda line: _sides(line)[0], _("debit"))
+    credit = column(lambda line: _sides(line)[1], _("credit"))
+    booked = column(lambda line: utc(line.entry.created_at), in_utc(_("booked at")))
 
-    @admin.display(description="entry")
+    @admin.display(description=_("entry"))
     def entry_link(self, line: JournalLine) -> SafeString | str:
         address = reverse("admin:payments_journalentry_change", args=[line.entry_id])
         return format_html('<a href="{}">{}</a>', address, line.entry_id)
+
+
+def _name_of(row: figures.Account) -> str:
+    return gettext("total") if row.account == figures.TOTAL else row.account
 
 
 def _in_words(row: figures.Account) -> dict[str, Any]:

@@ -11,15 +11,18 @@ from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import Tool, column, time_column
+from idempotency.admin.pages import Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.pages import MoneyAdmin, Question, number_in, payment_column, shortened
 from payments.conf import EVENT_TYPES
+from payments.display import stored_text
 from payments.models import Delivery
 from payments.operations import deliveries
 
@@ -38,7 +41,7 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
     )
     is_decided_about = True
     search_fields = ("id",)
-    search_help_text = "The webhook-id, or the number of the payment."
+    search_help_text = _("The webhook-id, or the number of the payment.")
     ordering = ("-pk",)
     fields = (
         *("webhook_id", "type", "endpoint", "state", "payment_link", "sequence", "said", "happened"),
@@ -52,49 +55,54 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
     def tools(self, request: HttpRequest, row: Delivery) -> list[Tool]:
         if row.status == Status.SENDING or not self.may(request, "replay_delivery"):
             return []
-        return [Tool(address=reverse("admin:payments_delivery_replay", args=[row.pk]), words="Send again")]
+        return [Tool(address=reverse("admin:payments_delivery_replay", args=[row.pk]), words=_("Send again"))]
 
     def search(self, rows: QuerySet[Delivery], term: str) -> QuerySet[Delivery]:
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
 
-    number = column(lambda row: shortened(row.pk), "delivery")
+    number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
     state = badge_column()
     payment_link = payment_column
-    happened = time_column("created_at", "decided")
+    happened = time_column("created_at", _("decided at"))
     delivered = time_column("delivered_at")
-    given_up = time_column("ends_at", "given up after")
+    given_up = time_column("ends_at", _("given up after"))
 
-    @admin.display(description="next attempt (UTC)")
+    @admin.display(description=in_utc(_("next attempt")))
     def next_attempt(self, row: Delivery) -> str:
         return utc(row.due_at) if row.status == Status.WAITING else "-"
 
-    @admin.display(description="data")
+    @admin.display(description=_("data"))
     def said(self, row: Delivery) -> SafeString:
         return format_html('<pre class="ledger-body" tabindex="0">{}</pre>', json.dumps(row.data, indent=2))
 
-    @admin.display(description="attempts")
+    @admin.display(description=_("answers"))
     def answers(self, row: Delivery) -> SafeString | str:
         """List the attempts; one without an answer has no end yet, or its process died."""
-        entries = ((utc(datetime.fromisoformat(one["at"])), one.get("answer", "no end yet")) for one in row.log)
+        entries = ((utc(datetime.fromisoformat(one["at"])), _answer(one)) for one in row.log)
         lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', entries)
         shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
-        return shown if lines else "none yet"
+        return shown if lines else gettext("none yet")
 
     def replay_view(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """Send the delivery again."""
         self.require(request, "replay_delivery")
         row = get_object_or_404(Delivery, pk=pk)
         question = Question(
-            title="Send again",
+            title=gettext("Send again"),
             sentences=[
-                f"{row.type} ({row.get_status_display()}) goes to {row.endpoint} again, as it was decided then.",
-                "It has the same webhook-id: a receiver that has applied it applies it no second time.",
-                "No money moves.",
+                gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.")
+                % {"type": row.type, "status": row.get_status_display(), "endpoint": row.endpoint},
+                gettext("It has the same webhook-id: a receiver that has applied it applies it no second time."),
+                gettext("No money moves."),
             ],
-            button="Send it again",
+            button=gettext("Send it again"),
             form=ReasonForm(request.POST or None),
             act=lambda given, by: deliveries.send_again(row, by=by),
         )
         return self.ask_first(request, row, question)
+
+
+def _answer(attempt: dict[str, str]) -> str:
+    return stored_text(attempt["answer"]) if "answer" in attempt else gettext("no end yet")

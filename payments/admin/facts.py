@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import column, time_column
@@ -9,6 +10,7 @@ from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, n
 from payments.admin.money_filters import AtChannel
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in
 from payments.channels import configured as channels
+from payments.display import source_in_words
 from payments.models import Attempt, Observation, Refund
 from payments.models.choices import choices
 from payments.providers.base import FactKind
@@ -29,14 +31,14 @@ def with_number(term: str) -> QuerySet[Observation]:
 class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     """A fact about money, once, from whatever source."""
 
-    list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "source", "observed")
+    list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "learned", "observed")
     list_filter = (newest("kind", choices(FactKind)), AtChannel)
     search_fields = ("provider_txn_id",)
-    search_help_text = "A whole number: the provider's own, or ours of the payment, attempt or refund."
+    search_help_text = _("A whole number: the provider's own, or ours of the payment, attempt or refund.")
     list_select_related = ("attempt",)
     ordering = ("-pk",)
     fields = (
-        *("provider_txn_id", "channel", "merchant", "kind", "amount", "credited", "source"),
+        *("provider_txn_id", "channel", "merchant", "kind", "amount", "credited", "learned"),
         *("occurred", "observed", "out_refund_no", "attempt_link", "payment_link"),
     )
 
@@ -52,8 +54,9 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
             found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
         return rows.filter(pk__in=found)
 
-    amount = money_column("amount_minor", "amount")
-    attempt_link = column(lambda fact: link(fact.attempt), "attempt")
-    payment_link = column(lambda fact: link_to_payment(fact.attempt.payment_id), "payment")
-    occurred = time_column("occurred_at", "at the provider")
-    observed = time_column("observed_at", "received")
+    amount = money_column("amount_minor", _("amount"))
+    learned = column(source_in_words, _("source"))
+    attempt_link = column(lambda fact: link(fact.attempt), _("attempt"))
+    payment_link = column(lambda fact: link_to_payment(fact.attempt.payment_id), _("payment"))
+    occurred = time_column("occurred_at", _("at the provider"))
+    observed = time_column("observed_at", _("received at"))

@@ -6,9 +6,12 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
-from idempotency.admin.filters import SPANS, Choice, Span, newest
+from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.models import JournalEntry, JournalLine
@@ -26,7 +29,7 @@ class AtChannel(newest("channel", ())):  # type: ignore[misc]
 class AtAccount(Choice):
     """Filter attempts or notifications by merchant account, among the newest."""
 
-    title = f"account (of the newest {searching.LOOKED_AT:,})"
+    title = of_newest(_("merchant account"))
     parameter_name = "account"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -39,7 +42,7 @@ class AtAccount(Choice):
 class Booked(Span):
     """Filter the journal's newest entries, or their lines, by age; they are numbered in booking order."""
 
-    title = f"booked (of the newest {searching.LOOKED_AT:,} entries)"
+    title = format_lazy(_("booked at (of the newest {most:,} entries)"), most=searching.LOOKED_AT)
     parameter_name = "booked"
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -53,7 +56,7 @@ class Booked(Span):
 class Account(Choice):
     """Filter the journal's newest lines, or their entries, by account."""
 
-    title = f"account (of the newest {searching.LOOKED_AT:,} lines)"
+    title = format_lazy(_("account (of the newest {most:,} lines)"), most=searching.LOOKED_AT)
     parameter_name = "account"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -66,7 +69,7 @@ class Account(Choice):
 class AtProvider(Choice):
     """Filter the same rows by the channel of the account's provider."""
 
-    title = f"channel (of the newest {searching.LOOKED_AT:,} lines)"
+    title = format_lazy(_("channel (of the newest {most:,} lines)"), most=searching.LOOKED_AT)
     parameter_name = "channel"
     lookups = AtChannel.lookups
 
@@ -84,15 +87,15 @@ def _with_line(rows: QuerySet[Any], wanted: Q) -> QuerySet[Any]:
 class ToDo(admin.SimpleListFilter):
     """Filter by resolution: what is open, unless something else is asked for."""
 
-    title = "state"
+    title = _("state")
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("settled", "settled"), ("all", "all")]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("settled", _("resolved")), ("all", _("all"))]
 
     def choices(self, changelist: Any) -> Any:
         first, *others = super().choices(changelist)
-        return [{**first, "display": "open"}, *others]
+        return [{**first, "display": gettext("open")}, *others]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "all":
@@ -103,9 +106,9 @@ class ToDo(admin.SimpleListFilter):
 class Waiting(Choice):
     """Filter events that the shop has not handled; they have an index of their own."""
 
-    title = "handled"
+    title = _("handled")
     parameter_name = "waiting"
-    values: ClassVar[dict[str, Any]] = {"1": "still waiting"}
+    values: ClassVar[dict[str, Any]] = {"1": _("still waiting")}
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(handled_at__isnull=True)

@@ -9,6 +9,8 @@ from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
@@ -17,8 +19,9 @@ from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import AtAccount
-from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
+from payments.admin.pages import MoneyAdmin, Question, account_column, link_to_payment, number_in, short
 from payments.channels import configured as channels
+from payments.display import stored_text
 from payments.models import Attempt, Notification
 from payments.operations import actions
 from payments.settlement.state import as_id
@@ -26,10 +29,12 @@ from payments.settlement.state import as_id
 Verdict = Notification.Verdict
 
 WHAT_AGAIN_DOES = {
-    Verdict.APPLIED: "It was applied before, so most likely nothing changes.",
-    Verdict.QUARANTINED: "It arrived under a known id with other content. Its facts will count, if they"
-    " fit: process it only if you know that it is right.",
-    Verdict.ERROR: "It failed before, and nothing of it is applied. If it works now, its anomaly is resolved.",
+    Verdict.APPLIED: _("It was applied before, so most likely nothing changes."),
+    Verdict.QUARANTINED: _(
+        "It arrived under a known id with other content. Its facts will count, if they fit: process it only if you"
+        " know that it is right."
+    ),
+    Verdict.ERROR: _("It failed before, and nothing of it is applied. If it works now, its anomaly is resolved."),
 }
 
 
@@ -37,19 +42,24 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
-    list_display = ("short_id", "outcome", "event_type", "account", "trade", "received", "attempts")
+    list_display = ("short_id", "outcome", "event_type", "merchant_account", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
     search_fields = ("notification_id",)
-    search_help_text = "A whole notification id, or our number of the trade."
+    search_help_text = _("A whole notification id, or our number of the trade.")
     ordering = ("-pk",)
     fieldsets = (
         (
             None,
-            {"fields": ("notification_id", "account", "event_type", "outcome", "detail", "payment", "trade")},
+            {
+                "fields": (
+                    *("notification_id", "merchant_account", "event_type", "outcome"),
+                    *("why", "payment", "trade"),
+                )
+            },
         ),
-        ("Handling", {"fields": ("received", "processed", "attempts", "digest")}),
-        ("As received, the payer masked", {"fields": ("headers_text", "body_text")}),
+        (_("Handling"), {"fields": ("received", "processed", "attempts", "digest")}),
+        (_("As received, the payer masked"), {"fields": ("headers_text", "body_text")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
@@ -62,7 +72,9 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     def tools(self, request: HttpRequest, row: Notification) -> list[Tool]:
         if not self.may(request, "replay_notification"):
             return []
-        return [Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words="Process again")]
+        return [
+            Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words=_("Process again"))
+        ]
 
     def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         ours = number_in(term)
@@ -70,11 +82,11 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
             Q(channel__in=channels.names(), notification_id=term) | Q(out_trade_no=ours.hex if ours else term)
         )
 
-    @admin.display(description="notification")
+    @admin.display(description=_("notification"))
     def short_id(self, row: Notification) -> str:
         return row.notification_id if len(row.notification_id) <= 24 else f"{row.notification_id[:23]}…"
 
-    @admin.display(description="our number")
+    @admin.display(description=_("our number"))
     def trade(self, row: Notification) -> SafeString | str:
         """Link the attempt without looking it up: a list must not do so for each row."""
         number = as_id(row.out_trade_no)
@@ -83,20 +95,22 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         address = reverse("admin:payments_attempt_change", args=[number])
         return format_html('<a href="{}" title="{}">{}</a>', address, number.hex, short(number))
 
-    @admin.display(description="payment")
+    @admin.display(description=_("payment"))
     def payment(self, row: Notification) -> SafeString | str:
         number = as_id(row.out_trade_no)
         attempt = Attempt.objects.filter(pk=number).only("payment_id").first() if number else None
         return link_to_payment(attempt.payment_id if attempt else None)
 
-    outcome = badge_column("verdict", "verdict")
+    outcome = badge_column("verdict", _("verdict"))
+    merchant_account = account_column
+    why = column(lambda row: stored_text(row.detail) or "-", _("detail"))
     received = time_column("received_at")
     processed = time_column("processed_at")
     headers_text = column(
-        lambda row: format_html('<pre class="ledger-body">{}</pre>', display.headers(row)), "headers"
+        lambda row: format_html('<pre class="ledger-body">{}</pre>', display.headers(row)), _("headers")
     )
     body_text = column(
-        lambda row: format_html('<pre class="ledger-body" tabindex="0">{}</pre>', display.body(row)), "body"
+        lambda row: format_html('<pre class="ledger-body" tabindex="0">{}</pre>', display.body(row)), _("body")
     )
 
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -104,14 +118,17 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         self.require(request, "replay_notification")
         row = get_object_or_404(Notification.objects.defer("body"), pk=pk)
         question = Question(
-            title="Process again",
+            title=gettext("Process again"),
             sentences=[
-                f"This notification ({row.event_type}, {row.get_verdict_display()}) is verified with the keys that"
-                " we hold now, as of its arrival, and its facts are settled again.",
-                WHAT_AGAIN_DOES.get(Verdict(row.verdict), "If it holds nothing new, nothing changes."),
-                "Known facts count once only. The provider is not asked.",
+                gettext(
+                    "This notification (%(type)s, %(verdict)s) is verified with the keys that we hold now, as of"
+                    " its arrival, and its facts are settled again."
+                )
+                % {"type": row.event_type, "verdict": row.get_verdict_display()},
+                str(WHAT_AGAIN_DOES.get(Verdict(row.verdict), _("If it holds nothing new, nothing changes."))),
+                gettext("Known facts count once only. The provider is not asked."),
             ],
-            button="Process it again",
+            button=gettext("Process it again"),
             form=ReasonForm(request.POST or None),
             act=lambda given, by: actions.process_again(row, by=by),
         )

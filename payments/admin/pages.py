@@ -17,17 +17,25 @@ from django.shortcuts import get_object_or_404
 from django.urls import NoReverseMatch, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import ReadOnlyAdmin, Tool, column
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
 from idempotency.conf import config
 from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
-from payments.display import money
+from payments.display import money, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations.actions import NotDecidable, Operator, Result
 from payments.settlement.state import as_id
+
+BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
+REQUESTS_ABOUT = {
+    "payment": gettext_noop("requests about the payment"),
+    "order": gettext_noop("requests about the order"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +79,12 @@ class MoneyAdmin(ReadOnlyAdmin):
         row = self.get_object(request, object_id)
         if row is None:
             raise Http404
-        what = f"operator, {row._meta.verbose_name}"
+        what = _("operator, %s") % row._meta.verbose_name
         moments = [
             (utc(entry.created_at), {"what": what, "who": entry.operator, "note": entry.message}, "")
             for entry in AuditEntry.objects.filter(subject=subject_of(row))
         ]
-        return self.own_page(request, "admin/payments/history.html", "History", row=row, moments=moments)
+        return self.own_page(request, "admin/payments/history.html", _("History"), row=row, moments=moments)
 
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
         """Show what will happen; do it on POST, and report on the row's page.
@@ -86,8 +94,8 @@ class MoneyAdmin(ReadOnlyAdmin):
         """
         form = question.form
         if settled_at := getattr(row, "resolved_at", None):
-            before = f"It has been resolved before, {utc(settled_at)} UTC: {getattr(row, 'resolution', '')}"
-            messages.warning(request, before)
+            about = {"at": utc(settled_at), "resolution": stored_text(getattr(row, "resolution", ""))}
+            messages.warning(request, _("It has been resolved before, %(at)s UTC: %(resolution)s") % about)
             return HttpResponseRedirect(page_of(row))
         if request.method != "POST" or not form.is_valid():
             return self.own_page(
@@ -109,6 +117,7 @@ class ResolvableAdmin(MoneyAdmin):
 
     Attributes:
         resolve_permission: codename of the permission to do it.
+        resolve_title: title of the page that does it.
         what_to_do_about: advice, by the row's kind.
         resolve: resolves a row for an operator; see `payments.operations.actions`.
     """
@@ -117,20 +126,25 @@ class ResolvableAdmin(MoneyAdmin):
     # open rows have no time and come first, oldest first; then the last resolved
     ordering = (F("resolved_at").desc(nulls_first=True), "pk")
     resolve_permission: ClassVar[str]
-    what_to_do_about: ClassVar[Mapping[str, str]]
+    resolve_title: ClassVar[Any]
+    what_to_do_about: ClassVar[Mapping[str, Any]]
     resolve: ClassVar[Callable[..., Result]]
 
-    @admin.display(description="settled (UTC)")
+    @admin.display(description=in_utc(gettext_lazy("resolved at")))
     def settled(self, row: Any) -> str:
         return utc(row.resolved_at) if row.resolved_at else badge("open")
 
-    @admin.display(description="what to do")
+    @admin.display(description=gettext_lazy("resolution"))
+    def in_the_end(self, row: Any) -> str:
+        return stored_text(row.resolution) or "-"
+
+    @admin.display(description=gettext_lazy("what to do"))
     def what_to_do(self, row: Any) -> str:
         return self.what_to_do_with(row)
 
     def what_to_do_with(self, row: Any) -> str:
         """Return the advice for this row."""
-        return self.what_to_do_about[row.kind]
+        return str(self.what_to_do_about[row.kind])
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.resolve_view)
@@ -141,7 +155,7 @@ class ResolvableAdmin(MoneyAdmin):
         if row.resolved_at is not None or not self.may(request, self.resolve_permission):
             return []
         address = reverse(f"admin:payments_{self.opts.model_name}_resolve", args=[row.pk])
-        return [Tool(address=address, words="Resolve")]
+        return [Tool(address=address, words=_("Resolve"))]
 
     def stakes(self, row: Any) -> tuple[str, list[str]]:
         """Describe the row, and what follows besides from resolving it."""
@@ -152,11 +166,10 @@ class ResolvableAdmin(MoneyAdmin):
         self.require(request, self.resolve_permission)
         row = get_object_or_404(self.get_queryset(request), pk=pk)
         about, more = self.stakes(row)
-        name = str(self.opts.verbose_name)
         question = Question(
-            title=f"Resolve {'an' if name[0] in 'aeiou' else 'a'} {name}",
+            title=str(self.resolve_title),
             sentences=[about, self.what_to_do(row), *more],
-            button="Resolve it",
+            button=_("Resolve it"),
             form=ResolutionForm(request.POST or None),
             act=lambda given, by: type(self).resolve(row, by=by),
         )
@@ -183,10 +196,11 @@ def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
     return format_html('<a href="{}" title="{}">{}</a>', address, payment_id.hex, short(payment_id))
 
 
-payment_column = column(lambda row: link_to_payment(row.payment_id), "payment")
+payment_column = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
+account_column = column(lambda row: row.account, gettext_lazy("merchant account"))
 
 
-def money_column(field: str, words: str) -> Any:
+def money_column(field: str, words: Any) -> Any:
     """Make a column with the amount in `field`, as money of the row's currency."""
     return column(lambda row: money(getattr(row, field), row.currency), words)
 
@@ -208,7 +222,7 @@ def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
 def link_to_ledger(kind: str, number: str) -> SafeString:
     """Link the keyed requests about it."""
     address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{quote(number)}"
-    return format_html('<a href="{}">requests about the {}</a>', address, kind)
+    return format_html('<a href="{}">{}</a>', address, _(REQUESTS_ABOUT[kind]))
 
 
 def short(number: uuid.UUID) -> str:

@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -38,7 +39,7 @@ from payments.admin.pages import (
     short,
     shortened,
 )
-from payments.display import money, refund_money
+from payments.display import money
 from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
 from payments.operations import actions, manual
@@ -53,9 +54,12 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     list_display = ("number", "state", "amount", "paid", "refunded", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)
-    search_help_text = (
-        "A whole number: of payment, order, attempt or refund, or the provider's own; a user name. Of the newest"
-        f" {LOOKED_AT:,} also an order's short number, an amount (39.80) or an e-mail address."
+    search_help_text = format_lazy(
+        gettext_lazy(
+            "A whole number: of payment, order, attempt or refund, or the provider's own; a user name. Of the"
+            " newest {newest:,} also an order's short number, an amount (39.80) or an e-mail address."
+        ),
+        newest=LOOKED_AT,
     )
     ordering = ("-pk",)
     fieldsets = (
@@ -113,20 +117,20 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             return rows.filter(pk__in=payments)
         return rows.filter(pk__in=payments | find.described(rows, term))
 
-    number = column(lambda payment: shortened(payment.pk), "number")
-    full_number = column(lambda payment: payment.pk.hex, "number")
-    order = column(lambda payment: link_to_order(payment.order_no, is_whole=True), "order")
-    short_order = column(lambda payment: link_to_order(payment.order_no), "order")
+    number = column(lambda payment: shortened(payment.pk), gettext_lazy("number"))
+    full_number = column(lambda payment: payment.pk.hex, gettext_lazy("number"))
+    order = column(lambda payment: link_to_order(payment.order_no, is_whole=True), gettext_lazy("order"))
+    short_order = column(lambda payment: link_to_order(payment.order_no), gettext_lazy("order"))
     state = badge_column()
-    amount = money_column("amount_minor", "amount")
-    paid = money_column("paid_minor", "paid")
-    refunded = money_column("refunded_minor", "refunded")
-    on_its_way = money_column("reserved_minor", "on its way back")
-    left = column(lambda payment: money(left_minor(payment), payment.currency), "left to refund")
-    opened = time_column("created_at", "opened")
-    changed = time_column("updated_at", "changed")
+    amount = money_column("amount_minor", gettext_lazy("amount"))
+    paid = money_column("paid_minor", gettext_lazy("paid"))
+    refunded = money_column("refunded_minor", gettext_lazy("refunded"))
+    on_its_way = money_column("reserved_minor", gettext_lazy("on its way back"))
+    left = column(lambda payment: money(left_minor(payment), payment.currency), gettext_lazy("left to refund"))
+    opened = time_column("created_at", gettext_lazy("opened at"))
+    changed = time_column("updated_at", gettext_lazy("changed at"))
 
-    @admin.display(description="case")
+    @admin.display(description=gettext_lazy("case"))
     def case(self, payment: Payment) -> str:
         return render_to_string("admin/payments/payment/case.html", case_file.head(payment))
 
@@ -135,7 +139,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         about = (link_to_ledger("payment", payment.pk.hex), link_to_ledger("order", payment.order_no))
         return format_html("{} · {}", *about)
 
-    @admin.display(description="attempts")
+    @admin.display(description=gettext_lazy("Attempts"))
     def attempts(self, payment: Payment) -> str:
         rows = payment.attempts.order_by("id")[:MOST]
         lines = [
@@ -144,7 +148,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         ]
         return render_to_string("admin/payments/payment/attempts.html", {"lines": lines})
 
-    @admin.display(description="history")
+    @admin.display(description=gettext_lazy("history"))
     def history(self, payment: Payment) -> str:
         return render_to_string("admin/payments/payment/timeline.html", case_file.timeline(payment))
 
@@ -176,17 +180,23 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         self.require(request, "query_payment")
         payment = get_object_or_404(Payment, pk=pk)
         attempts, waiting = actions.open_questions(payment)
-        asked = [f"{row.account} is asked about attempt {row.out_trade_no}." for row in attempts]
+        asked = [
+            _("%(account)s is asked about attempt %(number)s.")
+            % {"account": row.account, "number": row.out_trade_no}
+            for row in attempts
+        ]
         asked += [_what_asking_does(refund) for refund in waiting]
         sentences = [
-            *(asked or ["Nothing of this payment is open, so there is nothing to ask about."]),
-            "An answer counts like a notification: an attempt that was paid pays the order, or is refunded where"
-            " the order does not take it. No new trade or refund is begun.",
+            *(asked or [_("Nothing of this payment is open, so there is nothing to ask about.")]),
+            _(
+                "An answer counts like a notification: an attempt that was paid pays the order, or is refunded"
+                " where the order does not take it. No new trade or refund is begun."
+            ),
         ]
         question = Question(
-            title="Ask the provider now",
+            title=_("Ask the provider now"),
             sentences=sentences,
-            button="Ask now",
+            button=_("Ask now"),
             form=ReasonForm(request.POST or None),
             act=lambda given, by: actions.ask(payment, by=by),
         )
@@ -205,9 +215,9 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             messages.error(request, str(refused))
             return HttpResponseRedirect(page_of(payment))
         question = Question(
-            title="Record the outcome",
+            title=_("Record the outcome"),
             sentences=[*_what_recording_does(row, why), *filter(None, [manual.why_not_ended(row)])],
-            button="Record it",
+            button=_("Record it"),
             form=OutcomeForm(request.POST or None, row=row),
             act=lambda given, by: manual.record(row, moved=given["moved"], number=given["number"], by=by),
         )
@@ -219,15 +229,17 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         payment = get_object_or_404(Payment, pk=pk)
         left = left_minor(payment)
         question = Question(
-            title="Refund",
+            title=_("Refund"),
             sentences=[
-                f"{money(payment.paid_minor, payment.currency)} was paid; {money(left, payment.currency)} of it is"
-                " neither refunded nor on its way back.",
-                "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
-                " cannot be undone. Sending this form twice refunds once.",
-                "If everything goes back, the order counts as refunded.",
+                _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.")
+                % {"paid": money(payment.paid_minor, payment.currency), "left": money(left, payment.currency)},
+                _(
+                    "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
+                    " cannot be undone. Sending this form twice refunds once."
+                ),
+                _("If everything goes back, the order counts as refunded."),
             ],
-            button="Give the money back",
+            button=_("Give the money back"),
             form=RefundForm(request.POST or None, payment=payment),
             act=lambda given, by: actions.refund(
                 payment,
@@ -251,32 +263,32 @@ def _found(row: Any) -> dict[str, Any]:
 
 
 def _what_asking_does(refund: Refund) -> str:
-    about = f"refund {refund.out_refund_no} of {refund_money(refund)}"
+    about = {"account": refund.attempt.account, "refund": actions.named(refund)}
     if refund.submitted_at is None:
-        return f"{refund.attempt.account} does not know {about} yet: it is sent now, under that number."
-    return f"{refund.attempt.account} is asked about {about}; if it does not know it, it is sent now."
+        return _("%(account)s does not know %(refund)s yet: it is sent now, under that number.") % about
+    return _("%(account)s is asked about %(refund)s; if it does not know it, it is sent now.") % about
 
 
 def _what_recording_does(row: Attempt | Refund, why: str) -> list[str]:
     attempt = manual.attempt_of(row)
-    about = f"This is {actions.named(row)}. {attempt.account} cannot answer for it: {why}."
-    where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
-    once = (
+    about = {"row": actions.named(row), "account": attempt.account, "why": why, "merchant": attempt.merchant}
+    first = _("This is %(row)s. %(account)s cannot answer for it: %(why)s.") % about
+    where = _("Look it up in its own pages first, those of merchant %(merchant)s.") % about
+    once = _(
         "This cannot be undone. If the provider reports it later, by whatever number, it is the same money and"
         " counts once."
     )
     if isinstance(row, Attempt):
-        return [
-            about,
-            f"{where} {money(row.amount_minor, row.currency)} was asked for; no other amount can be recorded.",
+        asked_for = {"money": money(row.amount_minor, row.currency)}
+        amount = _("%(money)s was asked for; no other amount can be recorded.") % asked_for
+        then = _(
             "What you record counts like the provider's answer. Paid, it pays the order, or is refunded where the"
-            " order does not take it. Never paid, it is closed, and with it an order whose time is over.",
-            once,
-        ]
-    return [
-        about,
-        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.",
+            " order does not take it. Never paid, it is closed, and with it an order whose time is over."
+        )
+        return [first, f"{where} {amount}", then, once]
+    charged = _("The number of its payment is %(number)s.") % {"number": refunds.charge_of(row).provider_txn_id}
+    then = _(
         "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
-        " reserved for it is free again, and an anomaly is filed.",
-        once,
-    ]
+        " reserved for it is free again, and an anomaly is filed."
+    )
+    return [first, f"{where} {charged}", then, once]

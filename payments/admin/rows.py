@@ -2,15 +2,24 @@
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import column, time_column
+from idempotency.admin.pages import column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import badge, badge_column
 from payments.admin.money_filters import AtAccount, Waiting
-from payments.admin.pages import MoneyAdmin, link, money_column, number_in, payment_column, shortened
-from payments.display import money, refund_money
+from payments.admin.pages import (
+    MoneyAdmin,
+    account_column,
+    link,
+    money_column,
+    number_in,
+    payment_column,
+    shortened,
+)
+from payments.display import money, refund_money, stored_text
 from payments.models import Attempt, PaymentEvent, Refund
 from payments.models.choices import choices
 from payments.states import AttemptStatus, RefundStatus
@@ -20,17 +29,26 @@ from payments.states import AttemptStatus, RefundStatus
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
-    list_display = ("number", "account", "method", "state", "amount", "payment_link", "opened", "questions")
+    list_display = (
+        "number",
+        "merchant_account",
+        "method",
+        "state",
+        "amount",
+        "payment_link",
+        "opened",
+        "questions",
+    )
     list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount)
     search_fields = ("id",)
-    search_help_text = "Our number of the trade, or of the payment."
+    search_help_text = _("Our number of the trade, or of the payment.")
     ordering = ("-pk",)
     fields = (
         *(
             "out_trade_no",
             "payment_link",
             "channel",
-            "account",
+            "merchant_account",
             "method",
             "merchant",
             "state",
@@ -44,49 +62,53 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    number = column(lambda attempt: shortened(attempt.pk), "our number")
-    out_trade_no = column(lambda attempt: attempt.out_trade_no, "our number")
+    number = column(lambda attempt: shortened(attempt.pk), _("our number"))
+    out_trade_no = column(lambda attempt: attempt.out_trade_no, _("our number"))
+    merchant_account = account_column
     payment_link = payment_column
     state = badge_column()
-    amount = money_column("amount_minor", "amount")
-    opened = time_column("created_at", "opened")
+    amount = money_column("amount_minor", _("amount"))
+    opened = time_column("created_at", _("opened at"))
     submitted = time_column("submitted_at")
     expires = time_column("expires_at")
-    questions = column(lambda attempt: attempt.query_count, "asked")
-    next_question = time_column("next_query_at", "next question")
+    questions = column(lambda attempt: attempt.query_count, _("times asked"))
+    next_question = time_column("next_query_at", _("next question"))
 
 
 @admin.register(Refund)
 class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
-    list_display = ("number", "state", "amount", "reason", "payment_link", "asked_for")
+    list_display = ("number", "state", "amount", "shown_reason", "payment_link", "asked_for")
     list_filter = (newest("status", choices(RefundStatus), by="created_at"),)
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
-    search_help_text = "Our number of the refund, or of the payment."
+    search_help_text = _("Our number of the refund, or of the payment.")
     ordering = ("-created_at", "-pk")  # a policy refund's number follows from its anomaly's, not from the time
     fields = (
-        *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "state", "message"),
-        *("reason", "asked_for", "sent", "next_question", "query_count"),
+        *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "state", "said"),
+        *("shown_reason", "asked_for", "sent", "next_question", "query_count"),
     )
 
     def search(self, rows: QuerySet[Refund], term: str) -> QuerySet[Refund]:
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    number = column(lambda refund: shortened(refund.pk), "our number")
-    out_refund_no = column(lambda refund: refund.out_refund_no, "our number")
+    number = column(lambda refund: shortened(refund.pk), _("our number"))
+    out_refund_no = column(lambda refund: refund.out_refund_no, _("our number"))
     payment_link = payment_column
-    attempt_link = column(lambda refund: link(refund.attempt), "attempt")
+    attempt_link = column(lambda refund: link(refund.attempt), _("attempt"))
     anomaly_link = column(
-        lambda refund: link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else ""), "anomaly"
+        lambda refund: link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else ""),
+        _("anomaly"),
     )
     state = badge_column()
-    amount = column(refund_money, "amount")
-    asked_for = time_column("created_at", "asked for")
-    sent = time_column("submitted_at", "sent")
-    next_question = time_column("next_query_at", "next question")
+    amount = column(refund_money, _("amount"))
+    shown_reason = column(lambda refund: stored_text(refund.reason) or "-", _("reason"))
+    said = column(lambda refund: stored_text(refund.message) or "-", _("message"))
+    asked_for = time_column("created_at", _("asked for"))
+    sent = time_column("submitted_at", _("sent"))
+    next_question = time_column("next_query_at", _("next question"))
 
 
 @admin.register(PaymentEvent)
@@ -97,7 +119,7 @@ class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (Waiting,)
     list_select_related = ("payment",)
     search_fields = ("payment__id",)
-    search_help_text = "The number of the payment."
+    search_help_text = _("The number of the payment.")
     ordering = ("-pk",)
     fields = ("name", "payment_link", "paid", "refunded", "attempts", "created", "handled")
 
@@ -105,12 +127,12 @@ class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(payment_id=ours) if ours else rows.none()
 
-    name = column(lambda event: f"{event.number} {event.status.replace('_', ' ')}", "event")
+    name = column(lambda event: f"{event.number} {event.status_in_words}", _("event"))
     payment_link = payment_column
-    paid = column(lambda event: money(event.paid_minor, event.payment.currency), "paid by then")
-    refunded = column(lambda event: money(event.refunded_minor, event.payment.currency), "refunded by then")
-    created = time_column("created_at", "happened")
+    paid = column(lambda event: money(event.paid_minor, event.payment.currency), _("paid by then"))
+    refunded = column(lambda event: money(event.refunded_minor, event.payment.currency), _("refunded by then"))
+    created = time_column("created_at", _("happened at"))
 
-    @admin.display(description="handled (UTC)")
+    @admin.display(description=in_utc(_("handled at")))
     def handled(self, event: PaymentEvent) -> str:
         return utc(event.handled_at) if event.handled_at else badge("failed" if event.attempts else "waiting")

@@ -20,6 +20,7 @@ from payments.attempts.calling import must_be_outside_transactions
 from payments.conf import Endpoint, config
 from payments.deliveries import queries
 from payments.deliveries.endpoints import signer
+from payments.display import ANSWERED
 from payments.errors import ProviderError
 from payments.providers import transport
 from payments.providers.settings_fields import ConfigError
@@ -111,4 +112,4 @@ def _attempt(session: httpx.Client, name: str, endpoint: Endpoint, row: _Claimed
         answer = transport.send(session, request, bytes_max=ANSWER_BYTES_MAX)
     except (ProviderError, ConfigError, Unverifiable, httpx.InvalidURL) as error:
         return 0, str(error)
-    return answer.status, f"answered {answer.status}"
+    return answer.status, ANSWERED % {"status": answer.status}

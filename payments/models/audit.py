@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from payments.models.guards import stored
 
@@ -25,7 +26,7 @@ class AuditEntry(models.Model):
         indexes = (models.Index(fields=["subject"], name="audit_by_subject"),)
 
     def __str__(self) -> str:
-        return f"{self.subject} by {self.operator}"
+        return _("%(subject)s by %(operator)s") % {"subject": self.subject, "operator": self.operator}
 
 
 def subject_of(row: models.Model) -> str:

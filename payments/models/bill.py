@@ -80,4 +80,4 @@ class Difference(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.moved} {self.provider_txn_id}"
+        return f"{self.get_moved_display()} {self.provider_txn_id}"

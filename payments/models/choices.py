@@ -4,11 +4,12 @@ from enum import StrEnum
 from typing import Any
 
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 
-def choices(values: type[StrEnum]) -> list[tuple[str, str]]:
+def choices(values: type[StrEnum]) -> list[tuple[str, Any]]:
     """Each value with the words that a person reads for it."""
-    return [(value.value, value.value.replace("_", " ")) for value in values]
+    return [(value.value, gettext_lazy(value.value.replace("_", " "))) for value in values]
 
 
 def account_key() -> Any:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
@@ -35,7 +36,12 @@ class PaymentEvent(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.payment_id.hex} {self.number} {self.status.replace('_', ' ')}"
+        return f"{self.payment_id.hex} {self.number} {self.status_in_words}"
+
+    @property
+    def status_in_words(self) -> str:
+        """The status as a person reads it."""
+        return gettext(self.status.replace("_", " "))
 
 
 class Delivery(models.Model):
@@ -92,4 +98,4 @@ class Delivery(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.type} to {self.endpoint}"
+        return gettext("%(type)s to %(endpoint)s") % {"type": self.type, "endpoint": self.endpoint}

@@ -57,7 +57,7 @@ class Observation(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.provider_txn_id}"
+        return f"{self.get_kind_display()} {self.provider_txn_id}"
 
 
 class Notification(OfAccount, models.Model):

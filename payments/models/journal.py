@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from payments.models.facts import Observation
 from payments.models.guards import balanced, stored
@@ -17,8 +19,8 @@ class JournalEntry(models.Model):
     class Kind(models.TextChoices):
         """What is booked of the fact."""
 
-        MOVED = "moved", "money came in or went out"
-        COUNTED = "counted", "what was held is now the order's"
+        MOVED = "moved", _("money came in or went out")
+        COUNTED = "counted", _("what was held is now the order's")
 
     observation = models.ForeignKey(Observation, on_delete=models.PROTECT, related_name="entries", db_index=False)
     kind = models.CharField(max_length=8, choices=Kind)
@@ -34,7 +36,7 @@ class JournalEntry(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.pk} {self.kind}"
+        return f"{self.pk} {self.get_kind_display()}"
 
 
 class JournalLine(models.Model):
@@ -58,4 +60,4 @@ class JournalLine(models.Model):
         indexes = (models.Index(fields=["account", "currency"], name="journal_by_account"),)
 
     def __str__(self) -> str:
-        return f"{self.account} of entry {self.entry_id}"
+        return gettext("%(account)s of entry %(entry)s") % {"account": self.account, "entry": self.entry_id}

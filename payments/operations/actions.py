@@ -3,7 +3,7 @@
 The audit line (`AuditEntry`) has who, what, why and the result. An act in one transaction of ours commits with
 it. An act that asks a provider, or commits on its way, first commits a line with the operator and reason, and its
 result becomes a line of its own: without a line, nothing was done. Lines are never changed or deleted, by a guard
-of the model, and outlive the operator's account.
+of the model, and outlive the operator's account. A line is in the language that its operator read and wrote.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,12 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import models, transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from idempotency.postgres.availability import database_is_away
 from payments.attempts import calling, closing
-from payments.display import refund_money
+from payments.display import refund_money, stored_text
 from payments.errors import (
     ChannelOff,
     ChannelUnavailable,
@@ -37,40 +39,42 @@ from payments.settlement import anomalies
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 from payments.webhooks import intake as webhooks
 
-_WHY: dict[type[Exception], str] = {
-    ProviderUnavailable: "cannot be reached at the moment",
-    OutcomeUnknown: "gave no answer that can be trusted",
-    SignatureInvalid: "gave no answer that can be trusted",
-    ProviderRejected: "refused the question",
-    ChannelOff: "is not configured here",
+_WHY: dict[type[Exception], Any] = {
+    ProviderUnavailable: gettext_lazy("cannot be reached at the moment"),
+    OutcomeUnknown: gettext_lazy("gave no answer that can be trusted"),
+    SignatureInvalid: gettext_lazy("gave no answer that can be trusted"),
+    ProviderRejected: gettext_lazy("refused the question"),
+    ChannelOff: gettext_lazy("is not configured here"),
 }
 
 ASKED_MAX = 10  # questions to providers a click; each may take seconds
 
 ATTEMPT_IS = {
-    AttemptStatus.CREATED: "the provider does not know it yet",
-    AttemptStatus.PENDING: "it is open and not paid",
-    AttemptStatus.UNCERTAIN: "the provider does not know of it (yet); the outcome stays unknown",
-    AttemptStatus.SUCCEEDED: "it was paid",
-    AttemptStatus.CLOSED: "it ended unpaid",
-    AttemptStatus.FAILED: "the provider refused to open it",
+    AttemptStatus.CREATED: gettext_lazy("the provider does not know it yet"),
+    AttemptStatus.PENDING: gettext_lazy("it is open and not paid"),
+    AttemptStatus.UNCERTAIN: gettext_lazy("the provider does not know of it (yet); the outcome stays unknown"),
+    AttemptStatus.SUCCEEDED: gettext_lazy("it was paid"),
+    AttemptStatus.CLOSED: gettext_lazy("it ended unpaid"),
+    AttemptStatus.FAILED: gettext_lazy("the provider refused to open it"),
 }
 REFUND_IS = {
-    RefundStatus.REQUESTED: "it is reserved; the provider has not taken it yet, the timer sends it",
-    RefundStatus.PROCESSING: "the provider has taken it and is working on it; the timer asks on",
-    RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer"
-    " asks on under the same number",
-    RefundStatus.SUCCEEDED: "the money went back",
-    RefundStatus.FAILED: "the provider refused it and nothing moved; an anomaly is filed",
+    RefundStatus.REQUESTED: gettext_lazy("it is reserved; the provider has not taken it yet, the timer sends it"),
+    RefundStatus.PROCESSING: gettext_lazy("the provider has taken it and is working on it; the timer asks on"),
+    RefundStatus.UNCERTAIN: gettext_lazy(
+        "the provider gave no answer that can be trusted; it stays reserved, and the timer asks on under the same"
+        " number"
+    ),
+    RefundStatus.SUCCEEDED: gettext_lazy("the money went back"),
+    RefundStatus.FAILED: gettext_lazy("the provider refused it and nothing moved; an anomaly is filed"),
 }
 VERDICT_IS = {
-    Notification.Verdict.APPLIED: "its effect is applied",
-    Notification.Verdict.DUPLICATE: "everything in it was known; nothing changed",
-    Notification.Verdict.HELD: "it is about something that comes later; it waits for its payment",
-    Notification.Verdict.QUARANTINED: "it stays in quarantine",
-    Notification.Verdict.ANOMALY: "its content does not fit and is stored as an anomaly",
-    Notification.Verdict.IGNORED: "it moves no money",
-    Notification.Verdict.ERROR: "it failed again",
+    Notification.Verdict.APPLIED: gettext_lazy("its effect is applied"),
+    Notification.Verdict.DUPLICATE: gettext_lazy("everything in it was known; nothing changed"),
+    Notification.Verdict.HELD: gettext_lazy("it is about something that comes later; it waits for its payment"),
+    Notification.Verdict.QUARANTINED: gettext_lazy("it stays in quarantine"),
+    Notification.Verdict.ANOMALY: gettext_lazy("its content does not fit and is stored as an anomaly"),
+    Notification.Verdict.IGNORED: gettext_lazy("it moves no money"),
+    Notification.Verdict.ERROR: gettext_lazy("it failed again"),
 }
 
 
@@ -116,8 +120,9 @@ def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
 def named(row: Attempt | Refund) -> str:
     """Name the row, as the middle of a sentence."""
     if isinstance(row, Attempt):
-        return f"{row.account} attempt {row.out_trade_no}"
-    return f"refund {row.out_refund_no} of {refund_money(row)}"
+        return _("%(account)s attempt %(number)s") % {"account": row.account, "number": row.out_trade_no}
+    about = {"number": row.out_refund_no, "money": refund_money(row)}
+    return _("refund %(number)s of %(money)s") % about
 
 
 def ask(payment: Payment, *, by: Operator) -> Result:
@@ -132,12 +137,12 @@ def ask(payment: Payment, *, by: Operator) -> Result:
     """
     attempts, waiting = open_questions(payment)
     if not attempts and not waiting:
-        raise NotDecidable("Nothing of this payment is open, so there is nothing to ask about.")
+        raise NotDecidable(_("Nothing of this payment is open, so there is nothing to ask about."))
     about = ", ".join([*map(named, attempts), *map(named, waiting)])
-    _announce(payment, f"Asks about {about}", by=by)
+    _announce(payment, _("Asks about %(what)s") % {"what": about}, by=by)
     answers = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
     result = Result(done=all(fine for fine, _ in answers), sentences=[sentence for _, sentence in answers])
-    audit(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
+    audit(payment, _("Asked the provider"), by=by, result=" ".join(result.sentences))
     return result
 
 
@@ -160,12 +165,12 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason
         Payment.objects.select_for_update(no_key=True).get(pk=payment.pk)
         known = Refund.objects.filter(pk=refund_id).first()
         if known is not None and (known.payment_id, known.amount_minor) != (payment.pk, amount_minor):
-            raise NotDecidable("This form has been used for another refund. Open a new one.")
+            raise NotDecidable(_("This form has been used for another refund. Open a new one."))
         if known is None:
             known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, shown_reason=shown_reason)
-            audit(payment, f"Asked for {named(known)}", by=by, result="reserved.")
+            audit(payment, _("Asked for %(refund)s") % {"refund": named(known)}, by=by, result=_("reserved."))
     fine, sentence = _submit(known)
-    audit(payment, f"Sent {named(known)}", by=by, result=sentence)
+    audit(payment, _("Sent %(refund)s") % {"refund": named(known)}, by=by, result=sentence)
     return Result(done=fine, sentences=[sentence])
 
 
@@ -176,22 +181,22 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     """
     done, verdict = False, ""
     try:
-        _announce(row, "Processes it again", by=by)
+        _announce(row, _("Processes it again"), by=by)
         verdict = webhooks.replay(row.pk)
-        done, sentence = True, f"Processed again: {VERDICT_IS[Notification.Verdict(verdict)]}."
+        done, sentence = True, _processed(verdict)
     except SignatureInvalid as error:
-        sentence = f"Our keys do not verify it any more ({error}); nothing changed."
+        sentence = _("Our keys do not verify it any more (%(error)s); nothing changed.") % {"error": error}
     except NotificationMalformed as error:
-        sentence = f"It cannot be read ({error}); nothing changed."
+        sentence = _("It cannot be read (%(error)s); nothing changed.") % {"error": error}
     except ChannelUnavailable:
-        sentence = f"The account {row.account} is not configured here; nothing changed."
+        sentence = _("The account %(account)s is not configured here; nothing changed.") % {"account": row.account}
     except webhooks.ProcessingFailed as error:
-        sentence = f"It failed, and nothing of it is applied: {error}"
+        sentence = _("It failed, and nothing of it is applied: %(error)s") % {"error": error}
     except Exception as error:
         if not database_is_away(error):
             raise
-        sentence = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
-    audit(row, "Processed again", by=by, result=sentence)
+        sentence = _("The database gave up on it, perhaps after it was applied. Try again: its facts count once.")
+    audit(row, _("Processed again"), by=by, result=sentence)
     return Result(done=done, sentences=[sentence], verdict=verdict)
 
 
@@ -206,12 +211,12 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
     with transaction.atomic():
         locked = Anomaly.objects.select_for_update(no_key=True).get(pk=anomaly.pk)
         if locked.resolved_at is not None:
-            raise NotDecidable(f"It has been resolved before: {locked.resolution}")
+            raise resolved_before(locked)
         if locked.needs_approval:
-            raise NotDecidable("Its refund waits for approval: approve or decline that.")
+            raise NotDecidable(_("Its refund waits for approval: approve or decline that."))
         anomalies.resolve(anomaly.pk, resolution=by.reason)
-        audit(anomaly, "Resolved", by=by, result="settled.")
-    return Result(done=True, sentences=["The anomaly is resolved."])
+        audit(anomaly, _("Resolved"), by=by, result=_("settled."))
+    return Result(done=True, sentences=[_("The anomaly is resolved.")])
 
 
 def resolve_difference(row: Difference, *, by: Operator) -> Result:
@@ -225,9 +230,9 @@ def resolve_difference(row: Difference, *, by: Operator) -> Result:
     with transaction.atomic():
         if not bills.resolve(row.pk, resolution=by.reason):
             row.refresh_from_db()
-            raise NotDecidable(f"It has been resolved before: {row.resolution}")
-        audit(row, "Resolved", by=by, result="settled.")
-    return Result(done=True, sentences=["The difference is resolved."])
+            raise resolved_before(row)
+        audit(row, _("Resolved"), by=by, result=_("settled."))
+    return Result(done=True, sentences=[_("The difference is resolved.")])
 
 
 def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str) -> Refund:
@@ -236,7 +241,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
             payment_id=payment.pk, amount_minor=amount_minor, reason=shown_reason, refund_id=refund_id
         )
     except RefundExceedsPaid:
-        raise NotDecidable("Not so much is left to refund any more. Look again.") from None
+        raise NotDecidable(_("Not so much is left to refund any more. Look again.")) from None
     except RefundUnavailable as refused:
         raise NotDecidable(str(refused)) from None
 
@@ -245,20 +250,23 @@ def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
     name = named(attempt)
     fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), account=attempt.account)
     if not fine:
-        return False, f"{name}: {trouble}; nothing changed."
+        return False, _("%(name)s: %(trouble)s; nothing changed.") % {"name": name, "trouble": trouble}
     attempt.refresh_from_db(fields=["status"])
-    return True, f"{name}: {ATTEMPT_IS[AttemptStatus(attempt.status)]}."
+    return True, outcome_of(name, ATTEMPT_IS[AttemptStatus(attempt.status)])
 
 
 def _submit(refund: Refund) -> tuple[bool, str]:
-    name = f"Refund {refund.out_refund_no}"
+    name = _("Refund %(number)s") % {"number": refund.out_refund_no}
     fine, trouble = _called(lambda: refunds.submit_refund(refund.pk), account=refund.attempt.account)
     if not fine:
-        return False, f"{name}: {trouble}; it stays reserved, and the timer tries again."
+        about = {"name": name, "trouble": trouble}
+        return False, _("%(name)s: %(trouble)s; it stays reserved, and the timer tries again.") % about
     refund.refresh_from_db()
     status = RefundStatus(refund.status)
-    why = f" ({refund.message})" if refund.message else ""
-    return status in {RefundStatus.SUCCEEDED, RefundStatus.PROCESSING}, f"{name}: {REFUND_IS[status]}{why}."
+    became: Any = REFUND_IS[status]
+    if refund.message:
+        became = _("%(what)s (%(why)s)") % {"what": became, "why": stored_text(refund.message)}
+    return status in {RefundStatus.SUCCEEDED, RefundStatus.PROCESSING}, outcome_of(name, became)
 
 
 def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
@@ -266,24 +274,37 @@ def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
     try:
         call()
     except ProviderError as error:
-        return False, f"{account} {_WHY.get(type(error), 'gave no usable answer')}{_detail(error)}"
+        trouble: Any = _WHY.get(type(error), gettext_lazy("gave no usable answer"))
+        if isinstance(error, ProviderRejected):  # the provider's words about it
+            trouble = _("%(what)s (%(why)s)") % {"what": trouble, "why": error}
+        return False, f"{account} {trouble}"
     return True, ""
 
 
-def _detail(error: Exception) -> str:
-    """Return the provider's words about its refusal."""
-    return f" ({error})" if isinstance(error, ProviderRejected) else ""
+def _processed(verdict: str) -> str:
+    return outcome_of(_("Processed again"), VERDICT_IS[Notification.Verdict(verdict)])
+
+
+def outcome_of(name: str, became: Any) -> str:
+    """Say what became of the thing with that name."""
+    return _("%(name)s: %(became)s.") % {"name": name, "became": became}
+
+
+def resolved_before(row: Anomaly | Difference) -> NotDecidable:
+    """Refuse to resolve a row twice."""
+    resolution = {"resolution": stored_text(row.resolution)}
+    return NotDecidable(_("It has been resolved before: %(resolution)s") % resolution)
 
 
 def _sentence(text: str) -> str:
     """Add a full stop, unless the text ends with such a sign."""
-    return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
+    return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else _("%(what)s.") % {"what": text}
 
 
 def _announce(row: models.Model, action: str, *, by: Operator) -> None:
     """Commit the line with the operator and reason, before anything is done."""
     with transaction.atomic(durable=True):
-        audit(row, action, by=by, result="begun.")
+        audit(row, action, by=by, result=_("begun."))
 
 
 def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
@@ -297,5 +318,6 @@ def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
         subject=subject_of(row),
         operator=operator.get_username(),
         operator_id=str(operator.pk),
-        message=f"{action}. Reason: {_sentence(by.reason)} Result: {result}",
+        message=_("%(act)s. Reason: %(reason)s Result: %(result)s")
+        % {"act": action, "reason": _sentence(by.reason), "result": result},
     )

@@ -1,6 +1,8 @@
 """Policy refunds above the limit of ``PAYMENTS["REFUNDS"]``: an operator approves or declines each, once."""
 
 from django.db import transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from payments.display import at_stake
 from payments.models import Anomaly, Payment
@@ -12,7 +14,7 @@ from payments.settlement.settle import rederive
 from payments.settlement.state import as_id
 from payments.states import AnomalyKind
 
-NOTHING_WAITS = "No refund waits for approval here."
+NOTHING_WAITS = gettext_lazy("No refund waits for approval here.")
 
 
 def approve(anomaly: Anomaly, *, by: Operator) -> Result:
@@ -35,9 +37,11 @@ def approve(anomaly: Anomaly, *, by: Operator) -> Result:
             raise _decided(anomaly)
         rederive(payment_id)  # a new version: the shopper's open page is renewed
         queue_refund(refund, payment_id)
-        name = f"refund {refund.id.hex} of {at_stake(anomaly)}"
-        audit(anomaly, f"Approved {name}", by=by, result="queued.")
-    return Result(done=True, sentences=[f"Approved: {name} is sent to the provider now."])
+        name = {
+            "refund": _("refund %(number)s of %(money)s") % {"number": refund.id.hex, "money": at_stake(anomaly)}
+        }
+        audit(anomaly, _("Approved %(refund)s") % name, by=by, result=_("queued."))
+    return Result(done=True, sentences=[_("Approved: %(refund)s is sent to the provider now.") % name])
 
 
 def decline(anomaly: Anomaly, *, by: Operator) -> Result:
@@ -56,11 +60,14 @@ def decline(anomaly: Anomaly, *, by: Operator) -> Result:
             raise _decided(anomaly)
         anomalies.resolve(anomaly.pk, resolution=by.reason)
         rederive(payment_id)
-        audit(anomaly, f"Declined the refund of {at_stake(anomaly)}", by=by, result="nothing is refunded.")
-    return Result(done=True, sentences=[f"Declined: {at_stake(anomaly)} is not refunded."])
+        held = {"money": at_stake(anomaly)}
+        audit(anomaly, _("Declined the refund of %(money)s") % held, by=by, result=_("nothing is refunded."))
+    return Result(done=True, sentences=[_("Declined: %(money)s is not refunded.") % held])
 
 
 def _decided(anomaly: Anomaly) -> NotDecidable:
     anomaly.refresh_from_db()
-    how = f"declined: {anomaly.resolution}" if anomaly.resolved_at else "approved."
-    return NotDecidable(f"Nothing changed: it was decided before, and {how}")
+    if not anomaly.resolved_at:
+        return NotDecidable(_("Nothing changed: it was decided before, and approved."))
+    declined = _("Nothing changed: it was decided before, and declined: %(resolution)s")
+    return NotDecidable(declined % {"resolution": anomaly.resolution})

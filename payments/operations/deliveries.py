@@ -21,6 +21,6 @@ def send_again(row: Delivery, *, by: Operator) -> Result:
         raise NotDecidable(_("There is no endpoint %(name)s any more.") % {"name": row.endpoint})
     with transaction.atomic():
         if not sending.send_again(row.pk):
-            raise NotDecidable("It is being sent at this moment. Look again.")
-        audit(row, "Sends it again", by=by, result="due now.")
-    return Result(done=True, sentences=["It is due now, and a worker sends it."])
+            raise NotDecidable(_("It is being sent at this moment. Look again."))
+        audit(row, _("Sends it again"), by=by, result=_("due now."))
+    return Result(done=True, sentences=[_("It is due now, and a worker sends it.")])

@@ -8,6 +8,8 @@ from django.db.models import Q, QuerySet, Sum
 from payments.models import JournalLine
 from payments.settlement import journal
 
+TOTAL = "total"  # in the place of an account's name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -40,7 +42,7 @@ def totals(accounts: Iterable[Account]) -> list[Account]:
         before = found.get(row.currency)
         found[row.currency] = replace(
             row,
-            account="total",
+            account=TOTAL,
             debit_minor=row.debit_minor + (before.debit_minor if before else 0),
             credit_minor=row.credit_minor + (before.credit_minor if before else 0),
         )

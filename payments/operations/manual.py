@@ -11,6 +11,7 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
@@ -40,18 +41,21 @@ def why_manual(row: Attempt | Refund) -> str:
     Raises:
         NotDecidable: it can, or the row is over.
     """
+    about = {"row": named(row), "status": row.get_status_display()}
     if not _is_open(row):
-        raise NotDecidable(f"Nothing changed: {named(row)} is over ({row.get_status_display()}).")
+        raise NotDecidable(_("Nothing changed: %(row)s is over (%(status)s).") % about)
     attempt = attempt_of(row)
     try:
         provider = calling.provider_of(attempt)
     except ChannelOff:
-        return "the account is not configured here"
+        return _("the account is not configured here")
     if provider.merchant != attempt.merchant:
-        return "the account is configured for another merchant"
+        return _("the account is configured for another merchant")
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
-        return f"it has given no answer that can be trusted for more than {_minutes(refunds.IN_DOUBT)} minutes"
-    raise NotDecidable(f"{attempt.account} can answer for {named(row)}: ask the provider.")
+        silent = _("it has given no answer that can be trusted for more than %(minutes)s minutes")
+        return silent % {"minutes": _minutes(refunds.IN_DOUBT)}
+    about["account"] = attempt.account
+    raise NotDecidable(_("%(account)s can answer for %(row)s: ask the provider.") % about)
 
 
 def why_not_ended(row: Attempt | Refund) -> str:
@@ -60,13 +64,16 @@ def why_not_ended(row: Attempt | Refund) -> str:
         until = row.expires_at + closing.LOOK_AGAIN
         if row.submitted_at is None or until <= timezone.now():
             return ""
-        return f"{named(row)} can be paid until {utc(until)} UTC; until then it cannot be recorded as never paid."
+        payable = _("%(row)s can be paid until %(until)s UTC; until then it cannot be recorded as never paid.")
+        return payable % {"row": named(row), "until": utc(until)}
     if not _was_just_submitted(row):
         return ""
-    return (
-        f"What was asked of {row.attempt.account} about {named(row)} may still be carried out; for"
-        f" {_minutes(refunds.IN_DOUBT)} minutes it cannot be recorded as not moved."
+    in_doubt = _(
+        "What was asked of %(account)s about %(row)s may still be carried out; for %(minutes)s minutes it cannot"
+        " be recorded as not moved."
     )
+    about = {"account": row.attempt.account, "row": named(row), "minutes": _minutes(refunds.IN_DOUBT)}
+    return in_doubt % about
 
 
 def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
@@ -89,12 +96,13 @@ def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator
         if not moved and (too_early := why_not_ended(found)):
             raise NotDecidable(too_early)
         if moved and _is_known(found, number):
-            raise NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
+            known = _("Nothing changed: %(number)s is known already, of another payment or refund.")
+            raise NotDecidable(known % {"number": number})
         if isinstance(found, Attempt):
             recorded, result = _record_attempt(found, moved, number)
         else:
             recorded, result = _record_refund(found, moved, number)
-        actions.audit(payment, f"Recorded that {recorded}", by=by, result=result)
+        actions.audit(payment, _("Recorded that %(what)s") % {"what": recorded}, by=by, result=result)
     return Result(done=True, sentences=[result])
 
 
@@ -108,8 +116,8 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
     name = named(attempt)
     if not moved:
         settle_here(closing.ended_unpaid(attempt), source=BY_HAND)
-        result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
-        return f"{name} was never paid and cannot be any more", result
+        result = actions.outcome_of(name, ATTEMPT_IS[AttemptStatus.CLOSED])
+        return _("%(row)s was never paid and cannot be any more") % {"row": name}, result
     fact = Fact(
         kind=FactKind.PAID,
         channel=attempt.channel,
@@ -120,19 +128,25 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
         currency=attempt.currency,
     )
     counts = settle_here(fact, source=BY_HAND) == [Outcome.APPLIED]
-    refused = "the order does not take that: it is stored as an anomaly and goes back to the payer"
-    result = (
-        f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and {'that counts for the order' if counts else refused}."
-    )
-    return f"{name} was paid with {money(attempt.amount_minor, attempt.currency)} as {number}", result
+    became = _("it was paid, and that counts for the order")
+    if not counts:
+        became = _(
+            "it was paid, and the order does not take that: it is stored as an anomaly and goes back to the payer"
+        )
+    about = {"row": name, "money": money(attempt.amount_minor, attempt.currency), "number": number}
+    return _("%(row)s was paid with %(money)s as %(number)s") % about, actions.outcome_of(name, became)
 
 
 def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
     """Settle a refund, as `_record_attempt`."""
-    name = f"Refund {refund.out_refund_no}"
+    name, about = (
+        _("Refund %(number)s") % {"number": refund.out_refund_no},
+        {"row": named(refund), "number": number},
+    )
     if not moved:
         refunds.end_unmoved(refund, message="an operator recorded that it did not move")
-        return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
+        became = _("nothing moved; it has failed, and an anomaly is filed")
+        return _("%(row)s did not move") % about, actions.outcome_of(name, became)
     charge = refunds.charge_of(refund)
     fact = Fact(
         kind=FactKind.REFUNDED,
@@ -146,7 +160,8 @@ def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
         paid_txn_id=charge.provider_txn_id,
     )
     settle_here(fact, source=BY_HAND)
-    return f"{named(refund)} went back as {number}", f"{name}: {REFUND_IS[RefundStatus.SUCCEEDED]}."
+    result = actions.outcome_of(name, REFUND_IS[RefundStatus.SUCCEEDED])
+    return _("%(row)s went back as %(number)s") % about, result
 
 
 def _is_known(row: Attempt | Refund, number: str) -> bool:

@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 
 from payments.attempts import calling
 from payments.channels import configured as channels
+from payments.display import IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference
 from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
@@ -150,9 +151,13 @@ def resolve(difference_id: int, *, resolution: str) -> bool:
     )
 
 
-def export(differences: Iterable[Difference]) -> Iterator[str]:
-    """Write the differences as lines of CSV, header first, with no cell that a spreadsheet takes for a formula."""
-    yield _csv_line(COLUMNS)
+def export(differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS) -> Iterator[str]:
+    """Write the differences as lines of CSV, header first, with no cell that a spreadsheet takes for a formula.
+
+    Args:
+        headings: what to write over `COLUMNS`.
+    """
+    yield _csv_line(headings)
     for one in differences:
         values = {name: getattr(one, name, None) for name in COLUMNS}
         values |= {name: getattr(one.comparison, name) for name in ("day", "channel", "merchant")}
@@ -241,7 +246,7 @@ def _record(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
     ).exclude(comparison=comparison)
     missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
-    _resolve(missed_before, now_listed, f"it is in the bill of {day}")
+    _resolve(missed_before, now_listed, IN_BILL_OF % {"day": day})
     # a refund under way when its bill was compared, about which the timer did not ask
     while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
     early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from idempotency.ids import new_id
 from payments.attempts import asking, calling
@@ -85,9 +86,10 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     payment = Payment.objects.get(pk=payment_id)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     if not channels.can(captured.account, Capability.REFUND):
-        raise RefundUnavailable(f"{captured.account} gives nothing back.")
+        raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": captured.account})
     if amount_minor < captured.amount_minor and not channels.can(captured.account, Capability.PARTIAL_REFUND):
-        raise RefundUnavailable(f"{captured.account} gives all of a payment back, or nothing.")
+        whole = _("%(account)s gives all of a payment back, or nothing.")
+        raise RefundUnavailable(whole % {"account": captured.account})
     return Refund.objects.create(
         id=refund_id or new_id(),
         attempt=captured,

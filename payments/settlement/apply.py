@@ -13,7 +13,7 @@ from procrastinate.contrib.django import app
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
 from payments.conf import order_of, orders
-from payments.display import money
+from payments.display import REFUNDED_UNDER, money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of
@@ -126,7 +126,10 @@ def _writes(decision: Decision) -> Iterator[Statement]:
 
 def _refund_ended(refund: RefundRow, attempt: AttemptRow) -> Iterable[Statement]:
     """The refund has succeeded, and so is whatever was filed because it had not."""
-    resolution = f"refunded {money(refund.amount_minor, refund.currency)} under {refund.id.hex}"
+    resolution = REFUNDED_UNDER % {
+        "money": money(refund.amount_minor, refund.currency),
+        "number": refund.id.hex,
+    }
     yield Statement(queries.END_REFUND, [refund.id])
     if refund.anomaly_id is not None:
         yield Statement(queries.RESOLVE, [resolution, refund.anomaly_id])

@@ -7,15 +7,16 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
+from django.apps import apps
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from idempotency.admin.entry_history import Event
 from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
-from payments.display import at_stake, money, refund_money
+from payments.display import at_stake, money, refund_money, source_in_words, stored_text
 from payments.models import (
     Anomaly,
     Attempt,
@@ -168,7 +169,7 @@ def _money(row: Observation | Refund | Attempt, account: str, at: datetime) -> d
 
 
 def _status(row: Refund | Attempt, statuses: type[StrEnum]) -> dict[str, Any]:
-    return {"status": statuses(row.status), "message": row.message, "due": row.next_query_at}
+    return {"status": statuses(row.status), "message": stored_text(row.message), "due": row.next_query_at}
 
 
 def _anomalies(
@@ -238,9 +239,9 @@ def _of_fact(fact: Observation) -> Moment:
     not_counted = bool(of) and not fact.credited and fact.kind == FactKind.PAID
     return Moment(
         at=fact.observed_at,
-        what=_("fact: %s") % f"{of}{gettext(fact.kind)}",
+        what=_("fact: %s") % f"{of}{fact.get_kind_display()}",
         who=fact.attempt.account,
-        note=_("%(number)s, by %(source)s") % {"number": fact.provider_txn_id, "source": fact.source},
+        note=_("%(number)s, by %(source)s") % {"number": fact.provider_txn_id, "source": source_in_words(fact)},
         address=page_of(fact),
         alarm=not_counted,
         now=("held", NOT_CREDITED) if not_counted else None,
@@ -261,19 +262,26 @@ def _of_entry(entry: JournalEntry) -> Moment:
 def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
     by_policy = anomaly.kind in REFUNDED_BY_POLICY and "approval" not in anomaly.detail
     then = _("goes back by policy") if by_policy else _("waits for a person")
-    note = "; ".join(filter(None, [_("%s at stake") % at_stake(anomaly), then, anomaly.detail.get("message", "")]))
+    note = "; ".join(
+        filter(None, [_("%s at stake") % at_stake(anomaly), then, stored_text(anomaly.detail.get("message", ""))])
+    )
     what, address = _("anomaly: %s") % anomaly.get_kind_display(), page_of(anomaly)
     open_still, filed_at = anomaly.resolved_at is None, anomaly.created_at
     now = ("open", "open") if open_still else ("resolved", "resolved")
     yield Moment(at=filed_at, what=what, note=note, address=address, alarm=open_still, now=now, moves_money=True)
     if anomaly.resolved_at is not None:
-        yield Moment(at=anomaly.resolved_at, what=_("anomaly resolved"), note=anomaly.resolution, address=address)
+        yield Moment(
+            at=anomaly.resolved_at,
+            what=_("anomaly resolved"),
+            note=stored_text(anomaly.resolution),
+            address=address,
+        )
 
 
 def _of_refund(refund: Refund) -> Iterator[Moment]:
     kind = _("policy refund of %s") if refund.anomaly_id else _("refund of %s")
     what, address = kind % refund_money(refund), page_of(refund)
-    note = _("number %s") % refund.out_refund_no + (f": {refund.reason}" if refund.reason else "")
+    note = _("number %s") % refund.out_refund_no + (f": {stored_text(refund.reason)}" if refund.reason else "")
     now = (refund.status, refund.get_status_display())
     yield Moment(
         at=refund.created_at, what=_("%s asked for") % what, note=note, address=address, now=now, moves_money=True
@@ -284,7 +292,7 @@ def _of_refund(refund: Refund) -> Iterator[Moment]:
 
 
 def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
-    about = {"number": event.number, "status": gettext(event.status.replace("_", " "))}
+    about = {"number": event.number, "status": event.status_in_words}
     what, address = _("event %(number)s: %(status)s") % about, page_of(event)
     amounts = {"paid": money(event.paid_minor, currency), "refunded": money(event.refunded_minor, currency)}
     totals = _("paid %(paid)s, refunded %(refunded)s") % amounts
@@ -296,5 +304,5 @@ def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
 
 
 def _of_audit_entry(entry: AuditEntry) -> Moment:
-    about = entry.subject.partition(":")[0]
+    about = apps.get_model("payments", entry.subject.partition(":")[0])._meta.verbose_name
     return Moment(at=entry.created_at, what=_("operator, %s") % about, who=entry.operator, note=entry.message)

@@ -973,9 +973,9 @@ class TestAnomalies:
 
     def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
         lines = dict(display.details(anomaly))
-        assert (lines["amount"], lines["asked for"]) == ("0.05 CNY", "19.90 CNY")
+        assert (lines["amount"], lines["amount asked for"]) == ("0.05 CNY", "19.90 CNY")
         detail = shown(admin_client, page(anomaly))
-        assert '<th scope="row">asked for</th><td>19.90 CNY</td>' in detail
+        assert '<th scope="row">amount asked for</th><td>19.90 CNY</td>' in detail
         assert "_minor" not in detail
 
     def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
@@ -1057,7 +1057,7 @@ class TestBooks:
         assert f"?q=provider%3Awechat%3A{merchant}" in told
         answer = admin_client.get("/admin/payments/journalentry/trial-balance.csv")
         assert answer["Content-Disposition"].startswith('attachment; filename="trial-balance-')
-        lines = list(csv.reader(answer.content.decode().splitlines()))
+        lines = list(csv.reader(answer.content.decode("utf-8-sig").splitlines()))
         assert lines == [
             ["account", "currency", "debit", "credit", "balance"],
             ["held", "CNY", "0.00", "0.05", "-0.05"],

@@ -24,7 +24,7 @@ from shop.models import Product
 
 ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
-TRANSLATED = ("idempotency", "shop")
+TRANSLATED = APPS
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 OF_DJANGO = {
     "Model name",

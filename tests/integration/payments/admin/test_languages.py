@@ -1,0 +1,444 @@
+"""The admin of payments for a reader of Chinese: no page, act or export is left in English but data and names."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from idempotency.ids import new_id
+from payments.channels import configured
+from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.models import (
+    Anomaly,
+    Attempt,
+    AuditEntry,
+    BillComparison,
+    Delivery,
+    Difference,
+    JournalEntry,
+    JournalLine,
+    Notification,
+    Observation,
+    Payment,
+    PaymentEvent,
+    ProviderCall,
+    Refund,
+)
+from payments.money import EXPONENTS
+from payments.operations import worklist
+from payments.providers.base import RefundStatus as AtProvider
+from payments.providers.base import TradeStatus
+from payments.refunds import steps as refunds
+from tests.integration.payments.admin.test_payment_admin import Answering
+from tests.integration.payments.conftest import fold, letter, number_of, order_of, paid, payment_of, refunded
+from tests.integration.shop.provider import ScriptedProvider
+from tests.languages import latin_in
+from tests.payments_settings import ON_FIRE, changed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+BOOKS = {"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}}
+MODELS = [model for model in apps.get_app_config("payments").get_models() if admin.site.is_registered(model)]
+OLD = refunds.IN_DOUBT + timedelta(seconds=1)
+
+# names of people and things, of accounts and methods, of types and codes
+DATA = [
+    *("clerk", "ann", "Mug", "books", "native", "page", "wechat", "Wechat", "alipay", "Alipay", "stripe"),
+    *("webhook-id", "Webhook-id", "SHA-256", "paypal"),
+    *("payment.paid", "payment.refunded", "payment.partially_refunded", "payment.closed", "anomaly.filed"),
+    *("TRANSACTION.SUCCESS", "REFUND.SUCCESS", "TRADE_SUCCESS", "NOT_ENOUGH", "ABNORMAL"),
+    *("RuntimeError: the shop is on fire", "OutcomeUnknown: timed out", "ProviderRejected", "balance too small"),
+    *("ProviderUnavailable", "connection refused", "OutcomeUnknown"),
+    *("no resource in it", "n-less", "n-paid", "n-broken", "m/4200", "elsewhere", "PayPal"),
+    *("XAU", *EXPONENTS),
+]
+# our numbers, accounts of the journal, and subjects of audit entries
+CODE = re.compile(
+    r"(?<![A-Za-z])[r\d]*[0-9a-f]{20,64}(?![0-9A-Za-z])|[0-9a-f]{8}…[0-9a-f]{6}|\b[0-9A-F]{6}\b"
+    r"|\bprovider:(?:\w+:\d+|CHANNEL:MERCHANT)|(?<=>)(?:orders|held)(?=<)|[借贷]方 (?:orders|held)\b|凭证 \d+：(?:orders|held)\b"
+    r"|orders、held、|\b(?:payment|refund|anomaly|difference|notification|delivery):[0-9a-f…-]+"
+)
+
+
+@pytest.fixture
+def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
+    """The other company: it says what the test wants, and nothing leaves this process."""
+    made = Answering("wechat", failing=frozenset({"query", "refund", "query_refund"}))
+    monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
+    return made
+
+
+@pytest.fixture
+def operator(transactional_db: None) -> Client:
+    client = Client(headers={"Accept-Language": "zh-CN"})
+    client.force_login(User.objects.create_superuser("clerk"))
+    return client
+
+
+@pytest.fixture
+def payment(open_attempt: OpenAttempt, settings: Any) -> Payment:
+    """Paid, 19.90 CNY; with a delivery."""
+    attempt = open_attempt()
+    settings.PAYMENTS = changed(WEBHOOKS=BOOKS)
+    letter(attempt, notification_id="n-paid").send()
+    return payment_of(attempt)
+
+
+def words_left(shown: str) -> list[str]:
+    """List the texts of a page in Latin letters, but for data, names and codes."""
+    _, _, desk = shown.partition('<section class="payments-desk">')  # the start page lists other apps too
+    return latin_in(CODE.sub(" ", desk.partition("</section>")[0] or shown), DATA)
+
+
+def left(answer: Any) -> list[str]:
+    """List the same of an answer, each with the page's address."""
+    assert answer.status_code == 200, answer.request["PATH_INFO"]
+    return [f"{answer.request['PATH_INFO']}: {text}" for text in words_left(answer.text)]
+
+
+def page(row: Any, more: str = "change") -> str:
+    return f"/admin/payments/{row._meta.model_name}/{row.pk}/{more}/"
+
+
+def done(client: Client, address: str, **given: Any) -> str:
+    """Send an act's form; return what the operator reads then."""
+    answer = client.post(address, given, follow=True)
+    assert answer.redirect_chain, words_left(answer.text)
+    assert left(answer) == []
+    return " ".join(str(message) for message in answer.context["messages"])
+
+
+def in_chinese(messages: str) -> bool:
+    return bool(messages) and words_left(f"<p>{messages}</p>") == []
+
+
+@pytest.fixture
+def everything(payment: Payment, open_attempt: OpenAttempt, mug: Any) -> None:
+    """Each model with a row in each of its states."""
+    attempt, twice = payment.attempts.get(), open_attempt()
+    for one, charged in ((twice, None), (open_attempt("alipay", order_of(twice)), None), (open_attempt(), 5)):
+        letter(one, charged_minor=charged).send()
+    make_attempts(open_attempt)
+    make_refunds(payment)
+    make_anomalies(payment)
+    make_notifications(attempt)
+    make_deliveries(payment)
+    make_differences(payment)
+    counted = JournalEntry(observation=Observation.objects.earliest("pk"), kind="counted")
+    with transaction.atomic():
+        counted.save()
+        for amount_minor, account in ((5, "held"), (-5, "orders")):
+            JournalLine.objects.create(entry=counted, account=account, amount_minor=amount_minor, currency="CNY")
+    PaymentEvent.objects.filter(payment=payment).update(handled_at=timezone.now())
+    PaymentEvent.objects.exclude(payment=payment).update(attempts=3)
+    AuditEntry.objects.create(
+        subject=f"payment:{payment.pk}", operator="clerk", operator_id="1", message="已核对。"
+    )
+
+
+def make_attempts(open_attempt: OpenAttempt) -> None:
+    now = timezone.now()
+    for status in ("created", "pending", "closed", "failed", "uncertain"):
+        Attempt.objects.filter(pk=open_attempt(status=status).pk).update(message="NOT_ENOUGH", next_query_at=now)
+    given_up = open_attempt(status="uncertain")
+    for method, answer in (("create", "opened"), ("query", "not_found"), ("close", "closed")):
+        ProviderCall.objects.create(attempt=given_up, method=method, answer=answer, failed=False, milliseconds=7)
+    ProviderCall.objects.create(
+        attempt=given_up, method="query_refund", answer="OutcomeUnknown: timed out", failed=True, milliseconds=7
+    )
+
+
+def make_refunds(payment: Payment) -> None:
+    statuses = {
+        "requested": "",
+        "processing": "",
+        "uncertain": "",
+        "failed": "the provider closed it without moving money",
+        "succeeded": "",
+    }
+    for status, message in statuses.items():
+        with transaction.atomic():
+            made = refunds.request_refund(payment_id=payment.pk, amount_minor=100, reason="")
+        Refund.objects.filter(pk=made.pk).update(status=status, message=message, submitted_at=timezone.now())
+
+
+def make_anomalies(payment: Payment) -> None:
+    known: dict[str, dict[str, Any]] = {
+        "unknown_trade": {"out_trade_no": "4200", "amount_minor": 500, "currency": "XAU"},
+        "merchant_mismatch": {"amount_minor": 500, "expected_minor": 1990, "currency": "CNY"},
+        "paid_after_close": {"amount_minor": 500, "currency": "CNY", "approval": "needed"},
+        "content_changed": {"first_sha256": "0" * 64, "sha256": "1" * 64},
+        "refund_exceeds_paid": {"paid_minor": 0, "refunded_minor": 700},
+        "refund_failed": {"amount_minor": 500, "message": "the provider closed it without moving money"},
+        "notification_failed": {"error": "RuntimeError: the shop is on fire", "acknowledged": "yes"},
+    }
+    for kind, detail in known.items():
+        made = {"kind": kind, "channel": "wechat", "payment": payment, "detail": detail}
+        Anomaly.objects.create(reference="m/4200", **made)
+        Anomaly.objects.create(reference="m/4201", resolution="已核对", resolved_at=timezone.now(), **made)
+
+
+def make_notifications(attempt: Attempt) -> None:
+    for number, verdict in enumerate(Notification.Verdict.values, start=7001):
+        Notification.objects.create(
+            **{"channel": "wechat", "notification_id": str(number), "digest": "0" * 64},
+            **{"event_type": "TRANSACTION.SUCCESS", "verdict": verdict, "processed_at": timezone.now()},
+            **{"body": b"a=1", "out_trade_no": attempt.out_trade_no},
+        )
+
+
+def make_deliveries(payment: Payment) -> None:
+    at = timezone.now().isoformat()
+    log = [{"at": at}, {"at": at, "answer": "answered 500"}, {"at": at, "answer": "connection refused"}]
+    for number, status in enumerate(Delivery.Status.values, start=100):
+        Delivery.objects.create(
+            **{"endpoint": "books", "type": "payment.paid", "payment": payment, "sequence": number, "data": {}},
+            **{"status": status, "log": log},
+        )
+
+
+def make_differences(payment: Payment) -> None:
+    day = timezone.now().date()
+    account = {
+        "channel": "wechat",
+        "merchant": "1900000001",
+        "currency": "CNY",
+        "theirs_minor": 1,
+        "ours_minor": 2,
+    }
+    BillComparison.objects.create(day=day, lines=1, **account)
+    with_lines = BillComparison.objects.create(day=day - timedelta(days=1), lines=3, **account)
+    kinds = {"missing_here": (7, None), "missing_there": (None, 7), "amount": (7, 8)}
+    for number, (kind, (theirs, ours)) in enumerate(kinds.items()):
+        for moved in ("paid", "refunded"):
+            Difference.objects.create(
+                **{"comparison": with_lines, "kind": kind, "moved": moved, "provider_txn_id": f"4200{number}"},
+                **{"out_trade_no": "x", "theirs_minor": theirs, "ours_minor": ours, "currency": "CNY"},
+                payment=payment,
+            )
+    Difference.objects.filter(kind="amount").update(resolved_at=timezone.now(), resolution="it agrees now")
+
+
+@pytest.mark.usefixtures("everything")
+def test_every_list_filter_and_row(operator: Client) -> None:
+    assert {text for model in MODELS for text in pages_of(operator, model)} == set()
+
+
+def pages_of(operator: Client, model: Any) -> list[str]:
+    """List what is left in English in the model's list, by each of its filters, and on the pages of its rows."""
+    listed = f"/admin/payments/{model._meta.model_name}/"
+    answer = operator.get(listed)
+    found = left(answer)
+    specs = answer.context["cl"].filter_specs
+    queries = {choice["query_string"] for spec in specs for choice in spec.choices(answer.context["cl"])}
+    for query in sorted({*queries, "?q=nothing", "?q=" + "f" * 32}):
+        found += [text for text in left(operator.get(f"{listed}{query}")) if not text.endswith(": nothing")]
+    rows = list(model._default_manager.all())
+    assert rows
+    for row in rows:
+        found += left(operator.get(page(row))) + left(operator.get(page(row, "history")))
+    return found
+
+
+@pytest.mark.usefixtures("everything")
+def test_the_desk_search_and_books(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = ["/admin/", "/admin/payments/", "/admin/payments/journalentry/trial-balance/"]
+    pages += [f"/admin/payments/payment/find/?q={term}" for term in ("", "19.90", "4" * 9)]
+    found = [text for address in pages for text in left(operator.get(address))]
+    monkeypatch.setattr(worklist, "SHOWN", 2)
+    assert sorted(set(found + left(operator.get("/admin/")))) == []
+
+
+def test_an_empty_desk_and_journal(operator: Client) -> None:
+    pages = ["/admin/", *(f"/admin/payments/{model._meta.model_name}/" for model in MODELS)]
+    pages.append("/admin/payments/journalentry/trial-balance/")
+    assert [text for address in pages for text in left(operator.get(address))] == []
+
+
+@pytest.mark.usefixtures("everything")
+def test_each_export(operator: Client, payment: Payment) -> None:
+    comparison = BillComparison.objects.earliest("day")
+    exports = ("journalentry/trial-balance.csv", "difference/csv/", f"difference/csv/?comparison={comparison.pk}")
+    for address in exports:
+        answer = operator.get(f"/admin/payments/{address}")
+        text = b"".join(answer).decode()
+        assert text.startswith("\ufeff"), "without it a spreadsheet takes the headings for another encoding"
+        header, *rows = csv.reader(text[1:].splitlines())
+        assert rows
+        assert latin_in(" ".join(header), ["SHA"]) == []
+    for row in Payment.objects.all():
+        exported = operator.get(f"/admin/payments/payment/{row.pk}/case.json").json()
+        texts = [*exported["story"], *(f"{one['what']} {one['remark']}" for one in exported["history"])]
+        texts += [value for sums in exported["sums"] for value in sums.values()]
+        assert [text for text in texts if words_left(f"<p>{text}</p>")] == []
+
+
+@pytest.mark.usefixtures("everything")
+def test_the_form_of_each_act_and_its_errors(operator: Client, payment: Payment) -> None:
+    """On every row on which it can be done: what it says depends on the row."""
+    found = []
+    for row in [*Anomaly.objects.all(), *Difference.objects.all(), *Payment.objects.all()]:
+        for act in ("ask", "refund") if isinstance(row, Payment) else ("resolve",):
+            found += left(operator.get(page(row, act), follow=True))
+    for row in [*Notification.objects.all(), *Delivery.objects.all()]:
+        found += left(operator.get(page(row, "replay")))
+    held = Anomaly.objects.get(kind="paid_after_close", resolved_at=None)
+    addresses = [page(held, "approve"), page(held, "decline"), page(payment, "refund"), page(payment, "ask")]
+    for address in addresses:
+        found += left(operator.get(address)) + left(operator.post(address, {}))
+    for amount in ("0", "19.91", "all"):
+        found += left(operator.post(page(payment, "refund"), {"amount": amount, "reason": "x"}))
+    found += left(operator.post(page(held, "decline"), {"reason": "x" * 161}))
+    assert sorted(set(found)) == []
+
+
+@pytest.mark.usefixtures("everything")
+def test_the_form_of_an_outcome_and_its_errors(operator: Client, settings: Any) -> None:
+    settings.PAYMENTS = changed(PROVIDERS={})
+    configured.forget()
+    found = []
+    live = ("created", "pending", "uncertain")
+    still_open = Refund.objects.filter(status__in=("requested", "processing", "uncertain"))
+    for row in [*Attempt.objects.filter(status__in=live), *still_open]:
+        address = page(Payment(pk=row.payment_id), f"tell/{row.pk}")
+        found += left(operator.get(address))
+        for given in ({}, {"moved": "yes"}, {"moved": "no", "number": "1"}, {"moved": "yes", "number": "一"}):
+            found += left(operator.post(address, given))
+    for row in Attempt.objects.exclude(status__in=live):
+        found += left(operator.get(page(Payment(pk=row.payment_id), f"tell/{row.pk}"), follow=True))
+    assert sorted(set(found)) == []
+
+
+class TestActs:
+    """What is done, what is refused, and the lines that it leaves."""
+
+    @pytest.fixture(autouse=True)
+    def lines(self, operator: Client) -> Iterator[None]:
+        yield
+        rows = AuditEntry.objects.all()
+        addresses = ["/admin/payments/auditentry/", *(page(row) for row in rows)]
+        addresses += [f"{page(row)}" for row in (*Payment.objects.all(), *Anomaly.objects.all())]
+        assert [text for address in addresses for text in left(operator.get(address))] == []
+
+    @pytest.mark.parametrize("trade", [TradeStatus.PAID, TradeStatus.CLOSED, TradeStatus.PENDING])
+    def test_asking(self, operator: Client, open_attempt: OpenAttempt, bank: Answering, trade: Any) -> None:
+        attempt, bank.trade = open_attempt(), trade
+        assert in_chinese(done(operator, page(attempt.payment, "ask"), reason="7"))
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            ProviderUnavailable("connection refused"),
+            OutcomeUnknown("timed out"),
+            ProviderRejected("NOT_ENOUGH", "balance too small"),
+        ],
+    )
+    def test_failures(
+        self, operator: Client, payment: Payment, open_attempt: Any, bank: Any, failure: Any
+    ) -> None:
+        bank.failure = failure
+        assert in_chinese(done(operator, page(open_attempt().payment, "ask"), reason="7"))
+        given = {"number": new_id(), "amount": "5.00", "reason": "7", "shown_reason": "抱歉"}
+        assert in_chinese(done(operator, page(payment, "refund"), **given))
+        assert in_chinese(done(operator, page(payment, "ask"), reason="7"))
+
+    @pytest.mark.parametrize("became", list(AtProvider))
+    def test_refunding(self, operator: Client, payment: Payment, bank: Answering, became: AtProvider) -> None:
+        bank.refund_is = became
+        given = {"number": new_id(), "amount": "15.00", "reason": "7。"}
+        assert in_chinese(done(operator, page(payment, "refund"), **given))
+        for refused in ({**given, "amount": "1.00"}, {**given, "number": new_id()}):
+            if became is not AtProvider.FAILED or refused["amount"] == "1.00":
+                assert in_chinese(done(operator, page(payment, "refund"), **refused))
+
+    def test_nothing_to_ask(self, operator: Client, payment: Payment) -> None:
+        assert left(operator.get(page(payment, "ask"))) == []
+        assert in_chinese(done(operator, page(payment, "ask"), reason="7"))
+
+    def test_resolving(self, operator: Client, everything: None) -> None:
+        for row in (Anomaly.objects.get(kind="unknown_trade", resolved_at=None), *Difference.objects.all()[:2]):
+            for _ in range(2):
+                assert in_chinese(done(operator, page(row, "resolve"), reason="7"))
+
+    def test_deciding(self, operator: Client, open_attempt: OpenAttempt, settings: Any) -> None:
+        settings.PAYMENTS = changed(REFUNDS={"APPROVE_ABOVE": {"CNY": 1}})
+        for act in ("approve", "decline"):
+            fold(paid(open_attempt(), amount_minor=2001))
+            row = Anomaly.objects.latest("pk")
+            assert left(operator.get(page(row))) == left(operator.get("/admin/")) == []
+            assert in_chinese(done(operator, page(row, "resolve"), reason="7"))
+            assert in_chinese(done(operator, page(row, act), reason="7"))
+            assert in_chinese(done(operator, page(row, act), reason="7"))
+        for refund in Refund.objects.all():
+            fold(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), source="refund")
+
+    def test_processing_again(
+        self, operator: Client, open_attempt: OpenAttempt, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        works = settings.PAYMENTS
+        settings.PAYMENTS = changed(ORDER=ON_FIRE)
+        letter(open_attempt(), notification_id="n-broken").send()
+        row = Notification.objects.get()
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+        settings.PAYMENTS = changed(ORDER=works["ORDER"], PROVIDERS={})
+        configured.forget()
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+        settings.PAYMENTS = works
+        configured.forget()
+        for _ in range(2):  # the first resolves the anomaly that was filed
+            assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+        assert Anomaly.objects.get().resolution == "processed later"
+
+        class Unreading(ScriptedProvider):
+            def read_notification(self, **given: Any) -> Any:
+                raise NotificationMalformed("no resource in it")
+
+        monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": Unreading("wechat")}.__getitem__)
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+
+    def test_sending_again(self, operator: Client, payment: Payment, settings: Any) -> None:
+        row = Delivery.objects.latest("pk")
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+        Delivery.objects.filter(pk=row.pk).update(status="sending")
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+        settings.PAYMENTS = changed(WEBHOOKS={})
+        assert in_chinese(done(operator, page(row, "replay"), reason="7"))
+
+    @pytest.mark.parametrize("moved", ["yes", "no"])
+    def test_recording(
+        self, operator: Client, payment: Payment, open_attempt: OpenAttempt, settings: Any, moved: str
+    ) -> None:
+        attempt = open_attempt()
+        with transaction.atomic():
+            refund = refunds.request_refund(payment_id=payment.pk, amount_minor=100, reason="")
+        ask = {
+            name: page(Payment(pk=row.payment_id), f"tell/{row.pk}")
+            for name, row in (("attempt", attempt), ("refund", refund))
+        }
+        number = number_of(payment.attempts.get())
+        for address in ask.values():  # its provider can answer
+            assert left(operator.get(address, follow=True)) == []
+        settings.PAYMENTS = changed(PROVIDERS={})
+        configured.forget()
+        for address in ask.values():  # a number that is known; too early to have ended
+            assert in_chinese(done(operator, address, moved="yes", number=number, reason="7"))
+        Refund.objects.filter(pk=refund.pk).update(status="processing", submitted_at=timezone.now())
+        for address in ask.values():
+            assert in_chinese(done(operator, address, moved="no", reason="7"))
+        Refund.objects.update(submitted_at=timezone.now() - OLD)
+        Attempt.objects.filter(pk=attempt.pk).update(expires_at=timezone.now() - timedelta(days=1))
+        for address in ask.values():
+            given = {"moved": moved, "reason": "7", "number": uuid4().hex if moved == "yes" else ""}
+            assert in_chinese(done(operator, address, **given))
