@@ -2,6 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from idempotency.admin.lock_kinds import KINDS
@@ -25,7 +28,7 @@ class ShownLock:
     error: str = ""
 
     @property
-    def words(self) -> str:
+    def words(self) -> Any:
         """Its label."""
         return KINDS[self.kind].words
 
@@ -66,9 +69,14 @@ def is_hold(owner: Owner | None, holder: str, token: int | None) -> bool:
 
 def in_words(owner: Owner) -> str:
     """Describe a holder in one line."""
-    count = "once" if owner.holds == 1 else f"{owner.holds} times"
-    token = owner.token or "unknown"
-    return f"{owner.name} since {utc(owner.since)} UTC, {count}, {lease_left(owner)}, token {token}"
+    about = {
+        "name": owner.name,
+        "since": utc(owner.since),
+        "count": _("once") if owner.holds == 1 else _("%(count)s times") % {"count": owner.holds},
+        "lease": lease_left(owner),
+        "token": owner.token or _("unknown"),
+    }
+    return _("%(name)s since %(since)s UTC, %(count)s, %(lease)s, token %(token)s") % about
 
 
 def lines(lock: ShownLock) -> list[str]:
@@ -84,7 +92,9 @@ def lines(lock: ShownLock) -> list[str]:
 def lease_left(owner: Owner) -> str:
     """Say how long its lease still lasts."""
     seconds = owner.remaining_seconds
-    return "as long as its session" if seconds == math.inf else f"{seconds:.0f} s left"
+    if seconds == math.inf:
+        return _("as long as its session")
+    return _("%(seconds)s s left") % {"seconds": f"{seconds:.0f}"}
 
 
 def _shown(kind: str, name: str) -> ShownLock:

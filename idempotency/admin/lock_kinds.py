@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -46,7 +48,7 @@ class Kind:
         has_holders: False: it is ended as a whole.
     """
 
-    words: str
+    words: Any
     make: Any
     has_holders = True
 
@@ -78,7 +80,7 @@ class Permits(Kind):
 
     def facts(self, lock: Any) -> list[str]:
         total = lock.total()
-        return [f"{total} permits in all, by the server's number"] if total else []
+        return [_("%(total)s permits in all, by the server's number") % {"total": total}] if total else []
 
 
 class NamedPermits(Permits):
@@ -102,7 +104,7 @@ class Latch(Kind):
 
     def facts(self, lock: Any) -> list[str]:
         left = lock.count()
-        return [f"{left} left"] if left else []
+        return [_("%(count)s left") % {"count": left}] if left else []
 
     def end(self, lock: Any, owner: Owner | None) -> bool:
         return bool(lock.delete())
@@ -115,9 +117,13 @@ class Limit(Latch):
         rate = lock.rate()
         if rate.permits == PROBE:
             counted = PROBE - lock.available()
-            return [f"{counted} permits counted; each caller brings its rate"] if counted else []
-        share = f", {rate.permits_per_client} of a caller" if rate.permits_per_client else ""
-        return [f"{rate.permits} permits in {rate.interval_seconds:g} s{share}; {lock.available()} free"]
+            words = _("%(count)s permits counted; each caller brings its rate")
+            return [words % {"count": counted}] if counted else []
+        about = {"permits": rate.permits, "seconds": f"{rate.interval_seconds:g}", "free": lock.available()}
+        if share := rate.permits_per_client:
+            words = _("%(permits)s permits in %(seconds)s s, %(share)s of a caller; %(free)s free")
+            return [words % {**about, "share": share}]
+        return [_("%(permits)s permits in %(seconds)s s; %(free)s free") % about]
 
     def end(self, lock: Any, owner: Owner | None) -> bool:
         used = bool(self.facts(lock))
@@ -216,8 +222,8 @@ def _limiter(kind: Any) -> Any:
 
 KINDS = {
     "lock": Kind("Lock, FairLock", FairLock),
-    "read": Kind("ReadWriteLock, readers", lambda name: ReadWriteLock(name).read),
-    "write": Kind("ReadWriteLock, writer", lambda name: ReadWriteLock(name).write),
+    "read": Kind(gettext_lazy("ReadWriteLock, readers"), lambda name: ReadWriteLock(name).read),
+    "write": Kind(gettext_lazy("ReadWriteLock, writer"), lambda name: ReadWriteLock(name).write),
     "semaphore": Permits("Semaphore", Semaphore),
     "permits": NamedPermits("PermitExpirableSemaphore", PermitExpirableSemaphore),
     "latch": Latch("CountDownLatch", CountDownLatch),

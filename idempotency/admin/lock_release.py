@@ -4,6 +4,8 @@ import logging
 from typing import Any
 
 from django.apps import apps
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from idempotency.admin.lock_display import in_words
 from idempotency.admin.lock_kinds import KINDS
@@ -16,6 +18,8 @@ log = logging.getLogger(__name__)
 def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, note: str) -> tuple[bool, str]:
     """Take a lock from its holder, or end a latch or limit, and log who did it and why.
 
+    The admin's log and the sentence are in the operator's language, the log of the process in English.
+
     Args:
         owner: as it was shown; a later holder keeps the lock.
         user: who decides.
@@ -23,14 +27,19 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
     Returns:
         Whether the server replied, and a sentence.
     """
-    replied, done = True, "ended" if owner is None else "released by force"
+    replied, fault = True, ""
+    done = gettext_noop("ended") if owner is None else gettext_noop("released by force")
     try:
         with KINDS[kind].opened(name) as lock:
             if not KINDS[kind].end(lock, owner):
-                done = "not in use any more" if owner is None else "not held by it any more"
+                done = gettext_noop("not held by it any more")
+                if owner is None:
+                    done = gettext_noop("not in use any more")
     except LockError as error:
-        replied, done = False, f"release by force without success ({error})"
-    what, held = f"{kind} {name!r}", "" if owner is None else f", held by {in_words(owner)}"
+        replied, done, fault = False, gettext_noop("release by force without success"), f" ({error})"
+    what, became = f"{kind} {name!r}", f"{_(done)}{fault}"
+    if owner is not None:
+        became = _("%(done)s, held by %(holder)s") % {"done": became, "holder": in_words(owner)}
     if apps.is_installed("django.contrib.admin"):
         from django.contrib.admin.models import CHANGE, LogEntry  # noqa: PLC0415  only where it is installed
         from django.contrib.contenttypes.models import ContentType  # noqa: PLC0415
@@ -40,7 +49,8 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
             content_type=ContentType.objects.get_for_model(LedgerEntry),
             object_repr=what[:200],
             action_flag=CHANGE,
-            change_message=f"{done}{held}: {note}",
+            change_message=f"{became}: {note}",
         )
-    log.warning("%s: %s %s%s: %s", user.get_username(), what, done, held, note)
-    return replied, f"{what}: {done}."
+    held = f", held by {owner.name}" if owner else ""
+    log.warning("%s: %s %s%s%s: %s", user.get_username(), what, done, fault, held, note)
+    return replied, _("%(lock)s: %(done)s.") % {"lock": what, "done": f"{_(done)}{fault}"}

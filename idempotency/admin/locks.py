@@ -12,6 +12,8 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from idempotency.admin import lock_display
 from idempotency.admin.labels import utc
@@ -26,7 +28,9 @@ WAITERS_SHOWN = 20
 class ReleaseForm(forms.Form):
     """An operator's decision to take a lock from its holder."""
 
-    note = reason_field("How you know that the holder does not work any more. It is logged under your name.")
+    note = reason_field(
+        gettext_lazy("How you know that the holder does not work any more. It is logged under your name.")
+    )
 
 
 class LockWanted(forms.Form):
@@ -63,9 +67,9 @@ class LockPages(ReadOnlyAdmin):
         if name:
             try:
                 context["locks"] = [self._row(request, name, lock) for lock in lock_display.shown(name)]
-            except ValueError as error:
-                context["fault"] = str(error)
-        return self.own_page(request, "admin/idempotency/ledgerentry/locks.html", "Locks", **context)
+            except ValueError:
+                context["fault"] = _("The name of a lock must not be empty or begin with a closing brace.")
+        return self.own_page(request, "admin/idempotency/ledgerentry/locks.html", _("Locks"), **context)
 
     def release_view(self, request: HttpRequest) -> HttpResponse:
         """Take a lock from its holder: shown first, done on POST."""
@@ -79,7 +83,8 @@ class LockPages(ReadOnlyAdmin):
         back = f"{reverse('admin:idempotency_locks')}?{urlencode({'name': name})}"
         owner = lock_display.owner_of(**hold)
         if owner is None and KINDS[kind].has_holders:
-            messages.error(request, "This holder does not have the lock any more, or its server does not reply.")
+            gone = _("This holder does not have the lock any more, or its server does not reply.")
+            messages.error(request, gone)
             return HttpResponseRedirect(back)
         form = ReleaseForm(request.POST if request.method == "POST" else None)
         if form.is_valid():
@@ -95,7 +100,7 @@ class LockPages(ReadOnlyAdmin):
             "back": back,
         }
         template = "admin/idempotency/ledgerentry/release_lock.html"
-        return self.own_page(request, template, "Release a lock by force", **context)
+        return self.own_page(request, template, _("Release a lock by force"), **context)
 
     def _row(self, request: HttpRequest, name: str, lock: lock_display.ShownLock) -> dict[str, Any]:
         waiters = lock.state.waiters if lock.state else ()

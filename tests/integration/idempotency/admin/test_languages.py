@@ -1,12 +1,16 @@
 """The ledger's pages for a reader of Chinese: nothing is left in English but data and names."""
 
 from datetime import timedelta
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from idempotency.locks import CountDownLatch, FairLock, RateLimiter, ReadWriteLock, Semaphore, TokenBucket
+from idempotency.locks.postgres import AdvisoryLock
+from idempotency.locks.ratelimit import Rate
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, WebhookEvent
 from tests.languages import latin_in
 
@@ -17,6 +21,18 @@ NOTHING_DECIDED = "所有请求都已有结果。"
 DATA = [
     *("clerk", "host:1:1", "request-7", "a-key", "POST", "user:1", "things", "order:7", "shop.charge", "reserved"),
     *("bank.example", "event-7", "ConnectionError: away", "entity-7", "consumer-7", "message-7", "ETag"),
+    *(
+        "stocktaking",
+        "named:worker",
+        "FairLock",
+        "ReadWriteLock",
+        "AdvisoryLock",
+        "Lock",
+        "Semaphore",
+        "latch",
+        "Latch",
+    ),
+    *("CountDownLatch", "RateLimiter", "TokenBucket"),
     *("order:0190…", "user:7", "operator clerk", "Content-Type: application/problem+json"),
 ]
 
@@ -114,3 +130,25 @@ def test_consumed_messages(operator: Client) -> None:
     row = ConsumedMessage.objects.create(consumer="consumer-7", message_id="message-7")
     own = f"/admin/idempotency/consumedmessage/{row.pk}/change/"
     assert seen(operator, "/admin/idempotency/consumedmessage/", own) == []
+
+
+def test_locks(operator: Client) -> None:
+    name, listed = "stocktaking", f"{LEDGER}locks/"
+    worker = {"owner": "worker", "lease_seconds": 600}
+    Semaphore(name).set_total(7)
+    CountDownLatch(name).open(3)
+    RateLimiter(name).set_rate(Rate(5, 60, 2))
+    TokenBucket(name, permits=10, interval_seconds=600).acquire(4)
+    with FairLock(name, **worker, raise_on_lost=False) as held:
+        hold = f"{listed}release/?{urlencode({'name': name, 'kind': 'lock', 'token': held.token})}"
+        with ReadWriteLock(name, **worker).read, AdvisoryLock(name, owner="worker"):
+            assert (
+                seen(operator, listed, f"{listed}?name={name}", f"{listed}?name=7", f"{listed}?name=%7D", hold)
+                == []
+            )
+        assert latin_in(operator.post(hold, {}).text, DATA) == []
+        done = operator.post(hold, {"note": "7"}, follow=True).text
+        assert "已强制释放" in done
+        late = operator.post(hold, {"note": "7"}, follow=True).text
+        latch = operator.post(f"{listed}release/?name={name}&kind=latch", {"note": "7"}, follow=True).text
+        assert [text for page in (done, late, latch) for text in latin_in(page, DATA)] == []
