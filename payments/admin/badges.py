@@ -23,7 +23,6 @@ TONES = {
     "bad": (_("failed"), _("error")),
     "quiet": (_("closed"), _("ignored"), _("duplicate")),
 }
-PROVIDERS = (_("WeChat Pay"), _("Alipay"))  # labels of plugins; others are written alike
 TONE_OF = {word: tone for tone, words in TONES.items() for word in words}
 
 

@@ -12,6 +12,11 @@ SOON: Mapping[str, str] = {"Retry-After": "1"}
 VERSION = 1  # of `Plugin` and `Provider`; a larger one asks more of a plug-in
 
 
+def gettext_noop(text: str) -> str:
+    """Mark a label for `makemessages`, as Django's own does, of which providers know nothing."""
+    return text
+
+
 class Capability(StrEnum):
     """What a channel may be unable to do; the `Provider`'s method for it is never called then."""
 

@@ -1,7 +1,7 @@
 """Alipay with RSA2, by public key or by certificates."""
 
 from payments.providers.alipay import settings
-from payments.providers.plugin import Acknowledgement, Plugin, Refusal
+from payments.providers.plugin import Acknowledgement, Plugin, Refusal, gettext_noop
 
 
 def acknowledge(refused: Refusal | None) -> Acknowledgement:
@@ -14,7 +14,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 
 PLUGIN = Plugin(
-    label="Alipay",
+    label=gettext_noop("Alipay"),
     build=settings.build,
     required=settings.REQUIRED,
     optional=settings.CERTIFICATE_FILES,

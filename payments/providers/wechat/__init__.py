@@ -2,7 +2,7 @@
 
 import json
 
-from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal
+from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal, gettext_noop
 from payments.providers.wechat import settings
 
 
@@ -23,7 +23,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 
 PLUGIN = Plugin(
-    label="WeChat Pay",
+    label=gettext_noop("WeChat Pay"),
     build=settings.build,
     required=settings.REQUIRED,
     optional=("API_V3_KEY", "API_V3_KEY_FILE", "MCH_CERT_FILE"),
