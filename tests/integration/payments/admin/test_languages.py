@@ -232,8 +232,9 @@ def make_differences(payment: Payment) -> None:
 
 
 @pytest.mark.usefixtures("everything")
-def test_every_list_filter_and_row(operator: Client) -> None:
-    assert {text for model in MODELS for text in pages_of(operator, model)} == set()
+@pytest.mark.parametrize("model", MODELS)
+def test_every_list_filter_and_row(operator: Client, model: Any) -> None:
+    assert set(pages_of(operator, model)) == set()
 
 
 def pages_of(operator: Client, model: Any) -> list[str]:
@@ -248,8 +249,8 @@ def pages_of(operator: Client, model: Any) -> list[str]:
     rows = list(model._default_manager.all())
     assert rows
     for row in rows:
-        found += left(operator.get(page(row))) + left(operator.get(page(row, "history")))
-    return found
+        found += left(operator.get(page(row)))
+    return found + left(operator.get(page(rows[0], "history")))
 
 
 @pytest.mark.usefixtures("everything")
