@@ -195,7 +195,7 @@ def test_an_anomaly_is_settled_from_the_list(operator: Page, anomaly: int) -> No
     operator.fill("[name=reason]", "the shopper got it back")
     operator.click("[type=submit][value^=Resolve]")
     expect(operator.locator(".messagelist")).to_contain_text("The anomaly is resolved.")
-    expect(operator.locator(".field-resolution")).to_contain_text("the shopper got it back")
+    expect(operator.get_by_role("group", name="Resolution")).to_contain_text("the shopper got it back")
     expect(operator.get_by_role("link", name="Resolve", exact=True)).to_have_count(0)
     operator.goto(f"{ADMIN}/anomaly/")
     expect(operator.locator(f"#result_list a[href*='/{anomaly}/change/']")).to_have_count(0)
