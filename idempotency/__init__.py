@@ -5,8 +5,9 @@ The modules `views`, `drf`, `ninja`, `middleware`, `locks`, `cachedmap`, `client
 `testing` are public too; everything else is private.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from idempotency.extras import on_first_use
 
 if TYPE_CHECKING:
     from idempotency.call import KeyedCall, call_of
@@ -38,24 +39,16 @@ __all__ = [
     "once",
 ]
 
-_HOMES = {
-    "call": ["KeyedCall", "call_of"],
-    "errors": ["InProgress", "KeyReused", "Problem", "ResultExpired"],
-    "functions": ["once"],
-    "inbox": ["consume_once"],
-    "middleware": ["IdempotencyMiddleware"],
-    "modes": ["Mode"],
-    "protocol.recovery": ["NoOp", "Phases", "Progress", "RecoveryPoint", "Response"],
-    "views": ["idempotent", "not_keyed"],
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "call": ["KeyedCall", "call_of"],
+        "errors": ["InProgress", "KeyReused", "Problem", "ResultExpired"],
+        "functions": ["once"],
+        "inbox": ["consume_once"],
+        "middleware": ["IdempotencyMiddleware"],
+        "modes": ["Mode"],
+        "protocol.recovery": ["NoOp", "Phases", "Progress", "RecoveryPoint", "Response"],
+        "views": ["idempotent", "not_keyed"],
+    },
+)

@@ -1,7 +1,10 @@
-"""Optional parts of the package, and the sentence that names the extra of a missing one."""
+"""Imports on first use: of public names, and of optional packages, whose extra an error names."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 PACKAGES = {
     "client": "httpx",
@@ -27,3 +30,25 @@ def needed(extra: str, *, by: str, error: type[Exception] = ImportError) -> Iter
         yield
     except ModuleNotFoundError as missing:
         raise error(f"{by} needs {PACKAGES[extra]}: pip install 'payonce[{extra}]'") from missing
+
+
+def on_first_use(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make the `__getattr__` and `__dir__` of a package that imports its public names on first use.
+
+    Args:
+        package: its ``__name__``.
+        homes: module in it → the names that come from there.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of})
+
+    return get, names

@@ -4,8 +4,9 @@ The public names. They are imported on first use, so that naming the app in `INS
 everything else is private.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from idempotency.extras import on_first_use
 
 if TYPE_CHECKING:
     from payments.attempts.closing import CloseResult, close_payment, query_attempt
@@ -40,26 +41,18 @@ __all__ = [
     "submit_attempt",
 ]
 
-_HOMES = {
-    "attempts.closing": ["CloseResult", "close_payment", "query_attempt"],
-    "attempts.opening": ["open_attempt"],
-    "attempts.orders": ["start", "status"],
-    "attempts.submission": ["submit_attempt"],
-    "conf": ["Payable"],
-    "errors": ["OutcomeUnknown", "PaymentRefused", "ProviderError"],
-    "providers.base": ["Fact", "Provider"],
-    "refunds.orders": ["refund"],
-    "settlement.settle": ["settle"],
-    "states": ["AttemptStatus", "PaymentStatus", "RefundStatus"],
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "attempts.closing": ["CloseResult", "close_payment", "query_attempt"],
+        "attempts.opening": ["open_attempt"],
+        "attempts.orders": ["start", "status"],
+        "attempts.submission": ["submit_attempt"],
+        "conf": ["Payable"],
+        "errors": ["OutcomeUnknown", "PaymentRefused", "ProviderError"],
+        "providers.base": ["Fact", "Provider"],
+        "refunds.orders": ["refund"],
+        "settlement.settle": ["settle"],
+        "states": ["AttemptStatus", "PaymentStatus", "RefundStatus"],
+    },
+)

@@ -52,6 +52,10 @@ STORED_TEXTS = (
     *(gettext_noop("amount mismatch"), gettext_noop("paid after close"), gettext_noop("paid twice")),
     *(gettext_noop("needed"), gettext_noop("given"), gettext_noop("yes")),
 )
+_PATTERNS = {
+    template: re.compile(re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(template)))
+    for template in STORED_TEXTS
+}
 SOURCES = {
     "notification": gettext_noop("notification"),
     "query": gettext_noop("query"),
@@ -142,9 +146,8 @@ def policy(anomaly: Anomaly) -> str:
 
 def stored_text(text: str) -> str:
     """Translate what the machine stored; a person's or provider's words stay as they are."""
-    for template in STORED_TEXTS:
-        pattern = re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(template))
-        if known := re.fullmatch(pattern, text):
+    for template, pattern in _PATTERNS.items():
+        if known := pattern.fullmatch(text):
             return _(template) % known.groupdict()
     return text
 

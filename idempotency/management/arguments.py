@@ -2,6 +2,10 @@
 
 import argparse
 import math
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandError
 
 
 def positive(text: str) -> int:
@@ -18,3 +22,16 @@ def seconds(text: str) -> float:
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
     return number
+
+
+def active_user(name: str) -> Any:
+    """Find the active user whom ``--operator`` names.
+
+    Raises:
+        CommandError: there is none.
+    """
+    model = get_user_model()
+    user = model._default_manager.filter(**{model.USERNAME_FIELD: name, "is_active": True}).first()
+    if user is None:
+        raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
+    return user

@@ -4,8 +4,9 @@ The public names; `idempotency.testing.fixtures` has the same for pytest, and is
 They are imported on first use: a `conftest.py` may name the fixtures before Django is set up.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from idempotency.extras import on_first_use
 
 if TYPE_CHECKING:
     from idempotency.testing.clients import KeyedClient, KeyedRequests
@@ -14,16 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["IdempotencyTestMixin", "KeyedClient", "KeyedRequests", "assert_once", "forget"]
 
-_HOMES = {
-    "IdempotencyTestMixin": "forgetting",
-    "KeyedClient": "clients",
-    "KeyedRequests": "clients",
-    "assert_once": "trials",
-    "forget": "forgetting",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "clients": ["KeyedClient", "KeyedRequests"],
+        "forgetting": ["IdempotencyTestMixin", "forget"],
+        "trials": ["assert_once"],
+    },
+)

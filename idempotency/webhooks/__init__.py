@@ -5,8 +5,9 @@ Views, schedulers, the admin and commands come in; the names of `__all__` are pu
 use, because a verifier alone needs no Django.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from idempotency.extras import on_first_use
 
 if TYPE_CHECKING:
     from idempotency.webhooks.applying import apply_stored_events, replay
@@ -32,21 +33,13 @@ __all__ = [
     "webhook",
 ]
 
-_HOMES = {
-    "applying": ["apply_stored_events", "replay"],
-    "event": ["Event", "NotGenuine", "NotReplayable", "Unverifiable"],
-    "intake": ["webhook"],
-    "paypal": ["PayPal"],
-    "verifiers": ["GitHub", "Shopify", "Slack", "StandardWebhooks", "Stripe", "Verifier"],
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "applying": ["apply_stored_events", "replay"],
+        "event": ["Event", "NotGenuine", "NotReplayable", "Unverifiable"],
+        "intake": ["webhook"],
+        "paypal": ["PayPal"],
+        "verifiers": ["GitHub", "Shopify", "Slack", "StandardWebhooks", "Stripe", "Verifier"],
+    },
+)

@@ -84,7 +84,7 @@ class Placed(Waited, Asked, Resource):
     def force_release(self, *, token: int | None = None) -> Steps[bool]:
         """Take it from its holder, and hand it to the next waiter. Return whether anyone held it.
 
-        A message tells the holder's process: its `lost` is true from then on, and its `release` raises `LockLost`.
+        A message reaches the holder: its `lost` is true from then on, and its `release` raises `LockLost`.
         If the message is lost, `lost` is true after the next renewal.
 
         Args:

@@ -5,7 +5,6 @@ import getpass
 from collections import Counter
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
 from idempotency import ledger
@@ -18,7 +17,7 @@ from idempotency.ledger.claiming import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import BATCH, reap
-from idempotency.management.arguments import positive, seconds
+from idempotency.management.arguments import active_user, positive, seconds
 from idempotency.models import EventStatus, LedgerEntry
 from idempotency.protocol.recovery import NotAbandonable
 from idempotency.webhooks import NotReplayable, apply_stored_events, replay
@@ -183,14 +182,7 @@ class Command(BaseCommand):
             raise CommandError(f"{len(holds)} holds are meant: --kind and --token must name one hold.")
         if not note:
             raise CommandError("--note says nothing: the admin's log stores the reason.")
-        name = options["operator"] or _login_name()
-        user = (
-            get_user_model()
-            ._default_manager.filter(**{get_user_model().USERNAME_FIELD: name, "is_active": True})
-            .first()
-        )
-        if user is None:
-            raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
+        user = active_user(options["operator"] or _login_name())
         replied, sentence = release_by_force(holds[0][0], options["name"], holds[0][1], user=user, note=note)
         if not replied:
             raise CommandError(sentence)

@@ -3,10 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from idempotency.management.arguments import positive
+from idempotency.management.arguments import active_user, positive
 from payments.models import Notification
 from payments.operations import actions
 
@@ -75,7 +74,4 @@ class Command(BaseCommand):
 def _operator(name: str, reason: str) -> actions.Operator:
     if not reason:
         raise CommandError("--note says nothing: the history stores the reason.")
-    user = get_user_model().objects.filter(username=name, is_active=True).first()
-    if user is None:
-        raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
-    return actions.Operator(user_id=user.pk, reason=reason)
+    return actions.Operator(user_id=active_user(name).pk, reason=reason)

@@ -321,7 +321,7 @@ def test_totals_counts_and_rates_are_shown(
         assert words in page
         assert words in shown(capsys)
     for kind, words in (("latch", "3 left"), ("rate", "5 permits"), ("bucket", "counted")):
-        wanted = [f"--kind={kind}", "--release", "--operator=admin", "--note=begin anew"]
+        wanted = [f"--kind={kind}", "--release", "--operator=admin", "--note=begin again"]
         call_command("idempotency", "locks", "show", NAME, *wanted)
         assert words not in shown(capsys)
     assert "/release/" not in admin_client.get(PAGE, {"name": NAME}).content.decode()
