@@ -90,6 +90,7 @@ def test_permits_name_who_has_them_and_who_waits(bench: Bench, owner: str | None
     lock = bench.make("Lock", owner=owner)
     assert holder.do(lock.acquire)
     name = other.do(lock.owner).name
+    holder.do(lock.release)  # a named owner, and what it holds, outlives this test
     assert [(each.name, each.holds) for each in state.owners] == [(name, 1), (name, 2)]
     assert state.owners[0].token < state.owners[1].token
     assert other.do(semaphore.owner).token == state.owners[0].token

@@ -760,6 +760,7 @@ class TestTasks:
             return [inside, stranger, await sync_to_async(other.acquire)(wait_seconds=0)]
 
         assert desk_of_tasks.run(story()) == [True, False, True]
+        other.release()  # a named owner, and what it holds, outlives this test
 
     def test_a_loop_has_one_subscriber(self, desk_of_tasks: Bench) -> None:
         holder, *waiters = desk_of_tasks.actors(30)
