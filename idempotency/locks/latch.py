@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from idempotency.locks.engine.holds import bounded
+from idempotency.locks.engine.holds import bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Ask, Finish, Steps, deadline_of, insist, operation
@@ -57,10 +57,10 @@ class Latch(Waited, Resource):
             count: at least 1.
             life_seconds: after which it is closed, whatever is left; at most 1e9, which is 31 years.
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, not {count}")
         life_ms = max(1, round(bounded("life_seconds", life_seconds) * 1000))
-        return bool((yield from self._insist("open", self.hub().new_request(), count, life_ms)))
+        return bool(
+            (yield from self._insist("open", self.hub().new_request(), whole_number("count", count), life_ms))
+        )
 
     @operation
     def count_down(self) -> Steps[int]:

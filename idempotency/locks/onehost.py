@@ -14,8 +14,8 @@ from pathlib import Path
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.steps import Pause, Steps, deadline_of, operation
-from idempotency.locks.engine.totals import checked
 from idempotency.locks.engine.waits import Rest
 from idempotency.locks.errors import not_held
 
@@ -36,7 +36,7 @@ class PermitsOfOneHost(Entered):
         self, name: str, *, permits: int, folder: Path | None = None, wait_seconds: float | None = None
     ) -> None:
         super().__init__(name, wait_seconds=wait_seconds)
-        self.permits = checked(permits)
+        self.permits = whole_number("permits", permits)
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
         self._files: dict[str, list[int]] = {}

@@ -7,17 +7,15 @@ sleeps until then: nobody polls, and no later caller passes.
 
 from typing import Any, NamedTuple
 
-from idempotency.locks.engine.holds import MICROSECONDS, bounded
+from idempotency.locks.engine.holds import MICROSECONDS, NUMBER_MAX, bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
-from idempotency.locks.engine.steps import Ask, Pause, Steps, operation
+from idempotency.locks.engine.steps import Ask, Pause, Steps, bound_of, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.totals import checked
 from idempotency.locks.engine.waits import Rest, Waited
 from idempotency.locks.errors import LockTimeout
 
 _LIMIT = script("ratelimit")
-FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 
 class RateExceeded(LockTimeout):
@@ -41,10 +39,13 @@ class Rate(NamedTuple):
 
     def checked(self) -> list[int]:
         """Return it as ratelimit.lua reads it, or raise `ValueError`."""
-        if self.permits < 1 or (self.permits_per_client is not None and self.permits_per_client < 1):
-            raise ValueError("permits and permits_per_client must be at least 1")
+        share = self.permits_per_client
         interval = max(1, round(bounded("interval_seconds", self.interval_seconds) * MICROSECONDS))
-        return [self.permits, interval, self.permits_per_client or 0]
+        return [
+            whole_number("permits", self.permits),
+            interval,
+            0 if share is None else whole_number("permits_per_client", share),
+        ]
 
 
 class Limiter(Waited, Resource):
@@ -88,8 +89,9 @@ class Limiter(Waited, Resource):
             LockUnavailable: Redis did not reply; the caller decides what that means.
             ValueError: the rate never gives so many.
         """
-        longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))
-        ask = self._ask("acquire", checked(permits), longest, caller=caller)
+        longest = NUMBER_MAX if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, NUMBER_MAX))
+        ask = self._ask("acquire", whole_number("permits", permits), longest, caller=caller)
+        ask.seconds = bound_of(deadline_of(wait_seconds))
         given, wait = (yield ask)[0]
         if given < 0:
             raise ValueError(f"permits must be 1 to {wait}, not {permits}")
@@ -112,7 +114,7 @@ class Limiter(Waited, Resource):
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
         """Return the newest permits, because their use does not count after all; arguments as of `acquire`."""
-        yield self._ask("release", permits, caller=caller)
+        yield self._ask("release", whole_number("permits", permits), caller=caller)
 
     give_back = release
 

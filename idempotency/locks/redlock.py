@@ -33,7 +33,7 @@ class Majority(Several):
     Args:
         name: any text; the same name is the same lock.
         clients: one client for each server; an odd number, at least three. Give them short time-outs: a server
-            that hangs costs an acquire that long.
+            that hangs costs an acquire that long, at most two seconds.
         lease_seconds, hold_seconds_max, settings: as of `Lock`. Listeners hear of the end of a majority, with
             the token of the server that was the last of it.
     """

@@ -10,14 +10,14 @@ from django.utils.encoding import force_str
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import Hold, bounded
+from idempotency.locks.engine.holds import NUMBER_MAX, Hold, bounded, whole_number
 from idempotency.locks.engine.hub import renewal
 from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Finish, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.totals import Totals, checked
+from idempotency.locks.engine.totals import Totals
 from idempotency.locks.errors import NotHeld, not_held
 
 
@@ -34,7 +34,7 @@ class Permits(Owned, Totals):
     _kind = "semaphore"
 
     def __init__(self, name: str, *, permits: int | None = None, **settings: Unpack[Settings]) -> None:
-        self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
+        self.permits, self._capacity = permits, 0 if permits is None else whole_number("permits", permits)
         super().__init__(name, **settings)
 
     @operation
@@ -42,7 +42,7 @@ class Permits(Owned, Totals):
         self, permits: int = 1, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
         """Take `permits` at once; return False when the time was over. Every acquire wants a release."""
-        checked(permits, self.permits)
+        whole_number("permits", permits, most=self.permits or NUMBER_MAX)
         return (yield from self._take_permits(permits, wait_seconds, lease_seconds)) > 0
 
     @operation
@@ -78,7 +78,7 @@ class Permits(Owned, Totals):
             hub, hold = self.hub(), holds[-1]
             yield from self._give_places(hold.holder, (hold.shared, 0), token=hold.token)
             return hub.slots.free(hold.owner)
-        left = checked(permits or 1)
+        left = whole_number("permits", permits or 1)
         if self._owner is not None:
             what = ["named", self._end(), permits or 0]
         elif left > sum(hold.shared for hold in holds):
@@ -153,7 +153,7 @@ class ExpirablePermits(Totals):
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
         super().__init__(name, client=client, prefix=prefix, release_seconds=release_seconds)
-        self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
+        self.permits, self._capacity = permits, 0 if permits is None else whole_number("permits", permits)
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:
@@ -170,7 +170,7 @@ class ExpirablePermits(Totals):
         self, permits: int, *, lease_seconds: float, wait_seconds: float | None = None
     ) -> Steps[list[str]]:
         """Take several permits, all or none, as `acquire` takes one; return their names."""
-        checked(permits, self.permits)
+        whole_number("permits", permits, most=self.permits or NUMBER_MAX)
         one = Holder(self.hub().new_request(), lambda: True)
         hold = yield from self._take_places(
             one, (permits, 0), watched=False, wait_seconds=wait_seconds, lease_seconds=lease_seconds

@@ -26,9 +26,9 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
+from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
 from idempotency.locks.engine.steps import Steps, deadline_of, operation
-from idempotency.locks.engine.totals import checked
 from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
 
@@ -163,7 +163,7 @@ class QueuePermits(QueueLock):
     _kind = "semaphore"
 
     def __init__(self, name: str, *, permits: int, client: KazooClient, **settings: Unpack[Common]) -> None:
-        self._permits = checked(permits)
+        self._permits = whole_number("permits", permits)
         super().__init__(name, client=client, reentrant=False, **settings)
         self._queues = [self._queue_of("turn"), self._queue]
 

@@ -67,6 +67,7 @@ class PipelinedConnection:
         self._process = os.getpid()
         self._connection = connection_beside(pool)
         self._timeouts = {name: getattr(self._connection, name, None) for name in _TIMEOUTS}
+        self._longest = max(float("inf") if own is None else own for own in self._timeouts.values())
         self._open = False
         self._pending = deque[Callable[[Any], None]]()
         self._socket: Any = None
@@ -82,6 +83,8 @@ class PipelinedConnection:
         Args:
             seconds: longest wait for the server, if the client's own time-outs are not shorter.
         """
+        if seconds is not None and seconds >= self._longest:
+            seconds = None
         try:
             if seconds is not None:
                 self._wait_at_most(seconds)

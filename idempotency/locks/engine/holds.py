@@ -18,6 +18,7 @@ CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirme
 LOSS_SECONDS = 3600.0  # for which a holder that lives can still learn that it lost
 SWEEP_AT = 100  # holds or owners, beyond twice as many as were left when they were looked through last
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
+NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 
 def bounded(name: str, seconds: float) -> float:
@@ -29,6 +30,17 @@ def bounded(name: str, seconds: float) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds}")
     return seconds
+
+
+def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:
+    """Return `number`, the argument `name`, if a script can count with it.
+
+    Raises:
+        ValueError: it is not whole, or not from `least` to `most`.
+    """
+    if not (isinstance(number, int) and least <= number <= most):
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
+    return number
 
 
 @dataclass(slots=True, eq=False)

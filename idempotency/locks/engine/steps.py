@@ -170,8 +170,8 @@ def deadline_of(wait_seconds: float | None) -> float:
 
 
 def bound_of(deadline: float) -> float | None:
-    """Return the time for a command of a wait. None where its deadline is infinite, or 0.0 to ask once."""
-    return None if deadline in {0.0, float("inf")} else max(deadline - time.monotonic(), READY_SECONDS)
+    """Return the time for a command of a wait: what is left of it, or a little. None where it has no end."""
+    return None if deadline == float("inf") else max(deadline - time.monotonic(), READY_SECONDS)
 
 
 def insist(ask: Ask, *, seconds: float) -> Steps[Any]:

@@ -3,19 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from idempotency.locks.engine.holds import Hold
+from idempotency.locks.engine.holds import NUMBER_MAX, Hold, whole_number
 from idempotency.locks.engine.hub import Hub, script
 from idempotency.locks.engine.places import LEASE_SECONDS, Placed, Share
 from idempotency.locks.engine.steps import Ask, Steps, operation
 
 _PERMITS = script("places", "permits")
-
-
-def checked(permits: int, most: int | None = None) -> int:
-    """Return `permits`, or raise `ValueError` where it is not 1 to `most`."""
-    if permits < 1 or (most is not None and permits > most):
-        raise ValueError(f"permits must be {'at least 1' if most is None else f'1 to {most}'}, not {permits}")
-    return permits
 
 
 class Totals(Placed):
@@ -45,18 +38,22 @@ class Totals(Placed):
             permits: may be less than are out. None: each caller's own number counts again.
             if_absent: leave one that is stored as it is.
         """
-        what = ["clear"] if permits is None else ["init" if if_absent else "set", permits]
+        what = (
+            ["clear"]
+            if permits is None
+            else ["init" if if_absent else "set", whole_number("permits", permits, -NUMBER_MAX)]
+        )
         return bool((yield from self._asked(*what))[2])
 
     @operation
     def add(self, permits: int) -> Steps[int]:
         """Add to the number of permits, and store it; return what it is then."""
-        return (yield from self._asked("add", permits))[0]
+        return (yield from self._asked("add", whole_number("permits", permits, -NUMBER_MAX)))[0]
 
     @operation
     def reduce(self, permits: int) -> Steps[int]:
         """Take from the number of permits, and return what it is then. No permit that is out ends."""
-        return (yield from self._asked("add", -permits))[0]
+        return (yield from self._asked("add", -whole_number("permits", permits, -NUMBER_MAX)))[0]
 
     def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""

@@ -52,6 +52,20 @@ def test_the_servers_rate_counts_for_all_and_keeps_what_was_used(bench: Bench, k
     assert actor.do(limiter.available) == 0  # five are used, and one is allowed
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 2.5, "2", 2**53, 0])
+def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(
+    one: Bench, kind: str, bad: Any
+) -> None:
+    limiter, actor = one.make(kind, permits=3, interval_seconds=600), one.actor()
+    for verb in (limiter.acquire, limiter.release, lambda count: limiter.set_rate(Rate(count, 600))):
+        with pytest.raises(ValueError, match="permits must be a whole number"):
+            actor.do(lambda verb=verb: verb(bad))
+    for rate in ({"permits": bad}, {"permits": 1, "permits_per_client": bad}):
+        with pytest.raises(ValueError, match=f"{list(rate)[-1]} must be a whole number"):
+            one.make(kind, **rate)
+    assert one.plain.keys("*:{thing}*") == []
+
+
 @pytest.mark.parametrize("way", ["clear", "delete"])
 def test_what_was_used_is_forgotten_for_clients_too(bench: Bench, kind: str, way: str) -> None:
     limiter = bench.make(kind, permits=4, interval_seconds=600, permits_per_client=2)

@@ -80,6 +80,19 @@ class TestTotals:
         assert two.do(lambda: semaphore.reduce(3)) == -2
         assert two.do(lambda: semaphore.add(3)) == 1  # in any order the sum is the same
 
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 2.5, "2", 2**53])
+    def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(
+        self, one: Bench, kind: str, bad: Any
+    ) -> None:
+        semaphore, actor = one.make(kind, permits=3), one.actor()
+        for verb in (semaphore.set_total, semaphore.add, semaphore.reduce, lambda count: _take(semaphore, count)):
+            with pytest.raises(ValueError, match="permits must be a whole number"):
+                actor.do(lambda verb=verb: verb(bad))
+        with pytest.raises(ValueError, match="permits must be a whole number"):
+            one.make(kind, permits=bad)
+        assert _asked(actor, semaphore) == [3, 0, 3]
+        assert one.plain.keys("*:total") == []
+
     def test_each_verb_is_one_command(self, one: Bench, kind: str) -> None:
         semaphore, actor = one.make(kind, permits=30), one.actor()
         verbs = {
