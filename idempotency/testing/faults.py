@@ -1,4 +1,4 @@
-"""Faults of `assert_once`: copies at one instant, a death after the commit, a Redis that lost everything."""
+"""Faults of `assert_once`: copies at one instant, a commit that fails, a death after it, a Redis that lost all."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.conf import settings
-from django.db import connections
+from django.db import OperationalError, connections
 from django.test import override_settings
 
 from idempotency.postgres import home
@@ -36,6 +36,27 @@ def at_once(send: Callable[[], Any], copies: int) -> list[Any]:
     with ThreadPoolExecutor(copies) as pool:
         jobs = [pool.submit(run) for _ in range(copies)]
         return [job.result() for job in jobs]
+
+
+@contextmanager
+def commits_fail() -> Iterator[None]:
+    """Run the block with a database that refuses each commit of this thread, as one that is lost before it."""
+    database = home.connection()
+
+    def refuse() -> None:
+        raise OperationalError("assert_once lets this commit fail.")
+
+    def execute_unless_commit(execute: Callable[..., Any], sql: Any, *given: Any) -> Any:
+        if str(sql).endswith("COMMIT"):  # goes with the ledger's row
+            refuse()
+        return execute(sql, *given)
+
+    database.commit = refuse
+    try:
+        with database.execute_wrapper(execute_unless_commit):
+            yield
+    finally:
+        del database.commit
 
 
 class _Died(BaseException):

@@ -1,6 +1,7 @@
-"""`assert_once`: four trials of a keyed view, each with a key of its own, and what a failure says."""
+"""`assert_once`: five trials of a keyed view, each with a key of its own, and what a failure says."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -11,7 +12,7 @@ from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
 from idempotency.postgres import home
 from idempotency.testing.calls import Senders
-from idempotency.testing.faults import at_once, dead_after_commit, redis_lost
+from idempotency.testing.faults import at_once, commits_fail, dead_after_commit, redis_lost
 from idempotency.testing.forgetting import nothing_remembered
 
 IN_PROGRESS = 409
@@ -30,8 +31,9 @@ def assert_once(
 ) -> None:
     """Fail unless a view's effect happens once per key, also in parallel, after a crash and without Redis.
 
-    Each of the four trials sends the request under a fresh key: twice; from threads at once; again after the
-    process died between the commit and the answer; and again after Redis, and every cache, lost everything.
+    Each of the five trials sends the request under a fresh key: twice; from threads at once; again after its
+    commit failed; again after the process died between the commit and the answer; and again after Redis, and
+    every cache, lost everything.
 
     Args:
         view: a view, called with copies of `request`; or an address, to which `client` posts.
@@ -53,6 +55,7 @@ def assert_once(
         trial = Trial(senders, request, effects=effects)
         trial.one_after_another()
         trial.in_parallel(copies)
+        trial.after_a_failed_commit()
         trial.after_a_crash()
         trial.without_redis()
 
@@ -117,6 +120,16 @@ class Trial:
                 raise AssertionError(f"A parallel copy raised {type(each).__name__}: {each}") from each
             self._same("A parallel copy", each, may_wait=True)
         self._same("A retry after parallel copies", after)
+
+    def after_a_failed_commit(self) -> None:
+        """Send a call whose commit fails, which leaves nothing of it, and its retry."""
+        call = self._begin()
+        with commits_fail(), suppress(Exception):  # the effects are counted
+            call.send()
+        with redis_lost():  # it may hold its key there still
+            again = call.send()
+        self._judge(call, "a call whose commit failed, and of its retry")
+        self._same("The retry after a failed commit", again)
 
     def after_a_crash(self) -> None:
         """Send a call whose process dies after the commit, and its retry."""
@@ -188,6 +201,7 @@ def _cause(call: Call, *, lost: bool) -> str:
             "it into the keyed view, whose transaction it then shares."
         )
     return (
-        "the ledger answered the retry, so an effect is outside of the keyed view's transaction: in a decorator"
-        " or middleware, or in another database, connection or service. Move it into the view and its transaction."
+        "the ledger has one answer for all, so an effect is outside of the keyed view's transaction: in a "
+        "decorator or middleware, or in another database, connection or service. Move it into the view and its "
+        "transaction."
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.core.cache import cache
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
@@ -128,6 +128,16 @@ def looks_before_it_makes(request: HttpRequest) -> HttpResponse:
     answer = made()
     ANSWERS[key_of(request)] = int(answer.content)
     return answer
+
+
+@views.idempotent
+def elsewhere(request: HttpRequest) -> HttpResponse:
+    """Writes over another connection, as a model of another alias does."""
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("INSERT INTO auth_group (name) VALUES (%s)", [f"made {uuid.uuid4()}"])
+    other.close()
+    return HttpResponse(status=201)
 
 
 @views.idempotent
