@@ -1,5 +1,6 @@
 """Refusal of a decorator in the wrong place, where it is written, with what to write instead."""
 
+from collections.abc import Iterator
 from typing import Any
 
 AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and its like
@@ -24,13 +25,20 @@ def refuse_wrong_use(view: Any) -> None:
             f"{name} is a class. Decorate the method that changes something: of a class of Django's with "
             "method_decorator(idempotent, name='post'), of Django REST framework with idempotency.drf.idempotent."
         )
-    if getattr(view, "__globals__", {}).get("__name__") == AUTHORISING:
+    if any(getattr(each, "__globals__", {}).get("__name__") == AUTHORISING for each in _decorators(view)):
         raise TypeError(
             f"{name}: @idempotent stands above a decorator that authorises, which a replay would not ask again."
             " Put @idempotent below it, next to the function."
         )
     if not callable(view):
         raise TypeError(f"@idempotent was given {view!r} in the place of a view. Write @idempotent(mode=…).")
+
+
+def _decorators(view: Any) -> Iterator[Any]:
+    """Yield a view's decorators from the outermost on, and the view."""
+    while view is not None:
+        yield view
+        view = getattr(view, "__wrapped__", None)
 
 
 def refuse_ninja(operation: Any) -> None:

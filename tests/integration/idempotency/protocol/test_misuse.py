@@ -16,6 +16,7 @@ from django.test import Client, RequestFactory
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.decorators.http import require_POST
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
 from rest_framework.request import Request
@@ -219,8 +220,9 @@ def test_a_plain_door_that_gets_another_request_says_so() -> None:
 )
 def test_a_decorator_that_authorises_belongs_above(authorises: Any) -> None:
     """Else a replay would not ask it again."""
-    with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
-        views.idempotent(authorises(create))
+    for below in (authorises(create), require_POST(authorises(create))):
+        with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
+            views.idempotent(below)
     assert callable(authorises(views.idempotent(create)))
 
 
