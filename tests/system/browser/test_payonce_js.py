@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Page, Route
 
+from tests import pages
 from tests.running import RunningShop
 from tests.sandbox import ROOT
 from tests.system.browser.conftest import log_in, open_page
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.timeout(120)
 
 SCRIPT = ROOT / "shop" / "static" / "shop" / "payonce.js"
 ORDERS = "**/api/v1/orders"
+DOCS = "docs/how-to/retry-from-the-browser.md"
 
 # posts an order for the note's sake, from a page of the shop; gives what the caller hears
 POST = """
@@ -62,6 +64,33 @@ def test_is_small_and_needs_nothing() -> None:
     script = SCRIPT.read_text()
     assert len(script.encode()) < 4000
     assert not [word for word in ("import ", "require(", "http://", "https://") if word in script]
+
+
+def test_the_docs_example_makes_one_order_of_a_double_click(page: Page, shop: RunningShop) -> None:
+    (tag,), (example,) = pages.blocks(DOCS, "html"), pages.blocks(DOCS, "js")
+    assert page.request.get(tag.split('"')[1]).ok
+    note = uuid4().hex
+    page.evaluate(
+        f"""
+        (note) => {{
+          const button = document.createElement("button"), order = {{ items: [{{ sku: "mug", quantity: 1 }}], note }};
+          const csrf = document.cookie.match(/csrftoken=(\\w+)/)[1];
+          window.shown = [];
+          const show = (...what) => window.shown.push(what);
+          {example}
+          button.click();
+          button.disabled = false;
+          button.click();
+        }}
+        """,
+        note,
+    )
+    page.wait_for_function("() => window.shown.length === 2")
+    statuses, orders = zip(
+        *page.evaluate("() => window.shown.map(([status, { id }]) => [status, id])"), strict=True
+    )
+    assert statuses == (201, 201)
+    assert set(orders) == set(orders_of(shop, note))
 
 
 def test_the_answer_is_lost_after_the_server_did_it(page: Page, shop: RunningShop) -> None:
