@@ -62,6 +62,8 @@ class Config:
             of two tenants never meet.
         anonymous: policy for a keyed call without any known caller. ``"accept"``: its key must be hard to guess;
             ``"refuse"``: 401 or 403.
+        on_replay: dotted path of a function that is called with the request and each answer of a view that is a
+            replay, and may change or replace it. A view's own `on_replay` counts before it.
         problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's
             `type` and `Link`, e.g. ``https://shop.example/docs#``; None: `type` is a URN.
         redact: names of JSON members whose values are replaced before an answer is stored.
@@ -97,6 +99,7 @@ class Config:
     principal: str | None = None
     tenant: str | None = None
     anonymous: str = "accept"
+    on_replay: str | None = None
     problem_type_base: str | None = None
     redact: tuple[str, ...] = ()
     body_keys: Mapping[str, str] = field(default_factory=dict)
@@ -334,6 +337,7 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "PRINCIPAL": _dotted_path,
     "TENANT": _dotted_path,
     "ANONYMOUS": _word,
+    "ON_REPLAY": _dotted_path,
     "PROBLEM_TYPE_BASE": _address,
     "REDACT": _names,
     "BODY_KEYS": _keyring,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.module_loading import import_string
 
 from idempotency import ledger
 from idempotency.conf import Config, config, meant
@@ -108,8 +109,8 @@ class Policy:
         exchange = self._exchange(request, caller) if config().enabled else None
         if exchange is None:
             exchange = UnkeyedExchange(mode=_plain(self.mode), handler=self._handler, config=self.config())
-        if self.on_replay is not None:
-            exchange.on_replay = partial(self.on_replay, caller)
+        if (hook := self.on_replay or _hook_of_all()) is not None:
+            exchange.on_replay = partial(hook, caller)
         request.idempotency = exchange  # type: ignore[attr-defined]
         return exchange
 
@@ -186,6 +187,11 @@ class Policy:
             return "window"
         required = config().required if self.required is None else self.required
         return "key" if (required(request) if callable(required) else required) else ""
+
+
+def _hook_of_all() -> OnReplay | None:
+    path = config().on_replay
+    return None if path is None else import_string(path)
 
 
 def _document(request: Any, problem: Problem) -> HttpResponseBase:

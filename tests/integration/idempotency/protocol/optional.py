@@ -164,7 +164,7 @@ OPTIONS = {
     "redact": Written("REDACT"),
     "mode": Written(None, "lease"),
     "on_problem": Written(None),
-    "on_replay": Written(None),
+    "on_replay": Written("ON_REPLAY"),
     "window": Written(None),
 }
 
