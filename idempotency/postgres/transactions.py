@@ -5,17 +5,17 @@ front of the next statement in one message, as ``BEGIN`` does in front of the fi
 statement after it is never sent; one that is set before the first statement is BEGIN itself. ``ROLLBACK TO`` is
 sent at once.
 
-It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they
-always see. A text that the server has not parsed yet goes alone, after what waits: in one message with
-a savepoint, its syntax error would take the savepoint along. Server-side cursors, which only read, may come before
-a savepoint that waits. psycopg's own `Connection.transaction` blocks are out of reach.
+It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they always see.
+Without wrappers, Django's methods `savepoint` and `savepoint_commit` make no cursor: it costs most. A
+text that the server has not parsed yet goes alone, after what waits: in one message with a savepoint, its syntax
+error would take the savepoint along. Server-side cursors, which only read, may come before a savepoint that waits.
+psycopg's own `Connection.transaction` blocks are out of reach.
 
 `cursor_of` is the cursor of hand-written statements, reused and without Django's layers around it.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -25,9 +25,10 @@ import psycopg
 from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.utils.asyncio import async_unsafe
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-IDLE, FAILED = TransactionStatus.IDLE, TransactionStatus.INERROR
+IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
@@ -45,7 +46,8 @@ class _Deferral:
         at_begin: those of them that were set before the first statement.
     """
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, database: BaseDatabaseWrapper) -> None:
+        self._database, raw = database, database.connection
         self._merges_begin = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
         self.waiting: list[str] = []
         self.open: list[str] = []
@@ -53,20 +55,23 @@ class _Deferral:
 
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
-        if isinstance(query, str) and query.startswith(_CONTROLS) and (control := _CONTROL.fullmatch(query)):
-            if not self._is_kept(cursor.connection, *control.groups()):
+        raw, is_text = cursor.connection, isinstance(query, str)
+        if is_text and query.startswith(_CONTROLS) and (control := _CONTROL.fullmatch(query)):
+            if not self._is_kept(raw, *control.groups()):
                 self.flush(run)
                 run(query)
             return cursor
-        server = cursor.connection.pgconn
-        if not isinstance(query, str) or query not in _parsed or server.pipeline_status != PipelineStatus.OFF:
+        if not is_text or query not in _parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.flush(run)
             run(query, parameters, **options)
             _remember(query)
             return cursor
-        if self._merges_begin and server.transaction_status == IDLE:  # nothing waits yet: see `_is_set`
-            with _begun_by_hand(cursor.connection):
+        if self._merges_begin and raw.pgconn.transaction_status == IDLE:  # nothing waits yet: see `_is_set`
+            raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
+            try:
                 run(f"BEGIN; {query}", parameters, **options)
+            finally:
+                raw._autocommit = False
             cursor.nextset()
         elif self.waiting:
             self._run_after_waiting(run, query, parameters, options)
@@ -90,6 +95,37 @@ class _Deferral:
             if error.sqlstate is not None:  # the server's word; else nothing was sent
                 self.waiting.clear()
             raise
+
+    @async_unsafe
+    def savepoint(self) -> str | None:
+        """Set a savepoint, as Django's method of this name."""
+        database = self._database
+        if not self._is_plain():
+            return type(database).savepoint(database)
+        database.savepoint_state += 1
+        name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
+        self._is_set(f'"{name}"', database.connection.pgconn.transaction_status)
+        return name
+
+    @async_unsafe
+    def savepoint_commit(self, name: str) -> None:
+        """Release a savepoint, as Django's method of this name."""
+        database, quoted = self._database, f'"{name}"'
+        if self._is_plain() and quoted in self.open:
+            self._is_released(quoted)
+        else:
+            type(database).savepoint_commit(database, name)
+
+    def _is_plain(self) -> bool:
+        """Return whether Django would only send the statement, by a cursor that is not instrumented."""
+        database = self._database
+        database.validate_thread_sharing()
+        return (
+            database.connection is not None
+            and database.connection.pgconn.transaction_status in (IDLE, OPEN)
+            and not database.needs_rollback
+            and not _is_instrumented(database)
+        )
 
     def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""
@@ -129,16 +165,6 @@ class _Deferral:
         return self.waiting[-1:] == [f"SAVEPOINT {name}"]
 
 
-@contextmanager
-def _begun_by_hand(raw: psycopg.Connection[Any]) -> Iterator[None]:
-    """Keep psycopg from sending a BEGIN of its own first, which it would wait for."""
-    raw._autocommit = True  # its public setter refuses inside a transaction, where it is set back
-    try:
-        yield
-    finally:
-        raw._autocommit = False
-
-
 _deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Deferral]()
 
 
@@ -151,11 +177,14 @@ def defer(database: BaseDatabaseWrapper) -> None:
     raw = database.connection
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if is_outermost and _is_prepared(raw) and not database.queries_logged:
-        _deferrals[raw] = _Deferral(raw)
+        deferral = _deferrals[raw] = _Deferral(database)
+        vars(database).update(savepoint=deferral.savepoint, savepoint_commit=deferral.savepoint_commit)
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
+    for name in ("savepoint", "savepoint_commit"):
+        vars(database).pop(name, None)
     if database.connection is not None:
         _deferrals.pop(database.connection, None)
 
@@ -167,7 +196,7 @@ def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: l
     if raw in _deferrals or not database.in_atomic_block or raw.autocommit or not _is_prepared(raw):
         cursor.execute(text, parameters)
         return
-    _deferrals[raw] = _Deferral(raw)
+    _deferrals[raw] = _Deferral(database)
     try:
         cursor.execute(text, parameters)
     finally:
@@ -217,7 +246,8 @@ def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
 
 
 def _methods(backend: Any) -> tuple[Any, ...]:
-    return backend.cursor, backend._cursor, backend._prepare_cursor, backend.make_cursor
+    cursors = backend.cursor, backend._cursor, backend._prepare_cursor, backend.make_cursor
+    return *cursors, backend.savepoint, backend.savepoint_commit
 
 
 _DJANGOS = _methods(BaseDatabaseWrapper)

@@ -205,9 +205,9 @@ class AtomicExchange(Exchange):
         atomic, self._atomic = self._atomic, None
         if atomic is None:
             return
+        transactions.stop(self._database)
         if not commit:
             self._database.set_rollback(True)
-        transactions.stop(self._database)
         atomic.__exit__(None, None, None)
 
 
