@@ -17,6 +17,8 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
+from django.template import TemplateDoesNotExist, TemplateSyntaxError
+from django.template.loader import get_template
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
@@ -25,6 +27,7 @@ from payments.channels import accounts
 from payments.conf import Payable, config
 from payments.deliveries import ending, endpoints
 from payments.providers import registry
+from payments.providers.actions import KIND_MAX
 from payments.providers.base import Provider
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
@@ -129,6 +132,7 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         found += _plain_http(account, fields)
         with suppress(registry.ConfigError):  # E003 reports that there is no such channel
             plugin = registry.plugin(account, fields)
+            found += _unshown_actions(account, plugin)
             found += _live_key_towards_sandbox(account, plugin, fields)
             found += _readable_by_others(account, plugin, fields)
             found += _ending_certificates(account, plugin, fields)
@@ -202,6 +206,24 @@ def _plain_http(account: str, fields: Mapping[str, str]) -> list[CheckMessage]:
         and not is_loopback(url)
         and "@" not in url  # E003 reports it, and it must not be shown
     ]
+
+
+def _unshown_actions(account: str, plugin: Plugin) -> Iterator[CheckMessage]:
+    """Report next actions that no page can show."""
+    for kind in plugin.actions:
+        renderer, problem = plugin.renderer(kind), ""
+        if len(kind) > KIND_MAX:
+            problem = f"has more than {KIND_MAX} characters."
+        elif renderer is None:
+            write = f"renderers={{{kind!r}: Renderer(page='{plugin.label.lower()}/{kind}.html')}}"
+            problem = f"has no renderer: add {write} to the PLUGIN; page is a template or a function."
+        elif isinstance(page := renderer.page, str) and page:
+            try:
+                get_template(page)
+            except (TemplateDoesNotExist, TemplateSyntaxError) as error:
+                problem = f"has a renderer without the template {page!r}: {error}"
+        if problem:
+            yield Error(f"{account}: the next action {kind!r} {problem}", id="payments.E010")
 
 
 def _live_key_towards_sandbox(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:

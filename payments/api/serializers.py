@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from payments.channels import configured
 from payments.models import Attempt, Payment, Refund
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
@@ -24,17 +25,18 @@ def represent_payment(payment: Payment) -> dict[str, Any]:
 
 def represent_attempt(attempt: Attempt) -> dict[str, Any]:
     """Represent one of the payment's `attempts`."""
-    action: dict[str, Any] | None = None
-    if attempt.status == AttemptStatus.PENDING:
-        action = {"type": attempt.next_action_type, "url": attempt.next_action_url}
-        if attempt.next_action_params:
-            action["params"] = attempt.next_action_params
+    action = attempt.next_action
+    shown = action and {
+        "type": action.type,
+        "url": action.url,
+        **configured.renderer(attempt.account, action.type).members(action),
+    }
     return {
         "channel": attempt.channel,
         "method": attempt.method,
         "out_trade_no": attempt.out_trade_no,
         "status": attempt.status,
-        "next_action": action,
+        "next_action": shown,
     }
 
 
@@ -65,7 +67,7 @@ class MoneySerializer(serializers.Serializer[Any]):
 
 
 class NextActionSerializer(serializers.Serializer[Any]):
-    type = serializers.CharField(help_text="qr_code, redirect, jsapi, or another of the channel's")
+    type = serializers.CharField(help_text="qr_code, redirect, jsapi, or a plug-in's, with members of its own")
     url = serializers.CharField(help_text="to draw or to go to; empty for jsapi")
     params = serializers.DictField(
         child=serializers.CharField(), required=False, help_text="jsapi: arguments of the wallet's own script"

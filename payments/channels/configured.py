@@ -19,6 +19,7 @@ from prometheus_client import Counter
 from payments.channels import limits
 from payments.conf import config
 from payments.providers import registry
+from payments.providers.actions import Renderer
 from payments.providers.base import Provider
 from payments.providers.plugin import Capability, Plugin
 
@@ -109,6 +110,13 @@ def plugin(account: str) -> Plugin:
         ConfigError: there is none.
     """
     return registry.plugin(account, config().providers.get(account, {}))
+
+
+def renderer(account: str, kind: str) -> Renderer:
+    """Return how a kind of next action is shown; of one that nobody has registered, by the API alone."""
+    with suppress(registry.ConfigError):  # the account is gone
+        return plugin(account).renderer(kind) or Renderer()
+    return Renderer()
 
 
 def notify_url(account: str) -> str:

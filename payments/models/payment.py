@@ -13,6 +13,7 @@ from idempotency.postgres.guards import Guard, shrinks, unversioned
 from payments.models.choices import account_key, choices
 from payments.models.facts import Anomaly
 from payments.models.guards import begins, fixed, steps, stored
+from payments.providers.base import NextAction
 from payments.states import (
     ATTEMPT_NEXT,
     LIVE_ATTEMPTS,
@@ -183,6 +184,15 @@ class Attempt(OfAccount, models.Model):
     def out_trade_no(self) -> str:
         """Our number at the provider: 32 characters."""
         return self.id.hex
+
+    @property
+    def next_action(self) -> NextAction | None:
+        """Next step of the shopper; None unless it is open."""
+        if self.status != AttemptStatus.PENDING:
+            return None
+        return NextAction(
+            type=self.next_action_type, url=self.next_action_url, params=self.next_action_params or {}
+        )
 
     @property
     def is_live(self) -> bool:

@@ -12,6 +12,7 @@ from payments.errors import (
     SignatureInvalid,
 )
 from payments.providers.account import Account, Opening, Refunding
+from payments.providers.actions import Renderer
 from payments.providers.authenticity import lower_case, must_be_fresh, readable
 from payments.providers.base import (
     BillLine,
@@ -58,6 +59,7 @@ __all__ = [
     "RefundStatus",
     "Refunding",
     "Refusal",
+    "Renderer",
     "Settings",
     "SignatureInvalid",
     "Trade",

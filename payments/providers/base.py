@@ -101,7 +101,7 @@ NEEDED: Mapping[str, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip
 
 
 class NextActionType(StrEnum):
-    """Usual next steps of the shopper's page; a channel may have others, of up to 16 characters."""
+    """Usual next steps of the shopper's page; a plug-in may register others (`Plugin.renderers`)."""
 
     QR_CODE = "qr_code"  # draw `NextAction.url`
     REDIRECT = "redirect"  # send the browser to `NextAction.url`

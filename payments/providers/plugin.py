@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from payments.providers.actions import RENDERERS, Renderer
 from payments.providers.base import Provider
 from payments.providers.settings_fields import Settings
 from payments.providers.transport import Limits
@@ -65,6 +66,8 @@ class Plugin:
         label: its name for people, in English.
         version: the `VERSION` that it was written for.
         capabilities: what the channel can do.
+        actions: kinds of `NextAction` that it gives; each needs a renderer.
+        renderers: of the kinds that are not in `RENDERERS`.
         build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
         required: fields that must be set.
         optional: all other fields.
@@ -89,6 +92,8 @@ class Plugin:
     parts: tuple[Callable[[Settings], object], ...] = ()
     version: int = 1
     capabilities: frozenset[Capability] = frozenset(Capability)
+    actions: tuple[str, ...] = tuple(RENDERERS)
+    renderers: Mapping[str, Renderer] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     nonce_header: str = ""
@@ -99,3 +104,7 @@ class Plugin:
     certificate_files: tuple[str, ...] = ()
     live_key: Callable[[Settings], str] = lambda settings: ""
     renew: Callable[[Provider, Settings], tuple[str, ...]] | None = None
+
+    def renderer(self, kind: str) -> Renderer | None:
+        """Return the renderer of a kind of next action; None where nobody has registered one."""
+        return {**RENDERERS, **self.renderers}.get(kind)

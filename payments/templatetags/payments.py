@@ -1,10 +1,13 @@
-"""Template tags for an admin: the operator's desk on its start page, and counts in its navigation."""
+"""Template tags: the next action for a payment page; the operator's desk and counts for an admin."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import template
+from django.template.loader import render_to_string
 
 from payments.admin import desk
+from payments.channels import configured
+from payments.models import Attempt
 
 register = template.Library()
 
@@ -20,3 +23,16 @@ def payments_counts(context: template.Context) -> str:
     """Write what waits behind the names of the lists; stands in `nav-sidebar`, before `block.super`."""
     desk.count_in_navigation(context["request"], context["available_apps"])
     return ""
+
+
+@register.simple_tag(takes_context=True)
+def next_action(context: template.Context, attempt: Attempt) -> str:
+    """Show how the shopper goes on with an attempt, by the renderer of its kind; nothing unless it is open."""
+    action = attempt.next_action
+    page = action and configured.renderer(attempt.account, action.type).page
+    if not action or not page:
+        return ""
+    if callable(page):
+        return page(action)
+    around = cast("dict[str, Any]", context.flatten())
+    return render_to_string(page, {**around, "action": action})

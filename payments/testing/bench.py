@@ -15,7 +15,6 @@ from payments.providers.base import (
     Fact,
     FactKind,
     NextAction,
-    NextActionType,
     Notice,
     Provider,
     RefundResult,
@@ -148,7 +147,8 @@ class Bench:
     def create(self, trade: Opened) -> NextAction:
         """Open it at the provider, and follow the shopper's link."""
         trade.action = action = self.provider.create(**trade.wanted)
-        if action.type == NextActionType.REDIRECT:
+        renderer = self.plugin.renderer(action.type)
+        if renderer and renderer.redirects:
             httpx.get(action.url, follow_redirects=True, timeout=SECONDS_MAX, trust_env=False)
         return action
 

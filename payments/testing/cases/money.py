@@ -20,7 +20,11 @@ def a_payment(bench: Bench) -> None:
     """From unknown to paid; a question moves nothing."""
     trade = bench.new()
     must(bench.query(trade).status is TradeStatus.NOT_FOUND, "a number that nobody used must be NOT_FOUND")
-    bench.create(trade)
+    kind = bench.create(trade).type
+    must(
+        kind in bench.plugin.actions and bench.plugin.renderer(kind) is not None,
+        f"its next action {kind!r} is not in `Plugin.actions`, or has no renderer in `Plugin.renderers`",
+    )
     must(bench.query(trade).status is not TradeStatus.PAID, "a trade that nobody paid is PAID")
     must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
     must(bench.query(trade).status is TradeStatus.PAID, "a paid trade must be PAID")

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from django.template import engines
 from django.test import Client
 from django.utils import timezone
 
@@ -18,12 +20,12 @@ import payments
 from payments.api.serializers import represent_payment
 from payments.attempts import closing
 from payments.channels import configured
-from payments.checks import check_channels
+from payments.checks import check_channels, must_be_sound
 from payments.errors import MethodUnavailable, RefundUnavailable
-from payments.models import Anomaly, Notification, Payment, Refund
+from payments.models import Anomaly, Attempt, Notification, Payment, Refund
 from payments.operations.actions import NotDecidable, Operator
 from payments.operations.actions import refund as refund_by_hand
-from payments.providers import registry
+from payments.providers import Renderer, registry
 from payments.providers.base import BillLine, NextAction
 from payments.providers.plugin import Acknowledgement, Capability, Plugin
 from payments.reconciliation import bills, reconcile
@@ -102,6 +104,62 @@ def test_its_own_ways_to_pay_and_next_steps_are_taken_and_shown(coins: Callable[
     assert first["next_action"] == {"type": "beep", "url": "coins:beep"}
     with pytest.raises(MethodUnavailable):
         payments.start(order, method="coins.native")
+
+
+def page_of(attempt: Attempt) -> str:
+    """What a page of another project shows of it."""
+    page = engines["django"].from_string("{% load payments %}<p>{% next_action attempt %}</p>")
+    return str(page.render({"attempt": attempt, "till": 7}))
+
+
+def test_a_kind_of_its_own_is_shown_as_its_plug_in_says(
+    coins: Callable[..., Coins], settings: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "beep.html").write_text("<b>{{ action.url }}</b> at {{ till }}")
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path]}]
+    by_template = Renderer(page="beep.html", members=lambda action: {"tone": action.url.upper()})
+    coins(actions=("beep",), renderers={"beep": by_template})
+    assert check_channels(None) == []
+    attempt = payments.start(Group.objects.create(name="a room"), method="coins")
+    assert page_of(attempt) == "<p><b>coins:beep</b> at 7</p>"
+    (shown,) = represent_payment(attempt.payment)["attempts"]
+    assert shown["next_action"] == {"type": "beep", "url": "coins:beep", "tone": "COINS:BEEP"}
+    coins(actions=("beep",), renderers={"beep": Renderer(page=lambda action: f"<{action.url}>")})
+    assert page_of(attempt) == "<p>&lt;coins:beep&gt;</p>", "what a function returns is escaped"
+    Attempt.objects.update(status="closed")
+    attempt.refresh_from_db()
+    assert page_of(attempt) == "<p></p>"
+
+
+def test_ours_are_entries_of_the_same_registry(settings: Any) -> None:
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": []}]  # without the shop's look
+    shown = {
+        kind: registry.plugin("wechat", {}).renderer(kind) for kind in ("qr_code", "redirect", "jsapi", "beep")
+    }
+    assert [bool(one and one.page) for one in shown.values()] == [True, True, False, False]
+    opened = Attempt(channel="wechat", status="pending", next_action_type="qr_code", next_action_url="weixin://x")
+    assert "weixin://x" in page_of(opened)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"actions": ("beep",)}, "the next action 'beep' has no renderer: add renderers={'beep': Renderer(page="),
+        (
+            {"actions": ("beep",), "renderers": {"beep": Renderer(page="no/such.html")}},
+            "'no/such.html': no/such.html",
+        ),
+        ({"actions": ("b" * 17,), "renderers": {"b" * 17: Renderer()}}, "has more than 16 characters"),
+    ],
+)
+def test_a_kind_that_cannot_be_shown_stops_the_start(
+    coins: Callable[..., Coins], more: dict[str, Any], why: str
+) -> None:
+    coins(**more)
+    (message,) = check_channels(None)
+    assert (message.id, why in message.msg, message.is_serious()) == ("payments.E010", True, True)
+    with pytest.raises(ImproperlyConfigured, match="coins: the next action"):
+        must_be_sound()
 
 
 @pytest.mark.parametrize(
