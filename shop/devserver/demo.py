@@ -10,13 +10,13 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connections
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_GET
 from rest_framework.authtoken.models import Token
 
+from payments.channels import configured
 from payments.models import Attempt
-from payments.providers.base import NextActionType
 
 USERS = (
     # name (also the password), API token, superuser
@@ -47,7 +47,9 @@ def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
 @require_GET
 def shopper_is_led(request: HttpRequest, *, attempt_id: UUID) -> HttpResponse:
     """Redirect to the provider's page of an attempt, for the sandbox, which knows its number alone."""
-    attempt = get_object_or_404(Attempt, pk=attempt_id, next_action_type=NextActionType.REDIRECT)
+    attempt = get_object_or_404(Attempt, pk=attempt_id)
+    if not configured.renderer(attempt.account, attempt.next_action_type).redirects:
+        raise Http404
     return redirect(attempt.next_action_url)
 
 

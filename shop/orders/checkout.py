@@ -15,7 +15,7 @@ from payments.attempts import asking, calling, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
-from payments.providers.base import NOBODY, Payer, PayMethod, Provider
+from payments.providers.base import NOBODY, Payer, Provider
 from payments.states import AttemptStatus
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order, OrderStatus
@@ -35,7 +35,7 @@ def start_payment(
     order_id: UUID,
     user_id: int,
     channel: str,
-    method: PayMethod | None = None,
+    method: str | None = None,
     payer: Payer = NOBODY,
     resumed: bool = False,
     was_uncertain: bool = False,
@@ -45,7 +45,7 @@ def start_payment(
     Args:
         order_id: which order.
         user_id: of its owner.
-        channel: ``wechat``, ``alipay`` or ``stripe``.
+        channel: one that is set up here.
         method: one of the channel's; None is its first.
         payer: the shopper's details that the method needs.
         resumed: an earlier run for this intent was cut off or ended uncertain; a payment since then is its outcome
@@ -88,16 +88,16 @@ def start_payment(
         raise from_provider(error) from error
 
 
-def has_method(*, channel: str, method: PayMethod) -> bool:
+def has_method(*, channel: str, method: str) -> bool:
     """Return whether the channel is set up here and has the method."""
     found = _provider(channel)
     return found is not None and method in found.methods
 
 
-def takes(*, channel: str, currency: str) -> bool:
-    """Return whether the channel is set up here and takes the currency."""
+def takes(*, channel: str, currency: str | None) -> bool:
+    """Return whether the channel, not a further account of it, is set up here and takes the currency, if any."""
     found = _provider(channel)
-    return found is not None and currency in found.currencies
+    return found is not None and found.channel == channel and currency in {None, *found.currencies}
 
 
 def ask_provider(*, order_id: UUID) -> bool | None:
@@ -121,7 +121,7 @@ def ask_provider(*, order_id: UUID) -> bool | None:
     return all(answers) if answers else None
 
 
-def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | None) -> bool:
+def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) -> bool:
     """Return whether the newest attempt by this channel and method has an unknown outcome.
 
     Args:
@@ -162,7 +162,7 @@ def _provider(channel: str) -> Provider | None:
         return None
 
 
-def _open(order: Order, *, channel: str, method: PayMethod | None, payer: Payer) -> Attempt:
+def _open(order: Order, *, channel: str, method: str | None, payer: Payer) -> Attempt:
     first = not orders.payment_ids(order_ids=[order.id])
     attempt = attempts.open_attempt(
         order_id=order.id,

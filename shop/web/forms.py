@@ -1,15 +1,19 @@
 """Forms of the pages. Shape only; the domain modules decide the rest."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.core.validators import validate_slug
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from payments.channels import configured
 from payments.money import EXPONENTS
+from payments.providers import ConfigError
 from payments.providers.base import PayMethod
 from shop.orders import checkout
 from shop.orders.basket import MAX_UNITS
@@ -22,14 +26,22 @@ PHONE = {"wechat": PayMethod.H5, "alipay": PayMethod.PAGE}
 CODES = {"wechat": PayMethod.NATIVE, "alipay": PayMethod.PRECREATE}
 
 
+def channel_name(account: str) -> Any:
+    """Name a channel as shoppers know it; a plug-in of another package by its own label."""
+    with suppress(ConfigError):  # it is gone
+        return CHANNELS.get(account) or gettext(configured.plugin(account).label)
+    return account
+
+
 def channels_for(currency: str | None) -> list[tuple[str, Any]]:
     """List the channels that are set up here, with their names.
 
     Args:
         currency: ISO 4217; only those that take it. None is any.
     """
-    here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENTS["PROVIDERS"]]
-    return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
+    ours = [name for name in CHANNELS if name in settings.PAYMENTS["PROVIDERS"]]
+    here = dict.fromkeys([*ours, *settings.PAYMENTS["PROVIDERS"]])
+    return [(name, channel_name(name)) for name in here if checkout.takes(channel=name, currency=currency)]
 
 
 # as a person says it; Django's own words do for what is no number
@@ -142,9 +154,7 @@ class PayForm(forms.Form):
         error_messages=dict.fromkeys(("required", "invalid_choice"), _("Choose how you want to pay.")),
     )
 
-    method = forms.ChoiceField(
-        choices=[(method.value, method.value) for method in (*PHONE.values(), *CODES.values())], required=False
-    )
+    method = forms.SlugField(max_length=16, required=False)  # the checkout knows which there are
 
     def __init__(self, *args: Any, currency: str | None = None, begun: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

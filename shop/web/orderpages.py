@@ -22,7 +22,7 @@ from idempotency.modes import PHASED
 from idempotency.views import idempotent
 from payments.api.refunding import refunding
 from payments.models import Payment
-from payments.providers.base import NextActionType, Payer, PayMethod
+from payments.providers.base import Payer, PayMethod
 from shop import sales as flashsale
 from shop.api.answers import caller_id
 from shop.errors import OrderNotFound
@@ -96,20 +96,20 @@ def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
 
 def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | None:
     """Return the method to offer instead: the wallet on this phone for the code, and back."""
-    if action is None or action.channel not in PHONE:
+    if action is None or action.attempt.channel not in PHONE:
         return None
-    wallet, code = PHONE[action.channel], CODES[action.channel]
-    other = code if action.method == wallet else wallet
+    wallet, code = PHONE[action.attempt.channel], CODES[action.attempt.channel]
+    other = code if action.attempt.method == wallet else wallet
     if other is PayMethod.H5 and not devices.opens_wallets(request):
         return None
-    return other if checkout.has_method(channel=action.channel, method=other) else None
+    return other if checkout.has_method(channel=action.attempt.channel, method=other) else None
 
 
-def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
+def _method(request: HttpRequest, form: PayForm) -> str | None:
     """Return the method that the shopper chose, else the wallet on a phone. None is the channel's first."""
     channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
     if chosen:
-        return PayMethod(chosen)
+        return str(chosen)
     wallet = PHONE.get(channel)
     if wallet and devices.opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
         return wallet
@@ -137,8 +137,8 @@ def pay(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpRespons
     )
     by = f"{channel}.{method or ''}"
     found = _view(request, order_id, by=by)
-    if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
-        return redirect(found.action.url)
+    if found.action and found.action.attempt.channel == channel and found.action.renderer.redirects:
+        return redirect(found.action.next.url)
     address = reverse("order", kwargs={"order_id": order_id})
     return redirect(address if found.action is found.newest else f"{address}?by={by}")
 

@@ -1,11 +1,10 @@
 """An order and its payment as the order page shows them, reduced to the shopper's next step.
 
-Reads only. The payments app's own JSON is the source, so page and API cannot disagree.
+Reads only. `Attempt.next_action` is the source for page and API, so they cannot disagree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -15,17 +14,20 @@ import segno
 from django.conf import settings
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.postgres.snapshot import snapshot
-from payments.api.serializers import represent_attempt
+from payments.channels.configured import renderer as renderer_of
 from payments.conf import config
 from payments.models import Attempt, Observation, Payment
 from payments.money import is_above
-from payments.providers.base import FactKind, NextActionType
+from payments.providers.actions import Renderer
+from payments.providers.base import FactKind, NextAction, NextActionType
 from payments.states import AttemptStatus
 from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
-from shop.web.forms import CHANNELS
+from shop.web.forms import channel_name
 from shop.web.refundview import (
     Progress,
     RefundView,
@@ -50,43 +52,72 @@ class Stage(StrEnum):
 FINAL = frozenset({Stage.PAID, Stage.CLOSED, Stage.REFUNDED})
 
 
+# in a shopper's words; other kinds and channels have plain ones
+HEADINGS: Mapping[tuple[str, str], Any] = {
+    (NextActionType.QR_CODE, "wechat"): _("Scan with WeChat"),
+    (NextActionType.QR_CODE, "alipay"): _("Scan with Alipay"),
+    (NextActionType.REDIRECT, "wechat"): _("Continue in WeChat"),
+    (NextActionType.REDIRECT, "alipay"): _("Continue at Alipay"),
+    (NextActionType.REDIRECT, "stripe"): _("Continue at Stripe"),
+}
+EXPIRED: Mapping[str, tuple[Any, Any]] = {
+    NextActionType.QR_CODE: (_("This code has expired."), _("Show a new code")),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """An open attempt that the shopper can go on with."""
 
-    channel: str
-    method: str
-    out_trade_no: str
-    type: str
-    url: str
-    expires_at: datetime | None
+    attempt: Attempt
+    next: NextAction
+    renderer: Renderer
 
     @property
     def by_form(self) -> bool:
         """True if the way on leads through us, who get a fresh code or link where this one is over."""
-        if self.expires_at is None:
+        expires_at = self.attempt.next_action_expires_at
+        if expires_at is None:
             return False
         # a link may be pressed long after the page was drawn
-        return self.expires_at <= timezone.now() if self.is_qr_code else True
+        return self.renderer.redirects or expires_at <= timezone.now()
 
     @property
-    def is_qr_code(self) -> bool:
-        """True if `url` is to be scanned, not followed."""
-        return self.type == NextActionType.QR_CODE
+    def expired(self) -> bool:
+        """True if there is nothing to show but the way to a fresh one."""
+        return self.by_form and not self.renderer.redirects
+
+    @property
+    def heading(self) -> Any:
+        """Heading of its panel."""
+        channel = self.attempt.channel
+        return HEADINGS.get((self.next.type, channel)) or gettext("Pay with %(method)s") % {
+            "method": channel_name(channel)
+        }
+
+    @property
+    def words_when_expired(self) -> tuple[Any, Any]:
+        """What is said of one that can be used no more, and the button to a fresh one."""
+        return EXPIRED.get(self.next.type, (gettext("This has expired."), gettext("Show it again")))
 
     @property
     def qr_svg(self) -> SafeString:
-        """QR code of `url` without script, style or outside file."""
-        drawn = segno.make(self.url, error="m", micro=False).svg_inline(border=0, omitsize=True, svgclass="qr")
+        """QR code of its URL without script, style or outside file."""
+        drawn = segno.make(self.next.url, error="m", micro=False).svg_inline(
+            border=0, omitsize=True, svgclass="qr"
+        )
         return mark_safe(drawn)  # noqa: S308 - segno writes paths only, never the text
 
     @property
     def sandbox_url(self) -> str:
         """URL of the sandbox's pretended phone for this QR code; empty where the channels are real."""
-        if settings.SANDBOX_URL and self.url.startswith(f"{settings.SANDBOX_URL}/"):
-            return self.url  # the code itself leads there
-        prepay = parse_qs(urlsplit(self.url).query).get("pr", [""])[0]
-        if not settings.SANDBOX_URL or self.channel != "wechat" or not prepay:
+        url = self.next.url
+        if not settings.SANDBOX_URL or self.by_form or self.renderer.redirects:
+            return ""
+        if url.startswith(f"{settings.SANDBOX_URL}/"):
+            return url  # the code itself leads there
+        prepay = parse_qs(urlsplit(url).query).get("pr", [""])[0]
+        if self.attempt.channel != "wechat" or not prepay:
             return ""
         return f"{settings.SANDBOX_URL}/wechat/scan?pr={quote(prepay, safe='')}"
 
@@ -119,7 +150,7 @@ class OrderView:
     @property
     def paid_with(self) -> Any:
         """Name of the channel that the order was paid by; empty until it is."""
-        return CHANNELS.get(self.charge.channel, self.charge.channel) if self.charge else ""
+        return channel_name(self.charge.channel) if self.charge else ""
 
     @property
     def refundable(self) -> bool:
@@ -133,7 +164,7 @@ class OrderView:
             self.stage,
             str(self.order.version),
             str(self.payment_version or ""),
-            self.newest.out_trade_no if self.newest else "",
+            self.newest.attempt.out_trade_no if self.newest else "",
             *(one.fingerprint for one in self.refunds),
             *(one.fingerprint for one in self.uncounted),
         ]
@@ -200,7 +231,7 @@ class OrderView:
     @property
     def chosen(self) -> str:
         """Channel of the open attempt; empty if there is none."""
-        return self.action.channel if self.action else ""
+        return self.action.attempt.channel if self.action else ""
 
     @property
     def step(self) -> int:
@@ -246,7 +277,9 @@ def charge_of(payment: Payment) -> Observation | None:
 def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: Any) -> OrderView:
     actions = _actions(attempts)
     newest = actions[-1] if actions else None
-    wanted = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
+    wanted = [
+        action for action in actions if by and f"{action.attempt.channel}.{action.attempt.method}".startswith(by)
+    ]
     uncertain = any(attempt.status == AttemptStatus.UNCERTAIN for attempt in attempts)
     return OrderView(
         order=order,
@@ -260,22 +293,9 @@ def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: A
 
 def _actions(attempts: Sequence[Attempt]) -> list[Action]:
     """List what the shopper can go on with, oldest first."""
-    shown = [(represent_attempt(row), row.next_action_expires_at) for row in attempts]
-    return [
-        Action(
-            channel=attempt["channel"],
-            method=attempt["method"],
-            out_trade_no=attempt["out_trade_no"],
-            type=attempt["next_action"]["type"],
-            url=attempt["next_action"]["url"],
-            expires_at=expires_at,
-        )
-        for attempt, expires_at in shown
-        # a page inside the wallet, and other kinds, go on by their own script, not by ours
-        if attempt["status"] == "pending"
-        and attempt["next_action"]
-        and attempt["next_action"]["type"] in {NextActionType.QR_CODE, NextActionType.REDIRECT}
-    ]
+    opened = [(row, action) for row in attempts if (action := row.next_action) is not None]
+    found = [Action(row, action, renderer_of(row.account, action.type)) for row, action in opened]
+    return [action for action in found if action.renderer.page]  # else it goes on by a script that is not ours
 
 
 def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:
