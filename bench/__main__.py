@@ -23,7 +23,6 @@ BENCHMARKS = {
     "locks": 8,
     "writers": 5,
     "notifications": 3.5,
-    "flash_sale": 2,
     "growth": 4.5,
     "stock": 5.5,
 }

@@ -1,20 +1,18 @@
-"""A ledger of ten thousand to a million keys, or ten: the cost of a fresh key, a replay and the reaper.
+"""A ledger of ten thousand to a million keys, or ten: the cost of a fresh key and of a replay.
 
 The rows are like 90 days of use: 100,000 callers, random keys, bytes of answers for the last day alone. A fresh
 keyed order takes turns with the same order without a key, and with one in a database whose ledger stays small,
-because the machine may be slower once the other is full. Replays and the reaper are timed alone.
+because the machine may be slower once the other is full. Replays are timed alone.
 """
 
-import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from django.core.management import call_command
 from django.db import connection
 from django.db.models import Max, Min
-from django.test.utils import override_settings
 
 from bench import orders, servers
 from bench.harness import options, take_turns
@@ -25,7 +23,6 @@ from idempotency.models import LedgerEntry
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 CHUNK = 500_000
 CALLS = 300
-PURGED_AT_ONCE = 500
 
 _FILL = """
 INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
@@ -66,9 +63,8 @@ def run(arguments: Sequence[str] = ()) -> None:
     for size in (size for size in SIZES if size <= given.most):
         _fill(size)
         seen[f"{size:,} rows"] = take_turns(f"growth, {size} rows", ways, rounds=given.rounds, warm=1)
-        replay, purge = _median_ms(_replays(), CALLS), _median_ms(_purge, 5)
-        times.append(f"{size:,} rows: replay {replay:.2f} ms, purge of {PURGED_AT_ONCE} answers {purge:.0f} ms")
-    note = f"{given.rounds} rounds of 1 s, one thread. Alone, {'; '.join(times)}."
+        times.append(f"{size:,} rows: {_replay_ms():.2f} ms")
+    note = f"{given.rounds} rounds of 1 s, one thread. A replay's look-up alone, {'; '.join(times)}."
     compare("growth", "The ledger's size", seen, base="no key", unit="orders", note=note)
 
 
@@ -88,29 +84,14 @@ def _fill(size: int) -> None:
         cursor.execute("RESET statement_timeout")
 
 
-def _replays() -> Callable[[], object]:
-    """Return a call that reads one entry after the other, of keys from the whole ledger."""
+def _replay_ms() -> float:
+    """Read one entry after the other, of keys from the whole ledger; return the median time."""
     ends = LedgerEntry.objects.aggregate(first=Min("id"), last=Max("id"))
-    wanted = random.Random(1).sample(range(ends["first"], ends["last"] + 1), 2 * CALLS)
-    keys = itertools.cycle(list(LedgerEntry.objects.filter(id__in=wanted).values_list("scope", "key")))
-
-    def replay() -> object:
-        scope, key = next(keys)
-        return ledger.find(scope=scope, key=key)
-
-    return replay
-
-
-def _purge() -> object:
-    """Purge one batch, as the reaper does; the answers are nearly a day old."""
-    with override_settings(IDEMPOTENCY={"BODY_SECONDS": 1}):
-        return ledger.purge_bodies(limit=PURGED_AT_ONCE)
-
-
-def _median_ms(call: Callable[[], object], times: int) -> float:
+    wanted = random.Random(1).sample(range(ends["first"], ends["last"] + 1), CALLS)
+    keys = LedgerEntry.objects.filter(id__in=wanted).values_list("scope", "key")
     taken = []
-    for _ in range(times):
+    for scope, key in list(keys):
         began = time.perf_counter()
-        call()
+        ledger.find(scope=scope, key=key)
         taken.append(time.perf_counter() - began)
     return 1e3 * statistics.median(taken)

@@ -10,8 +10,7 @@ import random
 import socket
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 NO_CONTENT = 204
@@ -64,20 +63,33 @@ def ratio(rates: Sequence[float], base: Sequence[float]) -> float:
     return statistics.median(rate / other for rate, other in zip(rates, base, strict=True))
 
 
-def fork_all(count: int, work: Callable[[int, Any], None]) -> None:
-    """Run `work(number, ready)` in forked processes; `ready.wait()` lets all of them start at once.
+def fork_all(count: int, work: Callable[[int], Iterator[None]]) -> float:
+    """Run `work(number)` in forked processes, which all go on at once from its `yield`.
+
+    Returns:
+        The seconds from the first that went on to the last that ended.
 
     Raises:
         RuntimeError: a process failed; its traceback is on stderr.
     """
-    ready = FORK.Barrier(count)
-    children = [FORK.Process(target=partial(work, number, ready)) for number in range(count)]
+    ready, times = FORK.Barrier(count), FORK.Array("d", 2 * count)
+
+    def run(number: int) -> None:
+        steps = work(number)
+        next(steps)
+        ready.wait()
+        times[number] = time.monotonic()
+        next(steps, None)
+        times[count + number] = time.monotonic()
+
+    children = [FORK.Process(target=run, args=(number,)) for number in range(count)]
     for child in children:
         child.start()
     for child in children:
         child.join()
     if any(child.exitcode for child in children):
         raise RuntimeError("A process of the benchmark failed.")
+    return max(times[count:]) - min(times[:count])
 
 
 def post(path: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:

@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from bench import servers
-from bench.harness import FORK, ask, connect, fork_all, options, post, ratio
+from bench.harness import ask, connect, fork_all, options, post, ratio
 from bench.report import compare
 from idempotency.ids import new_id
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str] = ()) -> None:
         state.open_folder(Path(folder))
         addresses = dict.fromkeys(("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL"), NOWHERE)
         environment = {**state.keys().settings, **addresses}
-        ports = servers.start_shops(guardian, environment, name="shop", processes=PROCESSES)
+        ports = servers.start_shops(guardian, environment, processes=PROCESSES)
         seconds = _prove(ports, Path(folder), given.count)
         rates = _rates(ports, Path(folder), given.rounds)
     copies = ratio(rates["copy"], rates["first copy"])
@@ -178,20 +178,16 @@ def _signed(numbers: list[str], folder: str) -> list[Letter]:
 
 
 def _send(ports: Sequence[int], letters: Sequence[Letter]) -> float:
-    """Send from `SENDERS` processes, a connection each; return the seconds from first request to last answer."""
-    times = FORK.Array("d", 2 * SENDERS)  # begin and end of each: starting a process is no work
+    """Send from `SENDERS` processes, a connection each; return the seconds it took."""
 
-    def work(number: int, ready: Any) -> None:
+    def work(number: int) -> Iterator[None]:
         with connect(ports[number % len(ports)]) as connection:
-            ready.wait()
-            times[number] = time.perf_counter()
+            yield
             for request, acknowledged in letters[number::SENDERS]:
                 assert ask(connection, request) == acknowledged, request
-            times[SENDERS + number] = time.perf_counter()
 
     connections.close_all()  # a forked process must not share them
-    fork_all(SENDERS, work)
-    return max(times[SENDERS:]) - min(times[:SENDERS])
+    return fork_all(SENDERS, work)
 
 
 def _rates(ports: Sequence[int], folder: Path, rounds: int) -> dict[str, list[float]]:

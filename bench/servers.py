@@ -87,7 +87,6 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
         address = fresh_database(f"bench_{setup.replace('-', '_')}")
         plain = {"DJANGO_SETTINGS_MODULE": "bench.plain.settings", "BENCH_SETUP": setup}
         environment |= {"DATABASE_URL": address, **plain}
-    if setup != SHOP:
         _prepare(python, {**os.environ, **environment})
     port, child = _gunicorn(
         guardian,
@@ -102,13 +101,12 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
     return Server(port, child, environment["DATABASE_URL"], redis_url)
 
 
-def start_shops(guardian: Guardian, environment: Mapping[str, str], *, name: str, processes: int) -> list[int]:
+def start_shops(guardian: Guardian, environment: Mapping[str, str], *, processes: int) -> list[int]:
     """Start processes of the shop's own application as a deployment has them, a port each, and return the ports.
 
     Behind one port the kernel gives all senders to one process now and then.
     """
-    setting = {**SHOP_SETTINGS, **environment}
-    names = [f"{name}-{number}" for number in range(processes)]
+    setting, names = {**SHOP_SETTINGS, **environment}, [f"{SHOP}-{number}" for number in range(processes)]
     return [
         _gunicorn(guardian, each, "shop.wsgi", setting, path="/healthz", workers=1, threads=DEPLOYED_THREADS)[0]
         for each in names

@@ -7,7 +7,7 @@ processor idle and hold the lock for several of them.
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -69,11 +69,11 @@ def _turn(strategy: StockStrategy, count: int, users: list[int], trip_seconds: f
     connection.close()  # a forked process must not share the connection
     placed = FORK.Array("q", WRITERS)
 
-    def write_orders(number: int, ready: Any) -> None:
+    def write_orders(number: int) -> Iterator[None]:
         rng, sku = random.Random(number), products[number % count].sku
         with connection.execute_wrapper(partial(_travel, trip_seconds)):
             _order(rng.choice(users), sku)  # connects, and is not counted
-            ready.wait()
+            yield
             ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
                 _order(rng.choice(users), sku)

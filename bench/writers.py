@@ -8,9 +8,8 @@ rows shows a way that does not guard.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import procrastinate
 from django.core.management import call_command
@@ -87,18 +86,14 @@ def _turn(way: Way, writers: int, events: list[int]) -> float:
 
 def _direct(handle: Callable[[int], None], writers: int, events: list[int]) -> float:
     """Let each writer take its share of the events."""
-    times = FORK.Array("d", 2 * writers)
 
-    def work(number: int, ready: Any) -> None:
+    def work(number: int) -> Iterator[None]:
         connection.ensure_connection()
-        ready.wait()
-        times[number] = time.monotonic()
+        yield
         for order in events[number::writers]:
             handle(order)
-        times[writers + number] = time.monotonic()
 
-    fork_all(writers, work)
-    return len(events) / (max(times[writers:]) - min(times[:writers]))
+    return len(events) / fork_all(writers, work)
 
 
 def _queued(url: str, writers: int, events: list[int]) -> float:
