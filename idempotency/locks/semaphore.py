@@ -52,7 +52,7 @@ class Permits(Owned, Totals):
 
     def _take_permits(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
         hub, own = self.hub(), self._holder()
-        slot = Holder(hub.slots.name(), own.alive)
+        slot = Holder(hub.slots.name(), own.alive, _for(own))
         hold = yield from self._take(slot, (permits, 0), wait_seconds, lease_seconds)
         if hold is None:
             hub.slots.free(slot.name)
@@ -73,14 +73,15 @@ class Permits(Owned, Totals):
             LockUnavailable: Redis did not reply; the lease ends it.
         """
         what: list[Any] = ["give"]
-        holds = self._holds()
+        hub, own, keys = self.hub(), self._holder(), self._keys
+        holds = hub.slots.of(keys[0], own.name)
         if permits is None and holds:
-            hub, hold = self.hub(), holds[-1]
-            yield from self._give_places(hold.holder, (hold.shared, 0), token=hold.token)
+            hold = holds[-1]
+            yield from self._give_places(keys, hold.holder, (hold.shared, 0), token=hold.token)
             return hub.slots.free(hold.owner)
         left = whole_number("permits", permits or 1)
         if self._owner is not None:
-            what = ["named", self._end(), permits or 0]
+            what = ["named", _for(own), permits or 0]
         elif left > sum(hold.shared for hold in holds):
             raise not_held(self.name)
         else:
@@ -120,8 +121,10 @@ class Permits(Owned, Totals):
         """Return the caller's holds, in the order of their acquires."""
         return self.hub().slots.of(self._key, self._holder().name)
 
-    def _end(self) -> bytes:
-        return f" {self._holder().name}".encode()
+
+def _for(owner: Holder) -> bytes:
+    """Return the suffix of a holder of permits for `owner`."""
+    return f" {owner.name}".encode()
 
 
 class Semaphore(OnThreads, WithStatement, Permits):
@@ -171,7 +174,7 @@ class ExpirablePermits(Totals):
     ) -> Steps[list[str]]:
         """Take several permits, all or none, as `acquire` takes one; return their names."""
         whole_number("permits", permits, most=self.permits or NUMBER_MAX)
-        one = Holder(self.hub().new_request(), lambda: True)
+        one = Holder(self.hub().new_request(), lambda: True, b"/")
         hold = yield from self._take_places(
             one, (permits, 0), watched=False, wait_seconds=wait_seconds, lease_seconds=lease_seconds
         )
@@ -189,7 +192,7 @@ class ExpirablePermits(Totals):
         if not more:
             owner, token = _parsed(permit)
             holder = Holder(owner, lambda: True)
-            yield from self._give_places(holder, (1, 0), token=token)
+            yield from self._give_places(self._keys, holder, (1, 0), token=token)
             return
         every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
         reply = yield Finish(self._asked("give", *every))

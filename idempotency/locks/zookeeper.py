@@ -149,7 +149,7 @@ class QueueLock(Counted):
         return desk_of(self._client)
 
     def _key(self) -> tuple[str, ...]:
-        return holder.process(), self._queue.folder, self._holder().name
+        return holder.process, self._queue.folder, self._holder().name
 
 
 class QueuePermits(QueueLock):

@@ -165,13 +165,13 @@ class PipelinedConnection:
                 self.close()
         except RedisConnectionError:
             self.close()  # pending commands are lost, as they may be; the next command connects again
-        if self._open:
+        if self._open and self._connection.health_check_interval:
             self._check_health()
 
     def _check_health(self) -> None:
         """Send the PING of redis-py's health check when it is due, while no reply is pending."""
         connection = self._connection
-        if not connection.health_check_interval or time.monotonic() <= connection.next_health_check:
+        if time.monotonic() <= connection.next_health_check:
             return
         # an error is a reply too; without any, it is closed by now, and the next command connects again
         with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):

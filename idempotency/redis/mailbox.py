@@ -158,10 +158,12 @@ class Mailbox:
     Attributes:
         channel: of this mailbox alone; carries the messages of `mail`.
         mail: messages to waiters.
+        confirmed: the server has said that messages come.
     """
 
     def __init__(self) -> None:
         self.mail = Mail()
+        self.confirmed = False
         self.channel = f"{prefix()}:locks:{uuid.uuid4().hex}"
         self._own_channel = self.channel.encode()
         self._listeners: dict[str, list[Listener]] = {}

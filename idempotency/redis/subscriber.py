@@ -171,6 +171,7 @@ class Subscriber:
                 self._was_led = False
         finally:
             self._pubsub = self._subscription = None
+            self.mailbox.confirmed = False
             self._ready.clear()
             with contextlib.suppress(*FAILURES):
                 pubsub.close()
@@ -209,6 +210,7 @@ class Subscriber:
             if isinstance(pubsub, Subscription):
                 self._subscription = pubsub
             self._ready.set()
+            self.mailbox.confirmed = True
         return message is not None
 
     def discard(self) -> None:

@@ -101,9 +101,11 @@ class TaskSubscriber:
             while idle < IDLE_READS:
                 if self.mailbox.take(await pubsub.get_message(timeout=READ_SECONDS)):
                     self._ready.set()
+                    self.mailbox.confirmed = True
                 idle = 0 if self.mailbox.needed else idle + 1
         finally:
             self._pubsub = None
+            self.mailbox.confirmed = False
             self._ready.clear()
             with contextlib.suppress(*FAILURES):
                 await pubsub.aclose()

@@ -131,7 +131,7 @@ class Advisory(Counted):
         return _desk
 
     def _key(self) -> tuple[str, ...]:
-        return holder.process(), self._using, schema(self._using), self.name, self._holder().name
+        return holder.process, self._using, schema(self._using), self.name, self._holder().name
 
 
 class AdvisoryLock(WithStatement, Advisory, Blocking):

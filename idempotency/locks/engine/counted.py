@@ -75,7 +75,7 @@ class Desk:
     def pop_dead(self) -> list[Any]:
         """Take out the holds of this process's threads and tasks that are gone: they cannot release."""
         with self.guard:
-            ours = [at for at in self.holds if at[0] == holder.process()]
+            ours = [at for at in self.holds if at[0] == holder.process]
             dead = [at for at in ours if not self.holds[at][0].holder.alive()]
             return [hold for at in dead for hold in self.holds.pop(at)]
 

@@ -21,10 +21,12 @@ class Holder:
     """Attributes:
     name: unique over all machines.
     alive: returns False once it cannot release any more; then its locks are renewed no more.
+    suffix: of its terms, as acquire.lua reads them: of a holder of permits for whom, or that each has its own.
     """
 
     name: str
     alive: Callable[[], bool]
+    suffix: bytes = b""
 
 
 class _Life:
@@ -39,17 +41,13 @@ class _Numbers(threading.local):
 _counter = itertools.count(1)
 _of_thread = _Numbers()
 _of_task: "weakref.WeakKeyDictionary[asyncio.Task[object], Holder]" = weakref.WeakKeyDictionary()
-_process: str
-
-
-def process() -> str:
-    """Return this process's own name, which says where it runs; another one after a fork."""
-    return _process
+process: str  # own name of this one, which says where it runs; another one after a fork
 
 
 def current() -> Holder:
     """Return the running asyncio task, or else the running thread."""
-    task = _running_task()
+    # asked this way a thread without a loop costs no exception
+    task = None if asyncio._get_running_loop() is None else asyncio.current_task()
     if task is None:
         if _of_thread.own is None:
             # `threading` takes a thread that it did not start for alive for ever, so its own storage is asked
@@ -70,12 +68,7 @@ def named(owner: str) -> Holder:
 
 
 def _next_name() -> str:
-    return f"{_process}:{next(_counter)}"
-
-
-def _running_task() -> "asyncio.Task[object] | None":
-    # asked this way a thread without a loop costs no exception
-    return None if asyncio._get_running_loop() is None else asyncio.current_task()
+    return f"{process}:{next(_counter)}"
 
 
 def _is_running(task: "asyncio.Task[object] | None") -> bool:
@@ -83,8 +76,8 @@ def _is_running(task: "asyncio.Task[object] | None") -> bool:
 
 
 def _forget() -> None:
-    global _process  # noqa: PLW0603  the one thing that a fork must change in place
-    _process = f"{quote(socket.gethostname())}/{os.getpid()}/{secrets.token_hex(8)}"
+    global process  # noqa: PLW0603  the one thing that a fork must change in place
+    process = f"{quote(socket.gethostname())}/{os.getpid()}/{secrets.token_hex(8)}"
     _of_thread.own = None
     _of_task.clear()
 

@@ -57,21 +57,20 @@ class Hub(ABC):
     Args:
         client: of redis-py.
         mailbox: of the subscriber.
+
+    Attributes:
+        counted: PUBLISH counts all listeners. A Cluster's node counts its own subscribers alone.
     """
 
     def __init__(self, client: Any, mailbox: Mailbox) -> None:
         self.client = client
-        self.process = holder.process()
+        self.process = holder.process
         self.cluster = is_cluster(client)
+        self.counted = not self.cluster
         self.mailbox = mailbox
         self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
         self.holds = self.mail.holds = Holds(self.stir)
         self.slots = Slots(self.holds, self.new_request)
-
-    @property
-    def counted(self) -> bool:
-        """True where PUBLISH counts all listeners. A Cluster's node counts its own subscribers alone."""
-        return not self.cluster
 
     def new_request(self) -> str:
         """Name one acquire or release, however often it is sent."""

@@ -24,7 +24,7 @@ from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
-from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.hub import Hub, Resource, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
@@ -110,7 +110,7 @@ class Placed(Waited, Asked, Resource):
     @property
     def _keys(self) -> list[str]:
         """Keys of its holders, its queue and its waiters, for the current tenant."""
-        key = self._key
+        key = tagged(self._kind, self.name, self._prefix)
         return [key, f"{key}:queue", f"{key}:waiters"]
 
     def _take_places(
@@ -162,10 +162,13 @@ class Placed(Waited, Asked, Resource):
             yield Finish(self._undo(holder, request, share, before=before))
             raise
 
-    def _give_places(self, holder: Holder, share: Share, *, token: int | None = None) -> Steps[None]:
+    def _give_places(
+        self, keys: list[str], holder: Holder, share: Share, *, token: int | None = None
+    ) -> Steps[None]:
         """Give places back.
 
         Args:
+            keys: the resource's.
             token: only those that are held under it; None: under the one of the hold here, if there is one.
 
         Raises:
@@ -173,14 +176,16 @@ class Placed(Waited, Asked, Resource):
             LockLost: it had, and its lease ended or the server forgot it.
             LockUnavailable: the server did not reply; no more renewals, so the lease ends it.
         """
-        yield Finish(self._give(holder, share, token))
+        yield Finish(self._give(keys, holder, share, token))
 
-    def _give(self, holder: Holder, share: Share, token: int | None) -> Steps[None]:
-        hub, keys, (shared, exclusive) = self.hub(), self._keys, share
+    def _give(self, keys: list[str], holder: Holder, share: Share, token: int | None) -> Steps[None]:
+        hub, (shared, exclusive) = self.hub(), share
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # 0, for any, where another loop or process acquired it for this owner
             token = 0 if hold is None else hold.token
-        reply = yield from self._insist(self._release(keys, holder, share, token=token), [hold] if hold else ())
+        reply = yield from self._insist(
+            self._release(hub, keys, holder, share, token=token), [hold] if hold else ()
+        )
         if reply[0] == 1:
             if hold is not None:
                 hold.shared -= shared
@@ -207,25 +212,26 @@ class Placed(Waited, Asked, Resource):
 
     def _undo(self, holder: Holder, request: str, share: Share, *, before: Hold | None = None) -> Steps[None]:
         """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
-        ask = self._release(self._keys, holder, share, undone=request)
+        hub = self.hub()
+        ask = self._release(hub, self._keys, holder, share, undone=request)
         ask.seconds = READY_SECONDS
         try:
             reply = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
-        holds = self.hub().holds
-        hold = holds.get(ask.keys[0], holder.name)
+        hold = hub.holds.get(ask.keys[0], holder.name)
         if reply == [1, 0] and hold is not None and hold is not before:
-            holds.remove(hold)
+            hub.holds.remove(hold)
 
-    def _release(self, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0) -> Ask:
-        hub = self.hub()
-        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), self._terms(hub, share), token, undone])
+    def _release(
+        self, hub: Hub, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0
+    ) -> Ask:
+        terms = self._terms(hub, share) + holder.suffix
+        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), terms, token, undone])
 
     def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""
-        claim_seconds = min(CLAIM_SECONDS, lease_seconds)
-        return _packed(*share, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
+        return _packed(*share, self._capacity, lease_seconds, CLAIM_SECONDS, self._fair, hub.counted)
 
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
@@ -246,7 +252,7 @@ class Asking(Question):
 
     def __post_init__(self) -> None:
         lease_seconds = LEASE_SECONDS if self.lease_seconds is None else self.lease_seconds
-        terms = self.resource._terms(self.hub, self.share, lease_seconds)
+        terms = self.resource._terms(self.hub, self.share, lease_seconds) + self.holder.suffix
         self.keys = self.resource._keys
         self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
         # made before it is granted, when somebody waits behind
@@ -303,29 +309,24 @@ class Asking(Question):
             hold = self._new
             hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
             hold.renew_until = sent_at + self.resource._hold_seconds_max
-            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
+            hold.due_at = self._new.next_look(sent_at) if confirmed else sent_at + CONFIRM_SECONDS
             if self.watched:
                 self.hub.holds.add(hold)
         elif self._new.renews and not hold.renews:  # from now on the watchdog has it
             hold.renews, hold.lease_seconds = True, self._new.lease_seconds
             hold.ends_at = max(hold.ends_at, ends_at)  # first: the watchdog would not renew one that is over
-            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
+            hold.due_at = self._new.next_look(sent_at)
             self.hub.holds.add(hold)
         hold.ends_at = max(hold.ends_at, ends_at)
         hold.shared += self.share[0]
         hold.exclusive += self.share[1]
         return hold
 
-    def _due_at(self, sent_at: float, *, confirmed: bool) -> float | None:
-        if not confirmed:
-            return sent_at + CONFIRM_SECONDS
-        return self._new.next_look(sent_at)
-
 
 @lru_cache(maxsize=1000)
 def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
     """Format terms, with `lease` and `claim` in seconds. Cached, for a process has few kinds of them."""
-    times = (seconds * MICROSECONDS for seconds in (lease, claim, PATIENCE_SECONDS))
+    times = (seconds * MICROSECONDS for seconds in (lease, min(claim, lease), PATIENCE_SECONDS))
     return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
 
 

@@ -49,7 +49,7 @@ class TaskHub(Hub):
 
     def serves_here(self) -> bool:
         """Return whether it is of the running loop and process, and not ended."""
-        return asyncio._get_running_loop() is self._loop and self.process == holder.process()
+        return asyncio._get_running_loop() is self._loop and self.process == holder.process
 
     async def answer(self, step: Step) -> Any:
         """Perform one step."""
@@ -137,7 +137,7 @@ def hub_of(client: Any) -> TaskHub:
         drop_closed(_hubs)
         hubs = _hubs[loop] = {}
     hub = hubs.get(id(client))
-    if hub is None or hub.process != holder.process():
+    if hub is None or hub.process != holder.process:
         hub = hubs[id(client)] = TaskHub(client)
     return hub
 

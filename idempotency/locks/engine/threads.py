@@ -111,7 +111,7 @@ class OnThreads(Threaded):
 
     def hub(self) -> ThreadHub:
         """Return the hub that performs its steps; another one after a fork."""
-        if self._cached is None or self._cached.process != holder.process():
+        if self._cached is None or self._cached.process != holder.process:
             if self.client is None:
                 refuse_no_redis()
             self._cached = hub_of(fastpath.client() if self.client is None else self.client)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from idempotency.locks.engine.holds import NUMBER_MAX, Hold, whole_number
-from idempotency.locks.engine.hub import Hub, script
-from idempotency.locks.engine.places import LEASE_SECONDS, Placed, Share
+from idempotency.locks.engine.hub import script
+from idempotency.locks.engine.places import Placed
 from idempotency.locks.engine.steps import Ask, Steps, operation
 
 _PERMITS = script("places", "permits")
@@ -58,16 +58,11 @@ class Totals(Placed):
     def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""
         hub = self.hub()
-        keys = [*self._keys, f"{self._key}:done:{hub.new_request()}"]
-        return self._insist(Ask(_PERMITS, keys, [super()._terms(hub, (0, 0)), *what]), holds)
+        keys = self._keys
+        keys.append(f"{keys[0]}:done:{hub.new_request()}")
+        return self._insist(Ask(_PERMITS, keys, [self._terms(hub, (0, 0)), *what]), holds)
 
     @property
     def _keys(self) -> list[str]:
-        return [*super()._keys, f"{self._key}:total"]
-
-    def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
-        return super()._terms(hub, share, lease_seconds) + self._end()
-
-    def _end(self) -> bytes:
-        """Return the end of the terms, as acquire.lua reads it: each permit is a holder of its own."""
-        return b"/"
+        keys = super()._keys
+        return [*keys, f"{keys[0]}:total"]
