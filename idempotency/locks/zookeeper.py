@@ -23,12 +23,11 @@ with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.exceptions import NoNodeError
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
-from idempotency.locks.engine.steps import Steps, deadline_of, operation
+from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, deadline_of, operation
 from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
 

@@ -5,6 +5,7 @@ step's result, or is thrown its error. `Threaded` performs steps by blocking the
 awaiting; the decorated methods return a value in the one and a coroutine in the other.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
+from idempotency.redis.task_connection import whole
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -186,3 +188,43 @@ def insist(ask: Ask, *, seconds: float) -> Steps[Any]:
                 raise
             yield Pause(back_off_seconds(failures))
             failures += 1
+
+
+class Blocking(Threaded):
+    """Runner of `Work`, `Wait` and `Pause` in the calling thread."""
+
+    def run(self, steps: Steps[T]) -> T:
+        return perform(steps, answer)
+
+
+class BesideTheLoop(Tasked):
+    """Runner of `Work` in a thread, of `Wait` and `Pause` in the loop, where waiters leave threads for a release.
+
+    A thread cannot be stopped: a task is cancelled only when its work has ended, so that the protocol knows what
+    to undo.
+    """
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await perform_async(steps, answer_beside)
+
+
+def answer(step: Step) -> Any:
+    """Perform one step in this thread."""
+    match step:
+        case Work(function):
+            return function()
+        case Wait(bell, seconds):
+            return bell.wait(seconds)
+        case Pause(seconds, bell):
+            return time.sleep(seconds) if bell is None else bell.wait(seconds)
+        case _:
+            raise TypeError(f"{step!r} needs a server of Redis")
+
+
+async def answer_beside(step: Step) -> Any:
+    """Perform one step in a thread beside the loop, a wait or a pause in the loop."""
+    if isinstance(step, Wait):
+        return await step.bell.wait(step.seconds)
+    if isinstance(step, Pause):
+        return await (asyncio.sleep(step.seconds) if step.bell is None else step.bell.wait(step.seconds))
+    return await whole(asyncio.to_thread(answer, step))

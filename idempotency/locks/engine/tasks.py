@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import answer_beside
 from idempotency.locks.engine.hub import Hub, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
@@ -20,6 +19,7 @@ from idempotency.locks.engine.steps import (
     Steps,
     Tasked,
     Wait,
+    answer_beside,
     perform_async,
 )
 from idempotency.redis.async_clients import async_client, close_client, drop_closed

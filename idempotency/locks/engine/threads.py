@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import answer
 from idempotency.locks.engine.hub import Hub, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
@@ -18,6 +17,7 @@ from idempotency.locks.engine.steps import (
     Steps,
     Threaded,
     Wait,
+    answer,
     perform,
 )
 from idempotency.observability.background import Worker

@@ -15,7 +15,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import DatabaseError, connection, connections, transaction
 
-from idempotency.locks.engine import advisory
+from idempotency.locks import postgres
 from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.session import Session
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
@@ -92,7 +92,7 @@ def hall(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Hal
 
 
 def abandon_the_dead() -> None:
-    for session in advisory._desk.pop_dead():
+    for session in postgres._desk.pop_dead():
         session.abandon()
 
 
@@ -101,7 +101,7 @@ def _nothing_is_left(transactional_db: None) -> Iterator[None]:
     """No test leaves a session behind, holding or waiting."""
     yield
     abandon_the_dead()
-    assert not advisory._desk.holds
+    assert not postgres._desk.holds
     until(lambda: not sessions(), "no lock's session is left")
 
 
@@ -171,7 +171,7 @@ def fork_while_holding() -> tuple[int, bool]:
             lock.release()
         except NotHeld:
             refused = True
-        advisory._desk.holds.clear()
+        postgres._desk.holds.clear()
         gc.collect()
         os._exit(0 if refused and not held and not taken else 1)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -380,7 +380,7 @@ def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(
     options = {**connection.settings_dict["OPTIONS"], "options": f"{limits} -c synchronous_commit=off"}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
     with AdvisoryLock("till"):
-        ((session,),) = advisory._desk.holds.values()
+        ((session,),) = postgres._desk.holds.values()
         names = ["idle_session_timeout", "lock_timeout", "statement_timeout", "synchronous_commit"]
         rows = session._connection.execute(
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s) ORDER BY name", [names]
@@ -428,7 +428,7 @@ async def test_cancelled_anywhere_it_is_held_or_leaves_nothing(transactional_db:
         task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
-            assert not advisory._desk.holds
+            assert not postgres._desk.holds
         else:
             assert await task is True
             abandon_the_dead()  # that task is a holder that ended

@@ -13,12 +13,11 @@ from django.core.exceptions import ImproperlyConfigured
 from idempotency import locks
 from idempotency.locks import aio
 from idempotency.locks.engine import holds as holds_module
-from idempotency.locks.engine.blocking import BesideTheLoop
 from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, _look_again_seconds
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
+from idempotency.locks.engine.steps import Ask, BesideTheLoop, Finish, Listen, Steps, Wait, Work
 from idempotency.locks.latch import Latch
 from idempotency.locks.mutex import Mutex
 from idempotency.locks.postgres import AdvisoryLock
