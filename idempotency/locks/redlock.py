@@ -56,16 +56,8 @@ class Majority(Several):
         self.majority = self.quorum = len(clients) // 2 + 1
         self._lease_seconds = lease_seconds
         self._left: dict[str, Iterator[int]] = {}  # how many servers an owner has after the end of one more
-        self.locks = [
-            self._lock(
-                name,
-                client=client,
-                owner=settings.get("owner"),
-                hold_seconds_max=hold_seconds_max,
-                release_seconds=0.0,
-            )
-            for client in clients
-        ]
+        each = {"owner": settings.get("owner"), "hold_seconds_max": hold_seconds_max, "release_seconds": 0.0}
+        self.locks = [self._lock(name, client=client, **each) for client in clients]
         for node in self.locks if self._listeners else ():
             node._notify = self._one_ended
 

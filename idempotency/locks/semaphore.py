@@ -136,7 +136,7 @@ class Permits(Owned, Totals):
         holds = hub.slots.of(keys[0], own.name)
         if permits is None and holds:
             hold = holds[-1]
-            yield from self._give_places(keys, hold.holder, (hold.shared, 0), token=hold.token)
+            yield Finish(self._give_places(keys, hold.holder, (hold.shared, 0), hold.token))
             return hub.slots.free(hold.owner)
         left = whole_number("permits", permits or 1)
         if self._owner is not None:
@@ -214,7 +214,8 @@ class ExpirablePermits(Totals):
         prefix: str | None = None,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        super().__init__(name, client=client, prefix=prefix, release_seconds=release_seconds)
+        super().__init__(name, client=client, prefix=prefix)
+        self._release_seconds = release_seconds
         self.permits, self._capacity = permits, 0 if permits is None else whole_number("permits", permits)
 
     @operation
@@ -251,7 +252,7 @@ class ExpirablePermits(Totals):
         if not more:
             owner, token = _parsed(permit)
             holder = Holder(owner, lambda: True)
-            yield from self._give_places(self._keys, holder, (1, 0), token=token)
+            yield Finish(self._give_places(self._keys, holder, (1, 0), token))
             return
         every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
         reply = yield Finish(self._asked("give", *every))

@@ -103,11 +103,7 @@ class AsyncMessages(Messages):
         self._queue: Any = asyncio.Queue()
 
     async def take(self, *, wait_seconds: float) -> str | None:  # type: ignore[override]
-        """Return the next message; None if some may have been missed.
-
-        Raises:
-            TimeoutError: none came within `wait_seconds`.
-        """
+        """Return the next message, as `Messages.take` does."""
         async with asyncio.timeout(wait_seconds):
             message: str | None = await self._queue.get()
             return message

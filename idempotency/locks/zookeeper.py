@@ -10,7 +10,6 @@ Limits: the empty folder of a name stays, so names should be few (kazoo makes no
 needs a client of its own. Do not call the face of threads from kazoo's callbacks: they would wait for themselves.
 """
 
-import contextlib
 import math
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack
@@ -20,7 +19,6 @@ from idempotency.extras import needed
 
 with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
-    from kazoo.exceptions import NoNodeError
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
@@ -76,15 +74,7 @@ class QueueLock(Counted):
         Args:
             token: of the one hold to end; None ends every one.
         """
-        if token is None:
-            return (yield from self._queue.delete_holders())
-        _, holders = yield from self._queue.contenders(holders=True)
-        for node, (_, stat) in holders.items():
-            if stat.czxid == token:
-                with contextlib.suppress(NoNodeError):  # it has left meanwhile
-                    yield from self._queue._asked(self._client.delete_async, node)
-                    return True
-        return False
+        return (yield from self._queue.delete_holders(token))
 
     def _state(self) -> Steps[State]:
         nodes, holders = yield from self._queue.contenders(holders=True)

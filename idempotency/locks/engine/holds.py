@@ -233,10 +233,9 @@ class Holds:
 class Slots:
     """Holds by owner, where an owner has several of one resource: each acquire of a semaphore. Thread-safe.
 
-    Each acquire is a holder of its own on the server. Its name there is used again, so that the server has few to
-    remember, but only once the server has said that nothing is held under it. After a release or an acquire that
-    went unanswered something may be, and an acquire under it would count as the same holder's second one, for
-    which nothing needs to be free.
+    Each acquire is a holder of its own on the server. Its name there is used again, but only once the server has
+    said that nothing is held under it: else an acquire would count as the same holder's second one, for which
+    nothing needs to be free.
 
     Args:
         holds: know until when a hold is held.

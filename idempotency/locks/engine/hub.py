@@ -141,6 +141,7 @@ class Resource:
 
     _kind: ClassVar[str]
     client: Any = None
+    hub: Callable[[], Hub]  # performs its steps
     _prefix: str | None = None
 
     def __init__(self, name: str, *, client: Any = None, prefix: str | None = None) -> None:
@@ -156,10 +157,6 @@ class Resource:
     @property
     def _key(self) -> str:
         return tagged(self._kind, self.name, self._prefix)
-
-    def hub(self) -> Hub:
-        """Return the hub that performs its steps."""
-        raise NotImplementedError
 
 
 def lock_error(error: Exception) -> LockError | None:

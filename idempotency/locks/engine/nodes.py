@@ -233,13 +233,14 @@ class Queue:
                 found[node] = yield from self._asked(self.client.get_async, node)
         return nodes, found
 
-    def delete_holders(self) -> Steps[bool]:
-        """Delete the nodes that hold; return whether there were any."""
+    def delete_holders(self, token: int | None = None) -> Steps[bool]:
+        """Delete the nodes that hold, or the one of this token; return whether there were any."""
         deleted = False
         for node in self._first_of((yield from self.nodes())):
-            with contextlib.suppress(NoNodeError):
-                yield from self._asked(self.client.delete_async, node)
-                deleted = True
+            with contextlib.suppress(NoNodeError):  # it has left meanwhile
+                if token is None or (yield from self._asked(self.client.get_async, node))[1].czxid == token:
+                    yield from self._asked(self.client.delete_async, node)
+                    deleted = True
         return deleted
 
     @property

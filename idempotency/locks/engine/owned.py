@@ -1,5 +1,6 @@
 """Base of locks and semaphores: an owner has places under a lease."""
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import DEFAULT, Common, Entered
@@ -36,6 +37,7 @@ class Owned(AskedByHolder, Entered, Placed):
     """
 
     __repr__ = Resource.__repr__
+    _holds: Callable[[], list[Hold]]
 
     def __init__(
         self,
@@ -48,10 +50,10 @@ class Owned(AskedByHolder, Entered, Placed):
         release_seconds: float = RELEASE_SECONDS,
         **settings: Unpack[Common],
     ) -> None:
-        places = {"hold_seconds_max": hold_seconds_max, "release_seconds": release_seconds}
-        Placed.__init__(self, name, client=client, prefix=prefix, **places)
+        Placed.__init__(self, name, client=client, prefix=prefix)
         Entered.__init__(self, name, **settings)
-        self._lease_seconds = lease_seconds
+        self._lease_seconds, self._hold_seconds_max = lease_seconds, hold_seconds_max
+        self._release_seconds = release_seconds
         self._notify = self._listeners or None
 
     @operation
@@ -67,9 +69,6 @@ class Owned(AskedByHolder, Entered, Placed):
         yield from self.hub().prolong(holds, seconds)
         if any(hold.gone for hold in holds):
             raise self._lost()
-
-    def _holds(self) -> list[Hold]:
-        raise NotImplementedError
 
     def _take(
         self,

@@ -52,33 +52,22 @@ class Placed(Waited, Asked, Resource):
 
     Args:
         name, client, prefix: as of `Resource`.
-        hold_seconds_max: the watchdog renews no hold for longer.
-        release_seconds: how long a release bears a server that does not reply.
 
     Attributes:
         _capacity: number of its places.
         _fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
         _share: what a question is about.
         _notify: called with the end of a hold and itself; None where nobody listens.
+        _hold_seconds_max: the watchdog renews no hold for longer.
+        _release_seconds: how long a release bears a server that does not reply.
     """
 
     _capacity: int
     _fair = True
     _share: Share = (1, 0)
     _notify: Callable[[str, Hold], None] | None = None
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        client: Any = None,
-        prefix: str | None = None,
-        hold_seconds_max: float = HOLD_SECONDS_MAX,
-        release_seconds: float = RELEASE_SECONDS,
-    ) -> None:
-        super().__init__(name, client=client, prefix=prefix)
-        self._hold_seconds_max = hold_seconds_max
-        self._release_seconds = release_seconds
+    _hold_seconds_max = HOLD_SECONDS_MAX
+    _release_seconds = RELEASE_SECONDS
 
     @operation
     def force_release(self, *, token: int | None = None) -> Steps[bool]:
@@ -123,23 +112,16 @@ class Placed(Waited, Asked, Resource):
         watched: bool = True,
         within: bool = False,
     ) -> Steps[Hold | None]:
-        """Take places.
+        """Take places; return the hold, or None when the time was over.
 
         Args:
-            wait_seconds: None waits for ever, 0 asks once.
-            lease_seconds: None is renewed for as long as the holder lives; a number ends by itself.
             watched: False confirms at once and renews nothing, for places that another may give back.
             within: for a `with`, which may stand inside another that has to learn of its loss.
-
-        Returns:
-            The hold, or None if the time is over.
 
         Raises:
             UpgradeRefused: the holder has shared places and wants all.
             LockLost: the holder had some, lost them, and has not released them yet. Not where a lease that it
                 asked for ended them and this is no `with`: then it may take them again.
-            LockUnavailable: the server did not reply for long.
-            ValueError: a lease that is not above 0, or above LONGEST_SECONDS.
         """
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
@@ -162,23 +144,12 @@ class Placed(Waited, Asked, Resource):
             yield Finish(self._undo(holder, request, share, before=before))
             raise
 
-    def _give_places(
-        self, keys: list[str], holder: Holder, share: Share, *, token: int | None = None
-    ) -> Steps[None]:
-        """Give places back.
+    def _give_places(self, keys: list[str], holder: Holder, share: Share, token: int | None = None) -> Steps[None]:
+        """Give places back, to be performed to the end; raise as `Mutex.release`.
 
         Args:
-            keys: the resource's.
             token: only those that are held under it; None: under the one of the hold here, if there is one.
-
-        Raises:
-            NotHeld: the holder does not have them.
-            LockLost: it had, and its lease ended or the server forgot it.
-            LockUnavailable: the server did not reply; no more renewals, so the lease ends it.
         """
-        yield Finish(self._give(keys, holder, share, token))
-
-    def _give(self, keys: list[str], holder: Holder, share: Share, token: int | None) -> Steps[None]:
         hub, (shared, exclusive) = self.hub(), share
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # 0, for any, where another loop or process acquired it for this owner

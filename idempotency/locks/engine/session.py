@@ -84,6 +84,8 @@ def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) ->
 class Session(SessionHold):
     """Connection of a holder for one lock. Its methods block for round trips.
 
+    They raise `LockUnavailable` where the connection ends, and nothing is known then.
+
     Args:
         name: of the lock.
         mine: the holder.
@@ -111,12 +113,7 @@ class Session(SessionHold):
         self._cancelled = False
 
     def ask(self, wait_seconds: float | None) -> None:
-        """Connect, and ask for the lock without waiting for the reply.
-
-        Raises:
-            LockError: a connection pooler is before the database.
-            LockUnavailable: it could not be asked.
-        """
+        """Connect, and ask for the lock without waiting for the reply. `LockError` behind a connection pooler."""
         with _unavailable():
             self._connection = psycopg.connect(**self._parameters)
             self.backend = self._connection.info.backend_pid
@@ -140,21 +137,13 @@ class Session(SessionHold):
             return bool(selector.select(seconds))
 
     def busy(self) -> bool:
-        """Return whether the reply is still to come, without waiting.
-
-        Raises:
-            LockUnavailable: the connection ended.
-        """
+        """Return whether the reply is still to come, without waiting."""
         with _unavailable():
             self._connection.pgconn.consume_input()
             return bool(self._connection.pgconn.is_busy())
 
     def answer(self) -> bool:
-        """Read the reply: return whether we have the lock, and read its token; if not, close.
-
-        Raises:
-            LockUnavailable: neither is known.
-        """
+        """Read the reply: return whether we have the lock, and read its token; if not, close."""
         with _unavailable():
             server = self._connection.pgconn
             answer = server.get_result()

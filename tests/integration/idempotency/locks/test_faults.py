@@ -909,7 +909,7 @@ class TestOwnersThatComeOnce:
                 most, rounds = left, rounds + 1
                 assert rounds < 5000, "nothing is ever forgotten"
                 take(f"once {rounds}")
-                resource.run(resource._give_places(named(f"once {rounds}"), (1, 0)))
+                resource.run(resource._give_places(resource._keys, named(f"once {rounds}"), (1, 0)))
             looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
         assert looked_through <= 3 < rounds
 

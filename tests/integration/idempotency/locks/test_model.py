@@ -113,7 +113,7 @@ class Model(RuleBasedStateMachine):
     @rule(owner=owners, exclusive=st.booleans())
     def give(self, owner: str, exclusive: bool) -> None:
         shared, all_of_it = (0, 1) if exclusive else (1, 0)
-        steps = self.places._give_places(Holder(owner, lambda: True), (shared, all_of_it))
+        steps = self.places._give_places(self.places._keys, Holder(owner, lambda: True), (shared, all_of_it))
         mine = self.holders.get(owner)
         if mine is None or mine[0] < shared or mine[1] < all_of_it:
             with pytest.raises(NotHeld):
