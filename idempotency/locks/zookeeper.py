@@ -157,6 +157,12 @@ class QueuePermits(QueueLock):
         self._queues = [self._queue_of("turn"), self._queue]
 
     @operation
+    def total(self) -> Steps[int]:
+        """Return the number of permits: this caller's, for the server has none."""
+        return self._permits or 0
+        yield  # an operation without a step
+
+    @operation
     def acquired(self) -> Steps[int]:
         """Return how many permits are out."""
         return min(len((yield from self._queue.nodes())), self._permits or 0)
