@@ -99,9 +99,6 @@ class Latch(Kind):
 
     has_holders = False
 
-    def state(self, lock: Any) -> State:
-        return State((), ())
-
     def facts(self, lock: Any) -> list[str]:
         left = lock.count()
         return [_("%(count)s left") % {"count": left}] if left else []
@@ -112,6 +109,9 @@ class Latch(Kind):
 
 class Limit(Latch):
     """Limiter; without a rate on the server only its callers know theirs."""
+
+    def state(self, lock: Any) -> State:
+        return State((), ())
 
     def facts(self, lock: Any) -> list[str]:
         rate = lock.rate()

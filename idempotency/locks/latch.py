@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.encoding import force_str
+
 from idempotency.locks.engine.holds import bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
@@ -11,6 +13,7 @@ from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockUnavailable
+from idempotency.locks.state import State
 from idempotency.redis.mailbox import READY_SECONDS
 
 _LATCH = script("latch")
@@ -75,7 +78,13 @@ class Latch(Waited, Resource):
     @operation
     def waiters(self) -> Steps[int]:
         """Ask how many wait; a waiter whose process was killed counts until the end."""
-        return int((yield from self._insist("waiters", "")))
+        return len((yield from self._insist("waiters")))
+
+    @operation
+    def state(self) -> Steps[State]:
+        """Ask who waits, by ``host/process id/random:number of the wait``; nobody holds a latch."""
+        waiters = yield from self._insist("waiters")
+        return State((), tuple(sorted(force_str(waiter).rpartition(" ")[2] for waiter in waiters)))
 
     @operation
     def delete(self) -> Steps[bool]:

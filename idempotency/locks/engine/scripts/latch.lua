@@ -6,7 +6,7 @@
 --   down: [2] request                                          returns what is left
 --   delete: [2] request                                        returns 1, or 0 if it is not open
 --   look: [2] "channel request", or '' not to wait             returns what is left
---   waiters: returns how many wait
+--   waiters: returns who waits
 --   leave: [2] "channel request"                               returns 0
 -- A latch that was never opened, or has reached zero, does not exist: what is left is 0.
 -- A second copy of a request gets the same reply and changes nothing: for as long as that latch is open, and for
@@ -20,7 +20,7 @@ if what == 'leave' then
     return 0
 end
 
-if what == 'waiters' then return redis.call('SCARD', KEYS[2]) end
+if what == 'waiters' then return redis.call('SMEMBERS', KEYS[2]) end
 
 local left = tonumber(redis.call('HGET', KEYS[1], 'count') or 0)
 if what == 'look' then

@@ -328,6 +328,21 @@ def test_totals_counts_and_rates_are_shown(
     assert LogEntry.objects.count() == 3
 
 
+def test_who_waits_for_a_latch_is_named(
+    actor: Actor, admin_client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latch = CountDownLatch(NAME)
+    latch.open(1)
+    waiting = actor.begin(latch.wait)
+    until(lambda: latch.waiters() == 1)
+    (waiter,) = latch.state().waiters
+    assert f"/{os.getpid()}/" in waiter
+    assert f"1. in the queue: {waiter}" in shown(capsys)
+    assert f"<li>{waiter}</li>" in admin_client.get(PAGE, {"name": NAME}).content.decode()
+    latch.count_down()
+    assert waiting.result(30)
+
+
 def test_a_latch_is_ended_from_the_page(actor: Actor, admin_client: Client) -> None:
     latch = CountDownLatch(NAME)
     latch.open(1)
