@@ -67,21 +67,49 @@ class Source:
             self.values[key] = value
 
 
-def test_a_missing_value_is_read_once_for_all_and_changes_reach_all(client: Any, maps: Any) -> None:
+def test_read_through_reads_a_missing_value_once_for_all_processes(client: Any, maps: Any) -> None:
     source = Source(a=1)
-    one, two = (maps(client=client, read=source.read, write=source.write) for _ in range(2))
+    one, two = (maps(client=client, read=source.read) for _ in range(2))
     assert [one.get("a"), two.get("a"), one.get("b", "none"), source.reads] == [1, 1, "none", 2]
-    two.set("a", {"n": 2})
-    until(lambda: one.get("a") == {"n": 2})
-    assert (two.get("a"), source.values, source.writes) == ({"n": 2}, {"a": {"n": 2}}, 1)
+    assert one.alone is False
+
+
+def test_write_through_writes_before_every_change(client: Any, maps: Any) -> None:
+    source = Source(a=1)
+    one = maps(client=client, read=source.read, write=source.write)
+    one.set("a", {"n": 2})
+    assert (one.get("a"), source.values, source.writes, source.reads) == ({"n": 2}, {"a": {"n": 2}}, 1, 0)
+    assert one.put_if_absent("b", 3) is True
+    one.delete("a")
+    assert (source.values, source.writes, one.get("a")) == ({"b": 3}, 3, None)
+
+
+def test_write_through_that_fails_changes_nothing(client: Any, maps: Any) -> None:
+    def write(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    one, two = maps(client=client, write=write), maps(client=client)
+    two.set("a", 1)
+    for change in (lambda: one.set("a", 2), lambda: one.delete("a")):
+        with pytest.raises(ZeroDivisionError):
+            change()
+        assert one.get("a") == two.get("a") == 1
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_change_invalidates_the_copies_of_all_processes(client: Any, maps: Any, stored: bool) -> None:
+    source = Source(a=1)
+    one, two = (maps(client=client, read=source.read, write=source.write, stored=stored) for _ in range(2))
+    assert [one.get("a"), two.get("a")] == [1, 1]
+    two.set("a", 2)
+    until(lambda: one.get("a") == 2)
     two.delete("a")
     until(lambda: one.get("a") is None)
     source.values["a"] = 3
     assert one.get("a") == two.get("a") == 3
     source.values["a"] = 4
     assert one.clear() is True
-    until(lambda: two.get("a") == 4)
-    assert one.alone is False
+    until(lambda: one.get("a") == two.get("a") == 4)
 
 
 def test_a_copy_costs_no_command(single: Any, maps: Any) -> None:
@@ -101,31 +129,48 @@ def _commands(client: Any, what: Callable[[], Any]) -> int:
     return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
 
 
-def test_entries_end_by_their_life_or_unused(client: Any, maps: Any) -> None:
-    one = maps(client=client, copy_seconds=0)
-    one.set("short", 1, ttl_seconds=0.05)
-    one.set("unused", 2, idle_seconds=0.05)
+@pytest.mark.parametrize("name", ["names", ""])
+def test_an_entry_ends_by_its_own_ttl_or_its_maps(client: Any, maps: Any, name: str) -> None:
+    one = maps(name, client=client, copy_seconds=0, ttl_seconds=0.05)
+    one.set("by the map", 1)
+    one.set("short", 2, ttl_seconds=0.01)
     one.set("long", 3, ttl_seconds=LONG, idle_seconds=1e300)
     until(lambda: one.get("short") is None)
-    until(lambda: threading.Event().wait(0.1) or one.get("unused") is None)
+    until(lambda: one.get("by the map") is None)  # however often it is got
     assert one.get("long") == 3
-    alone = maps("", read=lambda _: None)
-    alone.set("short", 1, ttl_seconds=0.01)
-    alone.set("unused", 2, idle_seconds=0.01)
-    alone.set("long", 3)
-    until(lambda: alone.get("short") is None)
-    until(lambda: threading.Event().wait(0.05) or alone.get("unused") is None)
-    assert alone.get("long") == 3
 
 
 @pytest.mark.parametrize("name", ["names", ""])
-def test_the_least_recently_used_go_first(single: Any, maps: Any, name: str) -> None:
+def test_an_entry_ends_that_nobody_gets_for_its_idle_time(client: Any, maps: Any, name: str) -> None:
+    one = maps(name, client=client, copy_seconds=0)
+    one.set("unused", 1, idle_seconds=0.05)
+    one.set("used", 2, idle_seconds=LONG)
+    one.set("ever", 3)
+    until(lambda: threading.Event().wait(0.1) or one.get("unused") is None)
+    assert (one.get("used"), one.get("ever")) == (2, 3)
+
+
+def test_the_idle_time_begins_again_with_each_use(single: Any, maps: Any) -> None:
+    one = maps(client=single, copy_seconds=0, idle_seconds=LONG)
+    one.set("a", 1)
+    (uses,) = single.scan_iter("*:used")
+    last = [single.zscore(uses, "a")]
+    for use in (lambda: one.get("a"), lambda: one.get_many(["a"])):
+        use()
+        last.append(single.zscore(uses, "a"))
+    assert last == sorted(set(last))
+    assert (one.remaining_seconds("a") > 0, single.zscore(uses, "a")) == (True, last[-1])  # to look is no use
+
+
+@pytest.mark.parametrize("name", ["names", ""])
+def test_the_size_is_bounded_and_the_least_recently_used_go_first(single: Any, maps: Any, name: str) -> None:
     one = maps(name, client=single, entries_max=3, copy_seconds=0)
     for key in ("a", "b", "c"):
         one.set(key, key)
     assert one.get("a") == "a"
     one.set("d", "d")
     assert [one.get(key) for key in ("a", "b", "c", "d")] == ["a", None, "c", "d"]
+    assert one.size() == 3
 
 
 def test_nothing_is_left_in_redis_for_ever_unless_asked(client: Any, maps: Any) -> None:
@@ -144,7 +189,7 @@ def _nodes(client: Any) -> list[Any]:
     return [client.get_redis_connection(node) for node in client.get_primaries()]
 
 
-def test_one_of_many_processes_and_threads_reads(single: Any, maps: Any) -> None:
+def test_single_flight_one_of_many_processes_and_threads_reads(single: Any, maps: Any) -> None:
     reading, go_on = threading.Semaphore(0), threading.Event()
     reads: list[str] = []
 
