@@ -122,7 +122,9 @@ class Limit(Latch):
         about = {"permits": rate.permits, "seconds": f"{rate.interval_seconds:g}", "free": lock.available()}
         if share := rate.permits_per_client:
             words = _("%(permits)s permits in %(seconds)s s, %(share)s of a caller; %(free)s free")
-            return [words % {**about, "share": share}]
+            each = _("%(caller)s has used %(used)s of its %(share)s")
+            used = [each % {"caller": one, "used": used, "share": share} for one, used in lock.shares().items()]
+            return [words % {**about, "share": share}, *used]
         return [_("%(permits)s permits in %(seconds)s s; %(free)s free") % about]
 
     def end(self, lock: Any, owner: Owner | None) -> bool:

@@ -7,6 +7,8 @@ sleeps until then: nobody polls, and no later caller passes.
 
 from typing import Any, NamedTuple
 
+from django.utils.encoding import force_str
+
 from idempotency.locks.engine.holds import MICROSECONDS, NUMBER_MAX, bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Pause, Steps, bound_of, deadline_of, operation
@@ -90,7 +92,7 @@ class Limiter(Waited, Resource):
             ValueError: the rate never gives so many.
         """
         longest = NUMBER_MAX if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, NUMBER_MAX))
-        ask = self._ask("acquire", whole_number("permits", permits), longest, caller=caller)
+        ask = self._ask("acquire", whole_number("permits", permits), longest, caller or "", caller=caller)
         ask.seconds = bound_of(deadline_of(wait_seconds))
         given, wait = (yield ask)[0]
         if given < 0:
@@ -124,6 +126,17 @@ class Limiter(Waited, Resource):
         return int((yield self._ask("available", caller=caller))[0])
 
     @operation
+    def shares(self, *, most: int = 100) -> Steps[dict[str, int]]:
+        """Ask how many permits of its share each of the latest callers has used: two commands."""
+        ask = self._ask("clients", most)
+        ask.keys.append(f"{self._key}#clients")
+        callers = [force_str(caller) for caller in (yield ask)[0]]
+        ask = self._ask("shares")
+        ask.keys += [f"{self._key}:{caller}" for caller in callers]
+        used = (yield ask)[0] if callers else ()
+        return {caller: count for caller, count in zip(callers, used, strict=True) if count}
+
+    @operation
     def rate(self) -> Steps[Rate]:
         """Return the rate that counts: the server's, or else the constructor's."""
         permits, interval, share = (yield self._ask("rate"))[0]
@@ -148,7 +161,7 @@ class Limiter(Waited, Resource):
         key, request = self._key, self.hub().new_request()
         keys = [f"{key}#rate", f"{key}#{request}", key]  # a caller's begin with another character after the name
         if caller is not None:
-            keys.append(f"{key}:{caller}")
+            keys += [f"{key}:{caller}", f"{key}#clients"]
         return Ask(_LIMIT, keys, [self._kind, request, *self._rate, *what])
 
 

@@ -2,10 +2,12 @@
 -- gets that one. The same request again changes nothing. Times are microseconds of this server's clock.
 -- KEYS[1] the rate that the server stores: permits, interval, share of a client, and when all was forgotten last
 -- KEYS[2] the reply to this request   KEYS[3] what all were given   KEYS[4] what a client was, if there is one
+-- KEYS[5] clients, scored by when what they were given last counts no more
 -- ARGV[1] rate or bucket   [2] request   [3] permits   [4] interval   [5] share, or 0; of the caller, where the server
 --     has none   [6] what to do:
---   acquire: [7] permits   [8] longest wait   returns {1, how long to wait}, {0, until it could be had} or {-1, most}
+--   acquire: [7] permits   [8] longest wait   [9] the client   returns {1, how long to wait}, {0, until it could be had} or {-1, most}
 --   release: [7] permits, the newest, or those of the acquire [8]   available: returns how many    rate: returns [3] to [5], as they count
+--   clients: KEYS[4] as [5]   [7] how many   returns the latest ones   shares: KEYS[4] and on   returns what each used
 --   set, init: [7] to [9] as [3] to [5]   [10] 1 to forget what was used; init only where the server has none
 --   delete: forget the rate and what was used                                these return 1 if it was done
 
@@ -72,7 +74,19 @@ function ways.acquire()
     end
     if at - now > tonumber(ARGV[8]) then return {0, at - now} end
     for _, limit in ipairs(limits) do way.take(limit[1], limit[2], at) end
+    if limits[2] then
+        redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
+        redis.call('ZADD', KEYS[5], 'GT', at + interval, ARGV[9])
+        local life = math.ceil((at - now + interval) / 1000) + 1
+        redis.call('PEXPIRE', KEYS[5], math.max(life, redis.call('PTTL', KEYS[5])))
+    end
     return {1, at - now}
+end
+function ways.clients() return redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', now, 'LIMIT', 0, wanted) end
+function ways.shares()
+    local used = {}
+    for at = 4, #KEYS do used[at - 3] = math.ceil(way.used(KEYS[at], rate[3])) end
+    return used
 end
 function ways.release()
     for _, limit in ipairs(limits) do way.release(unpack(limit)) end
@@ -92,7 +106,8 @@ function ways.delete()  -- clients have keys that this does not know: `cleared` 
 end
 
 -- the others change nothing, or know the request
-local remembers = what ~= 'rate' and what ~= 'available' and (what ~= 'acquire' or way == bucket)
+local looks = {rate = true, available = true, clients = true, shares = true}
+local remembers = not looks[what] and (what ~= 'acquire' or way == bucket)
 local replied = remembers and redis.call('GET', KEYS[2])
 if replied then return cjson.decode(replied) end
 local reply = ways[what]()

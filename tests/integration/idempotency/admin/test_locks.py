@@ -314,11 +314,14 @@ def test_totals_counts_and_rates_are_shown(
     Semaphore(NAME).set_total(7)
     CountDownLatch(NAME).open(3)
     RateLimiter(NAME).set_rate(Rate(5, 60, 2))
-    RateLimiter(NAME).acquire(2)
+    RateLimiter(NAME).acquire()
+    RateLimiter(NAME).acquire(caller="shop <3>")
     TokenBucket(NAME, permits=10, interval_seconds=600).acquire(4)
     page = admin_client.get(PAGE, {"name": NAME}).content.decode()
-    for words in ("7 permits in all", "3 left", "5 permits in 60 s, 2 of a caller; 3 free", "4 permits counted"):
-        assert words in page
+    share = "shop <3> has used 1 of its 2"
+    rate = "5 permits in 60 s, 2 of a caller; 3 free"
+    for words in ("7 permits in all", "3 left", rate, share, "4 permits counted"):
+        assert escape(words) in page
         assert words in shown(capsys)
     for kind, words in (("latch", "3 left"), ("rate", "5 permits"), ("bucket", "counted")):
         wanted = [f"--kind={kind}", "--release", "--operator=admin", "--note=begin again"]

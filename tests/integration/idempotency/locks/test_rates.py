@@ -84,6 +84,20 @@ def test_what_was_used_is_forgotten_for_clients_too(bench: Bench, kind: str, way
     assert not _takes(actor, limiter, caller="three")
 
 
+def test_the_share_of_each_caller_is_named_while_it_counts(bench: Bench, kind: str) -> None:
+    limiter, actor = bench.make(kind, permits=9, interval_seconds=600, permits_per_client=2), bench.actor()
+    assert actor.do(limiter.shares) == {}
+    for caller, permits in (("one", 1), ("two: b", 2), ("one", 1), (None, 1)):
+        assert _takes(actor, limiter, permits, caller=caller)
+    assert actor.do(limiter.shares) == {"one": 2, "two: b": 2}
+    assert list(actor.do(lambda: limiter.shares(most=1))) == ["one"]  # the latest
+    actor.do(lambda: limiter.release(2, caller="two: b"))
+    assert actor.do(limiter.shares) == {"one": 2}
+    assert 0 < bench.plain.pttl(f"{limiter._key}#clients") <= 600_100
+    assert actor.do(lambda: limiter.set_rate(Rate(9, 600, 2), clear=True)) is True
+    assert actor.do(limiter.shares) == {}
+
+
 def test_a_caller_that_waits_gets_its_time(bench: Bench, kind: str) -> None:
     limiter, actor = bench.make(kind, permits=1, interval_seconds=0.05), bench.actor()
     for seconds in (10, None, 10, None):
