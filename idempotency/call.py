@@ -1,8 +1,11 @@
-"""Keyed call as its handler sees it: a parameter named `call`, or `call_of(request)`."""
+"""Keyed call as its handler sees it: a parameter named `call`, or `call_of(request)`.
 
-from collections.abc import Callable
+Also which functions a door refuses: those that return before their work is done, or lack an argument.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from inspect import unwrap
+from inspect import Parameter, Signature, isasyncgenfunction, isgeneratorfunction, unwrap
 from typing import Any, Protocol
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -100,3 +103,19 @@ def with_call(handler: Callable[..., Any], *, request_at: int = 0) -> Callable[.
         return handler(*args, **kwargs)
 
     return markcoroutinefunction(given) if iscoroutinefunction(handler) else given
+
+
+def refuse_deferred(function: Callable[..., Any], by: str) -> None:
+    """Raise `TypeError` for what returns before its work is done: a queue's task, or a generator."""
+    queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "apply_async"))
+    if queued or isgeneratorfunction(function) or isasyncgenfunction(function):
+        raise TypeError(
+            f"{function!r} returns before its work is done: put {by} on the function that does it, below the "
+            "decorator of a task queue."
+        )
+
+
+def missing(names: Iterable[str], taken: Signature) -> str | None:
+    """Return the first of some names that is no argument of a function with this signature."""
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
+    return next((name for name in names if name not in taken.parameters and not (takes_any and name)), None)

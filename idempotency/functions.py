@@ -19,10 +19,9 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
-from idempotency.call import NAME, KeyedCall, takes_call
+from idempotency.call import NAME, KeyedCall, missing, refuse_deferred, takes_call
 from idempotency.conf import Config, config
 from idempotency.errors import Problem, explaining_missing_tables
-from idempotency.locks.synchronized import missing, refuse_deferred
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange

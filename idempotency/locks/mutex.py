@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, Owned, WithStatement
 from idempotency.locks.engine.holds import Hold
-from idempotency.locks.engine.owned import Owned
 from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads

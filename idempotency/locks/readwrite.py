@@ -6,8 +6,7 @@ two of them would wait for each other for ever.
 
 from typing import Unpack
 
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
-from idempotency.locks.engine.owned import Settings
+from idempotency.locks.engine.contexts import AsyncWithStatement, Settings, WithStatement
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import Mutex

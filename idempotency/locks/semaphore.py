@@ -9,11 +9,10 @@ from typing import Any, Unpack
 
 from django.utils.encoding import force_str
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Owned, Settings, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import NUMBER_MAX, Hold, bounded, whole_number
 from idempotency.locks.engine.hub import renewal, script
-from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS, Placed
 from idempotency.locks.engine.steps import Ask, Finish, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks

@@ -1,15 +1,16 @@
 """`synchronized`: a function that runs under a lock named from its arguments, one call at a time everywhere."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from functools import wraps
-from inspect import Parameter, Signature, isasyncgenfunction, isgeneratorfunction, signature
+from inspect import signature
 from string import Formatter
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from asgiref.sync import iscoroutinefunction
 
-from idempotency.locks.engine.owned import Settings
+from idempotency.call import missing, refuse_deferred
+from idempotency.locks.engine.contexts import Settings
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.mutex import AsyncLock, Lock
 
@@ -61,22 +62,6 @@ def synchronized(
         return cast(F, arun if iscoroutinefunction(function) else run)
 
     return decorate
-
-
-def refuse_deferred(function: Callable[..., Any], by: str) -> None:
-    """Raise `TypeError` for what returns before its work is done: a queue's task, or a generator."""
-    queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "apply_async"))
-    if queued or isgeneratorfunction(function) or isasyncgenfunction(function):
-        raise TypeError(
-            f"{function!r} returns before its work is done: put {by} on the function that does it, below the "
-            "decorator of a task queue."
-        )
-
-
-def missing(names: Iterable[str], taken: Signature) -> str | None:
-    """Return the first of some names that is no argument of a function with this signature."""
-    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
-    return next((name for name in names if name not in taken.parameters and not (takes_any and name)), None)
 
 
 def _namer(name: str, function: Callable[..., Any]) -> Callable[..., str]:
