@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from idempotency.locks import NotHeld
-from idempotency.locks.engine import threads
+from idempotency.locks.engine import places, threads
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.places import Asking, Placed
 from idempotency.locks.engine.steps import perform
@@ -189,7 +189,11 @@ class Model(RuleBasedStateMachine):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("capacity", "fair"), [(1, False), (1, True), (3, True), (2**31, True)])
-def test_the_scripts_do_what_the_model_does(servers: Callable[[str], Any], capacity: int, fair: bool) -> None:
+def test_the_scripts_do_what_the_model_does(
+    servers: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capacity: int, fair: bool
+) -> None:
+    monkeypatch.setattr(places, "CLAIM_SECONDS", 600.0)  # the model's grants do not end, however slow this machine
+    monkeypatch.setattr(places, "PATIENCE_SECONDS", 600.0)
     machine = type("Machine", (Model,), {"capacity": capacity, "fair": fair, "client": servers("Redis").client})
     run_state_machine_as_test(
         machine,
