@@ -1,11 +1,14 @@
-"""Which provider an attempt belongs to, and the rule for calling it."""
+"""Which provider an attempt belongs to, the rule for calling it, and whether its order still waits for money."""
 
 from django.db import transaction
+from django.utils import timezone
 
+from idempotency.postgres.unit import UnitOfWork
 from payments.attempts.recording import recorded
 from payments.channels import configured as channels
+from payments.conf import order_of, orders
 from payments.errors import ChannelOff, ChannelUnavailable
-from payments.models import Attempt
+from payments.models import Attempt, Payment
 from payments.providers.base import Provider
 
 
@@ -31,6 +34,18 @@ def provider_of(attempt: Attempt) -> Provider:
         return recorded(provider(attempt.account), attempt)
     except ChannelUnavailable:
         raise ChannelOff(f"the account {attempt.account} is not configured here") from None
+
+
+def may_be_paid(attempt: Attempt) -> bool:
+    """Whether an attempt may still be opened: its order unpaid and open, its time not over.
+
+    Not under the order's lock: closing the order closes its live attempts afterwards, and `_opened` closes again
+    what was opened in between.
+    """
+    payment = Payment.objects.get(pk=attempt.payment_id)
+    if payment.paid_minor or attempt.expires_at <= timezone.now():
+        return False
+    return orders().on_payment(order_id=order_of(payment), event="payable", work=UnitOfWork())
 
 
 def must_be_outside_transactions() -> None:

@@ -15,7 +15,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import asking, calling, closing
 from payments.channels.configured import notify_url
 from payments.conf import config, order_of, orders
@@ -101,7 +100,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
         attempt.refresh_from_db()
         if attempt.status not in _UNOPENED:
             return Payment.objects.get(pk=attempt.payment_id)
-    if _may_be_paid(attempt):
+    if calling.may_be_paid(attempt):
         if asked is TradeStatus.PAID:  # its number is used up there, by another account's money
             raise OutcomeUnknown("it was paid to another account")
         return None
@@ -112,7 +111,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
 def _renew(attempt: Attempt, payer: Payer) -> Payment:
     """Get a fresh link or code for the open trade, under the same number."""
     needed = NEEDED.get(attempt.method)
-    if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
+    if (needed and not getattr(payer, needed)) or not calling.may_be_paid(attempt):
         return attempt.payment
     channel = calling.provider_of(attempt)
     try:
@@ -135,18 +134,6 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
         method=attempt.method,
         payer=payer,
     )
-
-
-def _may_be_paid(attempt: Attempt) -> bool:
-    """Whether an attempt may still be opened: its order unpaid and open, its time not over.
-
-    Not under the order's lock: closing the order closes its live attempts afterwards, and `_opened` closes again
-    what was opened in between.
-    """
-    payment = Payment.objects.get(pk=attempt.payment_id)
-    if payment.paid_minor or attempt.expires_at <= timezone.now():
-        return False
-    return orders().on_payment(order_id=order_of(payment), event="payable", work=UnitOfWork())
 
 
 def _as_known(attempt: Attempt) -> Payment:
