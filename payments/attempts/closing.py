@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from payments.attempts import asking, calling
+from payments.attempts import asking, calling, capturing
 from payments.channels import configured as channels
 from payments.conf import order_columns
 from payments.errors import ProviderError
@@ -71,7 +71,7 @@ def look_again(attempt_id: UUID) -> None:
     calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
     channel = calling.provider_of(attempt)
-    if ask(channel, attempt) is TradeStatus.PENDING:
+    if ask(channel, attempt) in {TradeStatus.PENDING, TradeStatus.APPROVED}:
         close(channel, attempt)
 
 
@@ -141,13 +141,18 @@ def ended_unpaid(attempt: Attempt) -> Fact:
 
 
 def ask(channel: Provider, attempt: Attempt) -> TradeStatus:
+    """Query, have the money taken if the shopper has approved that, and settle what there is."""
     trade = _query(channel, attempt)
+    if trade.status is TradeStatus.APPROVED:
+        trade = capturing.capture(channel, attempt)
     _settle(trade, attempt, source="query")
     return trade.status
 
 
 def _settle(trade: Trade, attempt: Attempt, *, source: str) -> None:
     """Settle an answer's facts; money in another amount is counted as a mismatch too, and held, not ignored."""
+    if trade.status is TradeStatus.CLOSED:
+        capturing.must_not_be_captured(attempt)
     asked = {"amount_minor": attempt.amount_minor, "currency": attempt.currency}
     for fact in trade.facts:
         if fact.kind is FactKind.PAID:

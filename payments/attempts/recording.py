@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_MAX = 200  # characters, as the row has
 
-_CALLS = frozenset({"create", "query", "close", "refund", "query_refund"})
+_CALLS = frozenset({"create", "query", "capture", "close", "refund", "query_refund"})
 
 _INSERT = """
 INSERT INTO payments_providercall (attempt_id, method, answer, failed, milliseconds, ended_at)

@@ -96,7 +96,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
         asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
     if asked is None:
         return _as_known(attempt)
-    if asked is not TradeStatus.PENDING:
+    if asked not in {TradeStatus.PENDING, TradeStatus.APPROVED}:
         attempt.refresh_from_db()
         if attempt.status not in _UNOPENED:
             return Payment.objects.get(pk=attempt.payment_id)

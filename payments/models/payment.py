@@ -141,6 +141,8 @@ class Attempt(OfAccount, models.Model):
     message = models.CharField(max_length=255, blank=True, help_text="the provider's word on a refusal")
     # recovery point: from here on the provider may know the number, so ask before anything else
     submitted_at = models.DateTimeField(null=True)
+    # from here on a capture may be carried out; empty again once the provider has said what became of it
+    capture_submitted_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField()
     next_query_at = models.DateTimeField(null=True, help_text="when the timer asks the provider next")
     query_count = models.PositiveIntegerField(default=0)

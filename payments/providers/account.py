@@ -108,6 +108,10 @@ class Account:
         """See `Provider.query`."""
         raise NotImplementedError
 
+    def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """See `Provider.capture`."""
+        raise NotImplementedError
+
     def give_back(self, wanted: Refunding) -> RefundResult:
         """Make a refund; see `Provider.refund`."""
         raise NotImplementedError

@@ -131,6 +131,7 @@ class TradeStatus(StrEnum):
 
     NOT_FOUND = "not_found"  # the provider never saw the number; at some, the shopper has not scanned yet
     PENDING = "pending"
+    APPROVED = "approved"  # by the shopper; no money moves before `Provider.capture`
     PAID = "paid"  # refunded later or not
     CLOSED = "closed"  # closed unpaid
 
@@ -280,7 +281,17 @@ class Provider(Protocol):
         ...
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """Ask about `out_trade_no`; an unknown number is `NOT_FOUND`, no error."""
+        """Ask about `out_trade_no`, and move nothing; an unknown number is `NOT_FOUND`, no error."""
+        ...
+
+    def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """Take the money of a trade that is `APPROVED`, once however often called; any other is left as it is.
+
+        Called for a channel alone whose `query` says `APPROVED`.
+
+        Returns:
+            The trade as it is then; still `APPROVED` where the provider has refused.
+        """
         ...
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:

@@ -9,7 +9,7 @@ reserved, or the same money could be asked for under a second number.
 """
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.plugin import Capability
+from payments.settlement import backoff
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.backoff import after
 from payments.settlement.decide import reference_of
@@ -43,15 +44,14 @@ from payments.states import OPEN_REFUNDS, AnomalyKind, RefundStatus
 
 log = logging.getLogger(__name__)
 
+IN_DOUBT = backoff.IN_DOUBT
+
 # what a person must look at, and the status of our refund then: an open one is reserved and asked for again
 _TROUBLES = {
     AtProvider.FAILED: RefundStatus.FAILED,
     AtProvider.UNFUNDED: RefundStatus.REQUESTED,
     AtProvider.STUCK: RefundStatus.PROCESSING,
 }
-
-# how long a request without an answer may still be carried out; longer than a provider takes for one
-IN_DOUBT = timedelta(minutes=10)
 
 
 def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:

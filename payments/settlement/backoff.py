@@ -1,9 +1,12 @@
-"""When the timer asks a provider again: soon at first, then ever more rarely. Clock: the database's."""
+"""When the timer asks a provider again, and how long a command is in doubt. Clock: the database's."""
 
 from datetime import timedelta
 
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
+
+# how long a command without an answer may still be carried out; longer than a provider takes for one
+IN_DOUBT = timedelta(minutes=10)
 
 FIRST_SECONDS = 10
 LONGEST_SECONDS = 3600

@@ -20,6 +20,7 @@ from payments.providers.base import (
     RefundResult,
     RefundStatus,
     Trade,
+    TradeStatus,
 )
 from payments.providers.plugin import Plugin
 from payments.providers.settings_fields import Settings
@@ -159,11 +160,16 @@ class Bench:
         return trade
 
     def paid(self, **how: Any) -> Opened:
-        """Open a new trade that the shopper pays; a query takes the money where the provider waits for that."""
+        """Open a new trade that the shopper pays, and take the money where the provider waits for that."""
         trade = self.opened()
         must(self.simulator.pay(trade.number, **how), "its trade, just opened, cannot be paid")
-        self.query(trade)
+        self.take(trade)
         return trade
+
+    def take(self, trade: Opened) -> Trade:
+        """Query, and capture what the shopper has approved."""
+        asked = self.query(trade)
+        return self.provider.capture(**trade.names) if asked.status is TradeStatus.APPROVED else asked
 
     def query(self, trade: Opened) -> Trade:
         return self.provider.query(**trade.names)

@@ -22,11 +22,15 @@ _REFUSALS = frozenset({ArrivalOutcome.REUSED, ArrivalOutcome.FAILED, ArrivalOutc
 CALLS = {
     "create": gettext_noop("asked the provider to open"),
     "query": gettext_noop("asked the provider about the payment"),
+    "capture": gettext_noop("asked the provider to capture"),
     "close": gettext_noop("asked the provider to close"),
     "refund": gettext_noop("asked the provider to refund"),
     "query_refund": gettext_noop("asked the provider about the refund"),
 }
-ANSWERS = (gettext_noop("opened"), gettext_noop("not found"), gettext_noop("unfunded"), gettext_noop("stuck"))
+ANSWERS = (
+    *(gettext_noop("opened"), gettext_noop("not found"), gettext_noop("approved")),
+    *(gettext_noop("unfunded"), gettext_noop("stuck")),
+)
 
 
 def to_providers(payment: Payment) -> list[Moment]:

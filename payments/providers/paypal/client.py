@@ -1,4 +1,4 @@
-"""PayPal: an order that the shopper approves on PayPal's page, and that we capture when we next ask for it.
+"""PayPal: an order that the shopper approves on PayPal's page, and that we capture then.
 
 PayPal knows an order by a number of its own (`NextAction.reference`). Without it nobody can approve or capture
 the order, so a trade whose reference never reached us is not paid, and `create` gets the same order again by its
@@ -41,6 +41,7 @@ from payments.providers.transport import reading
 
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
+OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
 # event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
@@ -111,12 +112,13 @@ class PayPalOrders(Account):
             )
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """Query an order, and capture it if the shopper has approved it and we have not closed it."""
         order = self._order(out_trade_no, reference)
-        if order is None:
-            return Trade(status=TradeStatus.NOT_FOUND)
-        trade = self._trade(order)
-        if order["status"] != "APPROVED" or trade.status is not TradeStatus.PENDING:
+        return Trade(status=TradeStatus.NOT_FOUND) if order is None else self._trade(order)
+
+    def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """Capture an order, if the shopper has approved it and we have not closed it meanwhile."""
+        trade = self.query(out_trade_no=out_trade_no, reference=reference)
+        if trade.status is not TradeStatus.APPROVED:
             return trade
         with suppress(
             ProviderRejected
@@ -130,7 +132,7 @@ class PayPalOrders(Account):
         if order is None:
             return self.closed(out_trade_no)
         trade = self._trade(order)
-        if trade.status is not TradeStatus.PENDING or facts.payments_of(facts.unit_of(order), "captures"):
+        if trade.status not in OPEN or facts.payments_of(facts.unit_of(order), "captures"):
             return trade
         mark = {
             "op": "replace",
@@ -141,7 +143,7 @@ class PayPalOrders(Account):
             self._call("PATCH", _path(reference), [mark])
         except ProviderRejected:
             trade = self._asked_again(out_trade_no, reference)
-            if trade.status is TradeStatus.PENDING:
+            if trade.status in OPEN:
                 raise
             return trade
         return self._asked_again(out_trade_no, reference)
@@ -222,7 +224,8 @@ class PayPalOrders(Account):
             pending = any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures"))
             over = order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED
             if pending or not over:
-                return Trade(status=TradeStatus.PENDING)
+                approved = order["status"] == "APPROVED" and not pending
+                return Trade(status=TradeStatus.APPROVED if approved else TradeStatus.PENDING)
             return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
 
     def _known_refund(self, order: Document | None, out_refund_no: str) -> Document | None:

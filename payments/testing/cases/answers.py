@@ -45,7 +45,13 @@ def answers_lost(bench: Bench) -> None:
     must(not answered or bench.relay.calls == before, "create returned although its answer was lost")
     bench.create(trade)
     must(bench.simulator.pay(trade.number), "a trade that was opened again after a lost answer cannot be paid")
-    bench.query(trade)
+    if bench.query(trade).status is TradeStatus.APPROVED:
+        with bench.relay.behaving(losing):
+            must(
+                not unless_unknown(lambda: bench.provider.capture(**trade.names)),
+                "capture returned although its answer was lost",
+            )
+    must(bench.take(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
     with bench.relay.behaving(losing):
         must(
             not unless_unknown(lambda: bench.refund(trade, number, PART_MINOR)),

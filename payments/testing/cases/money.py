@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def a_payment(bench: Bench) -> None:
-    """From unknown to paid; a question moves nothing."""
+    """From unknown to paid."""
     trade = bench.new()
     must(bench.query(trade).status is TradeStatus.NOT_FOUND, "a number that nobody used must be NOT_FOUND")
     kind = bench.create(trade).type
@@ -27,7 +27,7 @@ def a_payment(bench: Bench) -> None:
     )
     must(bench.query(trade).status is not TradeStatus.PAID, "a trade that nobody paid is PAID")
     must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
-    must(bench.query(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
+    must(bench.take(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
     fact, charge = bench.paid_fact(trade), bench.simulator.charge(trade.number)
     must(fact.channel == bench.provider.channel, "its fact names another channel")
     must(fact.merchant == bench.provider.merchant, "its fact names another merchant than `Provider.merchant`")
@@ -36,6 +36,20 @@ def a_payment(bench: Bench) -> None:
     must(fact.currency == charge.currency, "its fact's currency is not the one that was charged")
     at = fact.occurred_at
     must(at is None or at.tzinfo is not None, "its fact's time has no zone")
+
+
+def asking_moves_nothing(bench: Bench) -> None:
+    """Questions about a payment and a refund, however often, leave the money where it is."""
+    trade, number = bench.opened(), new_id().hex
+    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
+    before = bench.simulator.charge(trade.number)
+    for _ in range(2):
+        asked = bench.query(trade)
+        bench.query_refund(trade, number)
+        must(bench.simulator.charge(trade.number) == before, "a question moved money")
+    known = TradeStatus.PAID if before.paid_minor else TradeStatus.APPROVED
+    must(asked.status is known, f"a trade that the shopper paid is {asked.status}, not {known}")
+    must(bench.take(trade).status is TradeStatus.PAID, "a trade cannot be paid any more once it was asked about")
 
 
 def refunds(bench: Bench) -> None:
@@ -70,7 +84,7 @@ def parallel(bench: Bench) -> None:
     bench.create(trade)
     _at_once(lambda: bench.create(trade))
     must(bench.simulator.pay(trade.number, copies=COPIES), "its trade, opened several times, cannot be paid")
-    bench.query(trade)
+    _at_once(lambda: bench.take(trade))
     must(bench.simulator.charge(trade.number).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
     letter = bench.received(trade)
     read = _at_once(lambda: bench.read(letter.headers, letter.body))

@@ -106,7 +106,7 @@ def wrong_merchant(bench: Bench) -> None:
     _must_make(bench, "merchant")
     must(bench.simulator.pay(trade.number, mistake="merchant"), "its trade, just opened, cannot be paid")
     with suppress(ProviderError):
-        bench.query(trade)  # perhaps it takes the money; of a stranger's trade it may know nothing
+        bench.take(trade)  # of a stranger's trade it may know nothing
     seller = bench.received(trade).fact().merchant
     must(seller != bench.provider.merchant, "the fact names us, but the money went to another merchant")
     must(seller == bench.simulator.charge(trade.number).merchant, "the fact names a third merchant")

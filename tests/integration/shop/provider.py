@@ -105,12 +105,25 @@ class ScriptedProvider:
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._begin("query", out_trade_no)
+        return self._said(out_trade_no)
+
+    def _said(self, out_trade_no: str) -> Trade:
         trade = self.trades.get(out_trade_no)
         if trade is None:
             return Trade(status=TradeStatus.NOT_FOUND)
         kinds = {TradeStatus.PAID: FactKind.PAID, TradeStatus.CLOSED: FactKind.CLOSED}
         kind = kinds.get(trade.status)
         return Trade(status=trade.status, facts=(self.fact(kind, out_trade_no),) if kind else ())
+
+    def approve(self, out_trade_no: str) -> None:
+        """The shopper approves; nothing moves before a capture."""
+        self.trades[out_trade_no].status = TradeStatus.APPROVED
+
+    def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        self._begin("capture", out_trade_no)
+        if self.trades[out_trade_no].status is TradeStatus.APPROVED:
+            self.pay(out_trade_no)
+        return self._said(out_trade_no)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._begin("close", out_trade_no)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(400)
 def test_every_channel_of_ours_is_certified(channel: str, sandbox: Sandbox) -> None:
     certificate = certify(registry.plugin(channel, {}), simulator_of(channel, sandbox))
     assert set(certificate.skipped) == CHANNELS[channel].skipped
-    assert len(certificate.passed) + len(certificate.skipped) == 18
+    assert len(certificate.passed) + len(certificate.skipped) == 19
 
 
 class Careless:
@@ -91,6 +91,12 @@ def again(genuine: Provider, **given: Any) -> RefundResult:
     return genuine.refund(**{**given, "out_refund_no": new_id().hex})
 
 
+def giving(genuine: Provider, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+    about: Any = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no, "reference": reference}
+    money: Any = {"amount_minor": 990, "paid_minor": 1990, "currency": "CNY"}
+    return genuine.refund(**about, **money, reason="", notify_url="https://shop.example/")
+
+
 def for_good(genuine: Provider, **given: Any) -> Trade:
     genuine.close(**given)
     return Trade(status=TradeStatus.CLOSED)
@@ -111,6 +117,7 @@ def told_as_yen(genuine: Provider, **given: Any) -> Trade:
         ("duplicates", "read_notification", renamed, "copies of a notification have different ids"),
         ("parallel", "refund", again, "one refund, asked for by several threads, moved money twice"),
         ("refunds", "refund", again, "the same refund, asked for twice, moved money twice"),
+        ("asking moves nothing", "query_refund", giving, "a question moved money"),
         ("delayed", "query", other_number, "it would count twice"),
         ("early", "query", other_number, "an early notification states another fact"),
         ("after close", "close", for_good, "closing an unpaid trade must be CLOSED with its fact"),
@@ -140,7 +147,7 @@ def test_a_broken_plugin_fails_by_the_name_of_the_case(
 
 
 def test_a_case_that_does_not_exist_is_named(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="no cases: forgery; known are a payment, refunds"):
+    with pytest.raises(ValueError, match="no cases: forgery; known are a payment, asking moves nothing"):
         certify(registry.plugin("wechat", {}), simulator_of("wechat", sandbox), only=("forgery",))
 
 

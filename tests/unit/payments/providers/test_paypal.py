@@ -200,6 +200,7 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Reply:
     ("answer", "status"),
     [
         (order("PAYER_ACTION_REQUIRED"), TradeStatus.PENDING),
+        (order("APPROVED"), TradeStatus.APPROVED),
         (order("COMPLETED", "COMPLETED"), TradeStatus.PAID),
         (order("COMPLETED", "PARTIALLY_REFUNDED"), TradeStatus.PAID),
         (order("COMPLETED", "DECLINED", "COMPLETED", custom_id="payonce:closed"), TradeStatus.PAID),
@@ -209,12 +210,21 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Reply:
         (order("APPROVED", custom_id="payonce:closed"), TradeStatus.CLOSED),
     ],
 )
-def test_an_order_is_read_and_what_is_closed_is_never_captured(
+def test_an_order_is_read_and_asking_captures_nothing(
     platform: Platform, answer: Reply, status: TradeStatus
 ) -> None:
     platform.order = answer
     assert account(platform.url).query(out_trade_no="0193", reference="89T").status is status
     assert platform.calls == ["POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"]
+
+
+@pytest.mark.parametrize(
+    "answer", [order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")]
+)
+def test_what_is_captured_or_closed_is_never_captured(platform: Platform, answer: Reply) -> None:
+    platform.order, ours = answer, account(platform.url)
+    assert ours.capture(out_trade_no="0193", reference="89T") == ours.query(out_trade_no="0193", reference="89T")
+    assert {call.partition(" ")[0] for call in platform.calls[1:]} == {"GET"}
 
 
 def test_an_order_whose_number_never_reached_us_is_not_asked_for(platform: Platform) -> None:

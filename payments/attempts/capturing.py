@@ -1,0 +1,50 @@
+"""Capture trades that their shoppers have approved: at some channels no money moves before."""
+
+from django.db.models.functions import Now
+
+from payments.attempts import calling
+from payments.errors import OutcomeUnknown, ProviderError
+from payments.models import Attempt
+from payments.providers.base import Provider, Trade, TradeStatus
+from payments.settlement.backoff import IN_DOUBT
+from payments.states import LIVE_ATTEMPTS
+
+
+def capture(channel: Provider, attempt: Attempt) -> Trade:
+    """Take the money of an approved trade, if its attempt is live and its order still waits for money.
+
+    That it goes out is committed first: until a word about it, or `IN_DOUBT`, the attempt does not end as closed
+    (`must_not_be_captured`). Whoever closes looks for that last, and `Provider.capture` for what is closed, so
+    of both at once one gives way.
+
+    Raises:
+        OutcomeUnknown: it may be carried out.
+        ProviderUnavailable: nothing was sent.
+
+    Transaction: NONE may be open. May run any number of times, also at once.
+    """
+    live = Attempt.objects.filter(pk=attempt.pk, status__in=LIVE_ATTEMPTS)
+    fresh = live.annotate(now=Now()).first()
+    left_open = Trade(status=TradeStatus.APPROVED)
+    if fresh is None or not calling.may_be_paid(attempt) or not live.update(capture_submitted_at=fresh.now):
+        return left_open
+    ours = live.filter(capture_submitted_at=fresh.now)
+    try:
+        trade = channel.capture(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    except OutcomeUnknown:
+        raise
+    except ProviderError:
+        ours.update(capture_submitted_at=fresh.capture_submitted_at)
+        raise
+    ours.update(capture_submitted_at=fresh.capture_submitted_at)
+    return trade
+
+
+def must_not_be_captured(attempt: Attempt) -> None:
+    """Refuse to take an attempt for closed while a capture of it may be carried out.
+
+    Raises:
+        OutcomeUnknown: one went out, and there is no word about it.
+    """
+    if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - IN_DOUBT).exists():
+        raise OutcomeUnknown("a capture of it may still be carried out")
