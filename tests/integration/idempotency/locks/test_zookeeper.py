@@ -372,13 +372,21 @@ def test_who_waits_in_vain_leaves_no_node(connect: Callable[[], Client]) -> None
     lock.release()
 
 
-def test_many_who_give_up_leave_one_watch(connect: Callable[[], Client], server: ZooKeeperServer) -> None:
+def test_many_who_give_up_leave_one_watch(connect: Callable[[], Client], threads: ThreadPoolExecutor) -> None:
     client, other = connect(), connect()
+
+    def watches() -> list[int]:
+        return [len(watchers) for watchers in other._data_watchers.values()]
+
     with ZooKeeperLock(NAME, client=client):
         lock = ZooKeeperLock(NAME, client=other)
         for _ in range(5):
-            assert not lock.acquire(wait_seconds=0.01)
-        assert [len(watchers) for watchers in other._data_watchers.values()] == [1]
+            waiting = threads.submit(lock.acquire)
+            in_queue(client, 2)
+            until(lambda: watches() == [1], WAIT_SECONDS)
+            lock.cancel()
+            assert waiting.result(WAIT_SECONDS) is False
+        assert watches() == [1]
     assert lock.acquire(wait_seconds=WAIT_SECONDS)
     lock.release()
 
