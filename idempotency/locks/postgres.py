@@ -248,9 +248,6 @@ class Advisory(Counted):
             self._watch(session)
         return session if taken else None
 
-    def _cancel(self, wait: Session) -> Steps[None]:
-        yield Work(wait.cancel)
-
     def _give_back(self, hold: Session) -> Steps[bool]:
         hold.unwatch()
         whole: bool = yield Work(hold.let_go)

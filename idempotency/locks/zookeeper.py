@@ -126,11 +126,6 @@ class QueueLock(Counted):
         for queue, place in reversed(list(zip(self._queues, places, strict=False))):
             yield from queue.leave(place)
 
-    def _cancel(self, wait: Place) -> Steps[None]:
-        self._queue.hurry(wait)
-        return
-        yield  # a step of none
-
     def _give_back(self, hold: Place) -> Steps[bool]:
         return not hold.ended and (yield from self._queue.give_back(hold))
 

@@ -94,6 +94,13 @@ class Place(SessionHold):
         """True also while it is not connected."""
         return not self.client.connected or self.ended
 
+    def cancel(self) -> None:
+        """Let the time of its wait be over, and have the waiters of this name look."""
+        self.ends_at = 0.0
+        for bell, path in list(desk_of(self.client).waiting.items()):
+            if f"{path}/".startswith(f"{self.folder}/"):
+                bell.ring()
+
     def abandon(self) -> None:
         """Delete its node in the background, if there may be one."""
         if self.asked:
@@ -209,13 +216,6 @@ class Queue:
         finally:
             place.abandon()
         return True
-
-    def hurry(self, place: Place) -> None:
-        """Let the time of a wait be over, and have the waiters of this name look."""
-        place.ends_at = 0.0
-        for bell, path in list(self._desk.waiting.items()):
-            if f"{path}/".startswith(f"{place.folder}/"):
-                bell.ring()
 
     def nodes(self) -> Steps[list[str]]:
         """Read the queue's nodes, in order."""

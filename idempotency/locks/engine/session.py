@@ -17,6 +17,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 
 from idempotency.locks.engine.counted import SessionHold
 from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.steps import Work
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.postgres.pooling import is_pooled
 
@@ -164,9 +165,12 @@ class Session(SessionHold):
                 self._connection.close()
             return taken
 
-    def cancel(self) -> None:
-        """Have the server end the wait. It has not begun while we connect: then the lock is only tried."""
+    def cancel(self) -> Work:
+        """Return the step that ends the wait. It has not begun while we connect: then the lock is only tried."""
         self._cancelled = True
+        return Work(self._end_wait)
+
+    def _end_wait(self) -> None:
         if (connection := getattr(self, "_connection", None)) is not None:
             with contextlib.suppress(psycopg.Error):
                 connection.cancel_safe(timeout=CANCEL_SECONDS)

@@ -29,11 +29,11 @@ class Rest:
     deadline: float
     bell: Any = None
 
-    def wake(self) -> Ask | None:
-        """Have the caller look at the deadline: done, or the step that does it."""
+    def cancel(self) -> None:
+        """Let its time be over."""
+        self.deadline = 0.0
         if self.bell is not None:
             self.bell.ring()
-        return None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -66,7 +66,9 @@ class Question:
         """Return how long to wait for a message."""
         raise NotImplementedError
 
-    def wake(self) -> Ask | None:
+    def cancel(self) -> Ask:
+        """Let its time be over; return the step that has the caller look."""
+        self.deadline = 0.0
         # by way of the server: a thread that reads its messages itself hears nothing else
         return Ask(_PUBLISH, [self.hub.channel], [self.request])
 
@@ -119,7 +121,7 @@ class Waited:
     """Base of every kind that is waited for.
 
     Attributes:
-        _waits: those through this object that have not ended.
+        _waits: those through this object that have not ended; `cancel` of one ends it, or returns the step for it.
     """
 
     _waits: set[Any]
@@ -128,9 +130,5 @@ class Waited:
     def cancel(self) -> Steps[None]:
         """End every wait through this object, in whatever thread: as if its time were over."""
         for wait in list(self._waits):
-            yield from self._cancel(wait)
-
-    def _cancel(self, wait: Any) -> Steps[None]:
-        wait.deadline = 0.0
-        if (step := wait.wake()) is not None:
-            yield step
+            if (step := wait.cancel()) is not None:
+                yield step
