@@ -18,6 +18,7 @@ from idempotency.locks.engine.waits import Rest, Waited
 from idempotency.locks.errors import LockTimeout
 
 _LIMIT = script("ratelimit")
+SILENCE_SECONDS = 2.0  # borne of a server beyond the wait: after it nothing is undone
 
 
 class RateExceeded(LockTimeout):
@@ -93,7 +94,7 @@ class Limiter(Waited, Resource):
         """
         longest = NUMBER_MAX if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, NUMBER_MAX))
         ask = self._ask("acquire", whole_number("permits", permits), longest, caller or "", caller=caller)
-        ask.seconds = bound_of(deadline_of(wait_seconds))
+        ask.seconds = bound_of(deadline_of(wait_seconds), least=SILENCE_SECONDS)
         given, wait = (yield ask)[0]
         if given < 0:
             raise ValueError(f"permits must be 1 to {wait}, not {permits}")
