@@ -24,8 +24,9 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
 from payments.channels import accounts
-from payments.conf import Payable, config
+from payments.conf import Payable, config, orders_model
 from payments.deliveries import ending, endpoints
+from payments.models import Payment
 from payments.providers import registry
 from payments.providers.actions import KIND_MAX
 from payments.providers.base import Provider
@@ -161,6 +162,7 @@ def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[C
         return []
     try:
         found, endpoints_gone = accounts.gone(), ending.orphaned()
+        former = list(_former_orders())
     except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
         return []
     hint = "Configure it until they have ended, or record their outcome in the admin."
@@ -179,7 +181,19 @@ def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[C
         )
         for name in endpoints_gone
     ]
-    return [*attempts, *waiting]
+    return [*attempts, *waiting, *former]
+
+
+def _former_orders() -> Iterator[CheckMessage]:
+    """Warn once ``ORDER`` names another model than the newest payment; keys of one are not the other's."""
+    newest, today = Payment.objects.order_by("-pk").values_list("order_model", flat=True).first(), orders_model()
+    if newest and newest != today:
+        yield checks.Warning(
+            f"The newest payment is for an order of {newest!r}, but PAYMENTS['ORDER'] is of {today or None!r},"
+            " whose orders are others.",
+            hint=f"If that is its new name, set order_model of the payments of {newest!r} to it.",
+            id="payments.W005",
+        )
 
 
 def must_be_sound() -> None:

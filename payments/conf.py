@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, ValidationError
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Model, UUIDField
+from django.db.models import Model, Q, UUIDField
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
@@ -253,7 +253,7 @@ def payable() -> Payable:
 def order_columns(order_id: object) -> dict[str, Any]:
     """Return the columns of `Payment` that name an order.
 
-    `order_id` is unique, whatever the orders' keys are. The version before, which knows no `order_key`, may run
+    `order_id` is unique, whatever the orders' keys are. The version before, which knows no `order_model`, may run
     beside this one.
 
     Args:
@@ -268,12 +268,37 @@ def order_columns(order_id: object) -> dict[str, Any]:
     if key in {None, ""}:
         raise ValidationError("An order that is not saved has no key.")
     if isinstance(key, UUID):
-        return {"order_id": key, "order_key": ""}
-    return {"order_id": uuid5(_ORDERS, str(key)), "order_key": str(key)}
+        return {"order_id": key, "order_key": "", "order_model": ""}
+    return {"order_id": uuid5(_ORDERS, str(key)), "order_key": str(key), "order_model": orders_model()}
 
 
-def columns_of(order: Model) -> dict[str, Any]:
-    """As `order_columns`, of an order itself.
+def beside_former(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an order whose number an order of a former model has, under the same key."""
+    return {**columns, "order_id": uuid5(_ORDERS, f"{columns['order_model']}:{columns['order_key']}")}
+
+
+def of_order(order_id: object) -> Q:
+    """Return what selects the payment of an order, and not that of a former model's order with the same key.
+
+    Raises:
+        ValidationError: as `order_columns`.
+    """
+    columns = order_columns(order_id)
+    if not columns["order_key"]:
+        return Q(order_id=columns["order_id"], order_key="")
+    numbers = [columns["order_id"], beside_former(columns)["order_id"]]
+    # the version before names no model
+    return Q(order_id__in=numbers, order_key=columns["order_key"], order_model__in=["", columns["order_model"]])
+
+
+def orders_model() -> str:
+    """Name the model of the project's orders, as ``app.model``; empty where the adapter names none."""
+    model = getattr(orders(), "model", None)
+    return str(model._meta.concrete_model._meta.label_lower) if model else ""
+
+
+def payment_of(order: Model) -> Q:
+    """As `of_order`, of an order itself.
 
     Raises:
         TypeError: it is of another model than the project's orders, whose keys may be the same.
@@ -281,12 +306,23 @@ def columns_of(order: Model) -> dict[str, Any]:
     model = getattr(orders(), "model", None)
     if model and not isinstance(order, model._meta.concrete_model):
         raise TypeError(f"{order!r} is no {model.__name__}, of which PAYMENTS['ORDER'] = {config().order!r} is.")
-    return order_columns(order.pk)
+    return of_order(order.pk)
 
 
 def order_of(payment: Any) -> Any:
-    """Return the primary key of the order that `order_id` and `order_key` of a payment name."""
-    return _as_key(payment.order_key) if payment.order_key else payment.order_id
+    """Return the primary key of the order that the columns of a payment name.
+
+    Raises:
+        ImproperlyConfigured: it is an order of a former model; one of today's may have the same key.
+    """
+    if not payment.order_key:
+        return payment.order_id
+    if payment.order_model not in {"", orders_model()}:
+        raise ImproperlyConfigured(
+            f"Payment {payment.id.hex} is of {payment.order_model} {payment.order_key}, but PAYMENTS['ORDER'] ="
+            f" {config().order!r} is of {orders_model() or 'no model'}: settle it with the adapter of its orders."
+        )
+    return _as_key(payment.order_key)
 
 
 def _as_key(order_id: object) -> Any:

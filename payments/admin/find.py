@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
-from payments.conf import order_columns
+from payments import conf
 from payments.models import Anomaly, Attempt, Difference, Notification, Payment
 from payments.money import EXPONENTS, from_decimal
 
@@ -60,7 +60,7 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
 def of_order(rows: QuerySet[Payment], term: str) -> set[UUID]:
     """Return the number of the payment of the order with that key; empty where no order can have it."""
     with suppress(ValidationError):
-        return numbers_of(rows.filter(**order_columns(term)), "order_id")
+        return numbers_of(rows.filter(conf.of_order(term)), "order_id")
     return set()
 
 

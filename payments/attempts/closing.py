@@ -12,7 +12,7 @@ from procrastinate.contrib.django import app
 
 from payments.attempts import asking, calling, capturing
 from payments.channels import configured as channels
-from payments.conf import order_columns
+from payments.conf import of_order
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.answers import differences
@@ -85,7 +85,7 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
     """
     calling.must_be_outside_transactions()
-    payment = Payment.objects.filter(**order_columns(order_id)).first()
+    payment = Payment.objects.filter(of_order(order_id)).first()
     if payment is None:
         return CloseResult.NONE
     for attempt in payment.attempts.filter(status__in=LIVE_ATTEMPTS):

@@ -1,15 +1,13 @@
 """Commit to a number: the attempt under which a provider will be asked to open a trade, before it is called."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from payments.attempts import calling
 from payments.channels import accounts
-from payments.conf import order_columns
+from payments.conf import beside_former, of_order, order_columns
 from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.money import minor
@@ -56,15 +54,15 @@ def open_attempt(
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
-    account, columns = account or accounts.chosen(channel), order_columns(order_id)
+    account = account or accounts.chosen(channel)
     found = calling.provider(account)
     if found.channel != channel:
         raise ChannelUnavailable
     if currency not in found.currencies:
         raise ChannelUnavailable(_("This payment channel takes no %(currency)s.") % {"currency": currency})
     chosen = _chosen(found, method)
-    payment = _payment_of(columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
-    live = _live_attempt(columns, channel=channel, method=chosen)
+    payment = _payment_of(order_id, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
+    live = _live_attempt(order_id, channel=channel, method=chosen)
     if live is not None:
         return live
     return Attempt.objects.create(
@@ -82,14 +80,16 @@ def open_attempt(
     )
 
 
-def _payment_of(columns: Mapping[str, Any], *, owner_id: int | None, amount_minor: int, currency: str) -> Payment:
+def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, currency: str) -> Payment:
     """Get the order's one payment, or insert it; raises as `open_attempt` where it takes no attempt more."""
+    wanted = {"owner_id": owner_id, "amount_minor": amount_minor, "currency": currency}
+    columns, found = order_columns(order_id), Payment.objects.filter(of_order(order_id))
     # an insert that loses to a concurrent duplicate leaves the committed payment to be used
-    Payment.objects.bulk_create(
-        [Payment(**columns, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
-        ignore_conflicts=True,
-    )
-    payment = Payment.objects.get(**columns)
+    Payment.objects.bulk_create([Payment(**columns, **wanted)], ignore_conflicts=True)
+    payment = found.first()
+    if payment is None:  # an order of a former model has its number
+        Payment.objects.bulk_create([Payment(**beside_former(columns), **wanted)], ignore_conflicts=True)
+        payment = found.get()
     if payment.paid_minor:
         raise OrderAlreadyPaid
     if (payment.amount_minor, payment.currency) != (amount_minor, currency):
@@ -107,11 +107,11 @@ def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attem
         ChannelUnavailable, MethodUnavailable: as `open_attempt`.
     """
     chosen = _chosen(calling.provider(accounts.chosen(channel)), method)
-    return _live_attempt(order_columns(order_id), channel=channel, method=chosen)
+    return _live_attempt(order_id, channel=channel, method=chosen)
 
 
-def _live_attempt(columns: Mapping[str, Any], *, channel: str, method: str) -> Attempt | None:
-    payments = Payment.objects.filter(**columns)
+def _live_attempt(order_id: object, *, channel: str, method: str) -> Attempt | None:
+    payments = Payment.objects.filter(of_order(order_id))
     ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method)
     return ways.filter(status__in=LIVE_ATTEMPTS).first()
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from payments.attempts import calling
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
-from payments.conf import columns_of, payable
+from payments.conf import payable, payment_of
 from payments.errors import OrderNotPayable
 from payments.models import Attempt, Payment
 from payments.providers.base import Payer
@@ -38,7 +38,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     """
     calling.must_be_outside_transactions()
     project = payable()
-    columns_of(order)  # refuses a row of another model
+    payment_of(order)  # refuses a row of another model
     payer = Payer(openid=openid, client_ip=request.META["REMOTE_ADDR"] if request else "")
     channel, _, way = method.partition(".")
     with transaction.atomic():
@@ -65,5 +65,5 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 
 def status(order: Model) -> PaymentStatus | None:
     """Return the status of an order's payment; None before the first attempt."""
-    found = Payment.objects.filter(**columns_of(order)).values_list("status", flat=True).first()
+    found = Payment.objects.filter(payment_of(order)).values_list("status", flat=True).first()
     return None if found is None else PaymentStatus(found)

@@ -46,6 +46,13 @@ class Payment(models.Model):
         db_default="",
         help_text="the order's primary key as text; empty where it is `order_id`",
     )
+    order_model = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="of which the key is, as app.model; empty for a UUID",
+    )
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", null=True)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)

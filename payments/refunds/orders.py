@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Model
 
-from payments.conf import columns_of
+from payments.conf import payment_of
 from payments.errors import RefundExceedsPaid
 from payments.models import Payment, Refund
 from payments.refunds.steps import request_refund, submit_refund
@@ -34,7 +34,7 @@ def refund(
     Transaction: NONE may be open; the reservation is committed before the provider is called.
     """
     with transaction.atomic(durable=True):
-        payment = Payment.objects.select_for_update(no_key=True).filter(**columns_of(order)).first()
+        payment = Payment.objects.select_for_update(no_key=True).filter(payment_of(order)).first()
         if payment is None:
             raise RefundExceedsPaid
         if amount_minor is None:

@@ -8,7 +8,7 @@ OFFSET 0: else a plan made while a table was empty would go on reading all of it
 # wherever they are
 READ = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
-    payment.refunded_minor, payment.reserved_minor, payment.order_key,
+    payment.refunded_minor, payment.reserved_minor, payment.order_key, payment.order_model,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status, account_key)
             ORDER BY id)
      FROM payments_attempt WHERE payment_id = payment.id),

@@ -11,7 +11,7 @@ from payments.providers.base import Fact
 from payments.settlement import queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 
-_PAYMENT_COLUMNS = 9
+_PAYMENT_COLUMNS = 10
 
 
 def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | None:

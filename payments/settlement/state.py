@@ -24,6 +24,7 @@ class PaymentRow:
     refunded_minor: int
     reserved_minor: int
     order_key: str = ""
+    order_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

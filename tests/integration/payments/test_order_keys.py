@@ -25,10 +25,11 @@ from idempotency.postgres.unit import UnitOfWork
 from payments.admin.pages import link_to_order
 from payments.api.serializers import represent_payment
 from payments.attempts import closing, opening
-from payments.checks import check_payments
+from payments.checks import check_payments, check_rows
 from payments.conf import order_columns, orders
 from payments.errors import AmountChanged, MethodUnavailable, OrderNotPayable, RefundExceedsPaid
 from payments.models import Attempt, Payment, Refund
+from payments.providers.base import FactKind
 from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
@@ -349,6 +350,46 @@ def test_a_key_is_of_the_orders_type_and_any_other_is_refused(
         order_columns(impossible)
 
 
+class Members(Numbered):
+    model = User
+
+
+def warned_of_orders() -> list[str]:
+    return [found.msg for found in check_rows(None, databases=["default"]) if found.id == "payments.W005"]
+
+
+def test_an_order_of_a_former_model_is_not_taken_for_one_of_todays(
+    settings: Any, provider: ScriptedProvider
+) -> None:
+    """Each has a payment of its own, and what is settled of the former's touches none of today's."""
+    rooms, members = (f"{__name__}.{one.__name__}" for one in (Numbered, Members))
+    settings.PAYMENTS = changed(ORDER=rooms)
+    room, member = Group.objects.create(pk=7, name="a room"), User.objects.create(pk=7, username="ann")
+    first = payments.start(room, method="wechat")
+
+    settings.PAYMENTS = changed(ORDER=members)
+    asked.clear()
+    assert ["of 'auth.group', but" in warning for warning in warned_of_orders()] == [True]
+    assert payments.status(member) is None
+    with pytest.raises(RefundExceedsPaid):
+        payments.refund(member)
+    assert closing.close_payment(order_id=7) is closing.CloseResult.NONE
+    second = payments.start(member, method="wechat")
+    assert (second, second.payment) == (payments.start(member, method="wechat"), payment_of(second))
+    assert second.payment != first.payment
+    with pytest.raises(ImproperlyConfigured, match=r"is of auth\.group 7, but .* is of auth\.user"):
+        fold(provider.pay(first.out_trade_no))
+    assert asked == []
+    fold(provider.pay(second.out_trade_no))
+    assert (payments.status(member), asked) == ("succeeded", [(7, "paid")])
+
+    settings.PAYMENTS = changed(ORDER=rooms)
+    fold(provider.fact(FactKind.PAID, first.out_trade_no))
+    Payment.objects.filter(pk=second.payment_id).update(order_model="auth.group")  # as after a renaming
+    assert warned_of_orders() == []
+    assert (payments.status(room), asked[1:]) == ("succeeded", [(7, "paid")])
+
+
 @pytest.fixture
 def former() -> Iterator[BaseDatabaseWrapper]:
     """A database of the version before, with its rows, and migrated."""
@@ -365,7 +406,9 @@ INSERT INTO payments_payment (id, order_id, amount_minor, currency, status, vers
 
 
 def test_rows_of_the_version_before_keep_their_order_and_it_may_go_on(former: BaseDatabaseWrapper) -> None:
-    rows = "SELECT to_jsonb(payment) - 'order_key' FROM payments_payment AS payment ORDER BY id"
+    rows = (
+        "SELECT to_jsonb(payment) - '{order_key,order_model}'::text[] FROM payments_payment AS payment ORDER BY id"
+    )
     refused: dict[str, list[object]] = {
         "UPDATE payments_payment SET order_key = '7'": [],
         "UPDATE payments_payment SET order_id = gen_random_uuid()": [],
