@@ -114,6 +114,19 @@ class Order(models.Model):
         """Items, which never change; their writer sets them, so that they are not read back."""
         return list(self.items.all())
 
+    def title(self, name: str) -> str:
+        """Return the first item and the number of further units: ``Enamel mug × 2 and 1 more``.
+
+        Args:
+            name: of the first item, in the reader's language or cut short.
+        """
+        first, units = self.lines[0].quantity, sum(item.quantity for item in self.lines)
+        counted = f"{name} × {first}" if first > 1 else name
+        if units == first:
+            return counted
+        # each language counts in its own way: the further units, or all
+        return gettext("%(first)s and %(more)s more") % {"first": counted, "more": units - first, "units": units}
+
     @property
     def discount_minor(self) -> int:
         """What a coupon took off the items' prices, in minor units."""
@@ -140,6 +153,12 @@ class OrderItem(models.Model):
 
     def __str__(self) -> str:
         return gettext("%(quantity)s of %(sku)s") % {"quantity": self.quantity, "sku": self.sku}
+
+    @property
+    def local_name(self) -> str:
+        """Name in the reader's language, unless the product was renamed since; needs `product`."""
+        bought_as = {self.product.name, self.product.name_zh}
+        return self.product.local_name if self.name in bought_as else self.name
 
     @property
     def subtotal_minor(self) -> int:

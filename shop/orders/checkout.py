@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
+from django.utils.translation import override
 
 from payments.attempts import asking, calling, closing, submission
 from payments.attempts import opening as attempts
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 # a provider may know attempts in these states
 QUERIED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
 
-NAME_BYTES = 100  # of UTF-8; the narrowest channel takes 127 for the whole description
+NAME_BYTES = 96  # of UTF-8; the narrowest channel takes 127 for the whole description
 
 
 def start_payment(
@@ -181,10 +183,7 @@ def _open(order: Order, *, channel: str, method: str | None, payer: Payer) -> At
 
 
 def describe(order: Order) -> str:
-    """Describe the order for the shopper's wallet: first item's name, number of units, number of the order."""
-    items = order.lines
-    units = sum(item.quantity for item in items)
-    name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
-    if units > 1:
-        name = f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"
-    return f"{name} · {order.short_number}"
+    """Describe the order for the shopper's wallet: its title and number, in the language it was ordered in."""
+    name = order.lines[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
+    with override(order.language or settings.LANGUAGE_CODE):
+        return f"{order.title(name)} · {order.short_number}"

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -79,6 +80,7 @@ def _order_page(
     refund_form: RefundForm | None = None,
     status: int = 400,
 ) -> HttpResponse:
+    prefetch_related_objects(found.order.lines, "product")  # their names in the reader's language
     context: dict[str, Any] = {
         "view": found,
         "form": form or PayForm(currency=found.order.currency, begun=found.chosen),

@@ -183,6 +183,17 @@ class OrderView:
         return [one for one in self.refunds if not one.refund.anomaly_id]
 
     @property
+    def refunded_minor(self) -> int:
+        """Amount of what the order was paid with that has gone back."""
+        done = (one.refund for one in self.order_refunds if one.progress is Progress.DONE)
+        return sum(refund.amount_minor for refund in done)
+
+    @property
+    def paid_in_all_minor(self) -> int:
+        """Amount that the order was paid with, less what has gone back."""
+        return self.order.total_minor - self.refunded_minor
+
+    @property
     def going_back(self) -> bool:
         """True if a refund of all that the order was paid with is under way."""
         return self.stage is Stage.PAID and not self.refundable_minor

@@ -115,11 +115,13 @@ class Row:
     """An order in the history.
 
     Attributes:
+        title: its first item in the reader's language, and the number of further units.
         badge: name of its colour.
         label: its status, or that of its latest refund while it is paid.
     """
 
     order: Order
+    title: str
     badge: str
     label: Any
 
@@ -131,16 +133,17 @@ def _rows(shown: Sequence[Order]) -> list[Row]:
 
 
 def _row(order: Order, refund: RefundView | None) -> Row:
+    title = order.title(order.lines[0].local_name)
     if refund is None:
-        return Row(order, order.status, order.get_status_display())
-    return Row(order, *refund.badge_of_order)
+        return Row(order, title, order.status, order.get_status_display())
+    return Row(order, title, *refund.badge_of_order)
 
 
 @members_only(back_to="history")
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
     """List the shopper's orders, newest first, a page at a time."""
-    mine = orders.list_orders(user_id=caller_id(request))
+    mine = orders.list_orders(user_id=caller_id(request)).prefetch_related("items__product")
     before = request.GET.get("before", "")
     if len(before) == 32 and before.isalnum():
         try:

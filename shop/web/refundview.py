@@ -65,6 +65,12 @@ class RefundView:
         return status.value, label
 
     @property
+    def is_of_wrong_amount(self) -> bool:
+        """True if it returns a payment in another amount or currency than the order's."""
+        anomaly = self.refund.anomaly
+        return anomaly is not None and anomaly.kind == Anomaly.Kind.AMOUNT_MISMATCH
+
+    @property
     def open(self) -> bool:
         """True while it may succeed or fail."""
         return self.refund.status in OPEN_REFUNDS

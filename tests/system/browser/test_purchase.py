@@ -256,7 +256,7 @@ def test_without_script_the_same_holds(
     order_id = buy(page)
     with held_answers(shop):
         choose(page, "wechat")
-        expect(page.get_by_text("No answer yet").or_(press_on(page))).to_be_visible()
+        expect(page.get_by_text("Confirming your payment").or_(press_on(page))).to_be_visible()
     pressed_until(page, page.locator(".qr"))
     page.goto(page.get_by_text("Open the sandbox phone").get_attribute("href") or "")
     page.get_by_role("button", name="Pay").click()

@@ -317,9 +317,9 @@ class TestDatabase:
     ("name", "quantities", "description"),
     [
         ("Mug", {"mug": 1}, "Mug"),
-        ("Mug", {"mug": 3}, "Mug (×3)"),
-        ("Mug", {"mug": 3, "poster": 2}, "Mug … (×5)"),
-        ("杯" * 120, {"mug": 99, "poster": 10}, "杯" * 33 + " … (×109)"),
+        ("Mug", {"mug": 3}, "Mug × 3"),
+        ("Mug", {"mug": 3, "poster": 2}, "Mug × 3 and 2 more"),
+        ("杯" * 120, {"mug": 99, "poster": 10}, "杯" * 32 + " × 99 and 10 more"),
     ],
 )
 def test_what_the_wallet_shows(

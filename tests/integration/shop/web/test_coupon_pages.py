@@ -46,6 +46,8 @@ def test_a_coupon_is_drawn_used_and_paid_less(
     shopper: Client, demo: User, mug: Product, coupon: Coupon, channels: Any
 ) -> None:
     page = shopper.get("/coupons").content.decode()
+    chinese = shopper.get("/coupons", headers={"Accept-Language": "zh-CN"}).content.decode()
+    assert "8.5 折 · Welcome" in chinese
     assert ("15% off · Welcome" in page, coupon.code in page, "Ready to use" in page) == (True, True, True)
     assert not INLINE.search(page)
     order = an_order(demo, 3)

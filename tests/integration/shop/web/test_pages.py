@@ -354,7 +354,9 @@ class TestPaying:
 
         assert response.status_code == 302
         page = shopper.get(response["Location"]).content
-        assert b"Checking with the payment service" in page
+        assert b"Confirming your payment" in page
+        assert b"We are asking the payment service. Nothing needs to be paid again now" in page
+        assert b'class="button button-quiet" type="submit">Pay' in page, "a retry is offered, not suggested"
         assert shopper.get(f"/orders/{order.id.hex}?check=1").status_code == 302
 
         wechat.failing = frozenset()
@@ -544,6 +546,19 @@ class TestHistory:
         older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).content.decode()
         assert re.findall(r'class="row" href="/orders/(\w+)"', older) == mine[20:]
         assert "Newest" in older
+
+    def test_items_are_named_in_the_readers_language_unless_renamed_since(
+        self, shopper: Client, demo: User, mug: Product, poster: Product
+    ) -> None:
+        Product.objects.filter(sku="mug").update(name_zh="搪瓷杯")
+        order = orders.create_order(user_id=demo.pk, quantities={"mug": 2, "poster": 1})
+        shown = {"en": "Mug × 2 and 1 more", "zh-CN": "搪瓷杯 × 2 等 3 件"}
+        for language, words in shown.items():
+            assert words in shopper.get("/orders", headers={"Accept-Language": language}).content.decode()
+        path, chinese = f"/orders/{order.id.hex}", {"Accept-Language": "zh-CN"}
+        assert 'class="item-name">搪瓷杯<' in shopper.get(path, headers=chinese).content.decode()
+        Product.objects.filter(sku="mug").update(name="Cup", name_zh="杯")
+        assert 'class="item-name">Mug<' in shopper.get(path, headers=chinese).content.decode(), "as bought"
 
     @pytest.mark.parametrize("before", ["x", "g" * 32, "'" * 32])
     def test_a_broken_address_shows_the_first_page(self, shopper: Client, order: Order, before: str) -> None:

@@ -87,6 +87,7 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(
     assert (after["final"], after["state"] != before["state"]) == (True, True)
     assert "¥5.50 · too small Refunded" in page_of(shopper, paid)
     assert "up to ¥34.30" in page_of(shopper, paid)
+    assert "We refunded ¥5.50, so you paid ¥34.30." in page_of(shopper, paid)
     assert "Partly refunded" in shopper.get("/orders").content.decode()
     assert ask(shopper, paid, "39.80", fields)["Location"] == path  # the old form with another amount: renewed
     assert Refund.objects.count() == 1
@@ -296,6 +297,13 @@ def test_a_second_payment_that_went_back_is_no_refund_of_the_order(
     assert "¥39.80 · extra payment" in page_of(shopper, order)
     assert "Refund in progress" not in shopper.get("/orders").content.decode()
     assert "up to ¥39.80" in page_of(shopper, order), "and what it was paid with can go back"
+    assert "so you paid" not in page_of(shopper, order)
+
+
+def test_the_refund_of_another_amount_is_called_that(shopper: Client, order: Order, channels: Any) -> None:
+    pay(shopper, order, "wechat")
+    settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=4080))
+    assert "¥40.80 · wrong amount" in page_of(shopper, order)
 
 
 class TestMoneyThatDoesNotCount:
