@@ -424,7 +424,7 @@ def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, short_leases: f
 def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Bench) -> None:
     def give(caller: str) -> None:
         limiter = desk.make("RateLimiter", permits=9, interval_seconds=60, permits_per_client=1)
-        ask = limiter._ask("acquire", 1, 10**9, caller=caller)
+        ask = limiter._ask("acquire", 1, 10**9, caller, caller=caller)
         assert ratelimit._LIMIT.run(ClientConnection(desk.plain), ask.keys, ask.arguments)[0][0] == 1
 
     for caller in ("one", "one", "two"):

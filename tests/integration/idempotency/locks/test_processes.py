@@ -190,7 +190,7 @@ class TestFork:
         ours, theirs = context.Pipe()
 
         def child() -> None:
-            theirs.send((lock.held, lock.acquire(wait_seconds=0), holder.process()))
+            theirs.send((lock.held, lock.acquire(wait_seconds=0), holder.process))
             theirs.send(lock.acquire())  # waits, with a subscriber and a watchdog of its own
             theirs.send(sorted(each.name for each in threading.enumerate() if each.name.startswith("locks-")))
             lock.release()
@@ -199,7 +199,7 @@ class TestFork:
         process.start()
         held, taken, name = ours.recv()
         assert (held, taken) == (False, False)
-        assert name != holder.process()
+        assert name != holder.process
         desk.waits(1)
         assert lock.held
         lock.release()
@@ -207,7 +207,7 @@ class TestFork:
         assert ours.recv() == ["locks-subscriber", "locks-watchdog"]
         process.join(30)
         assert process.exitcode == 0
-        assert threads.hub_of(desk.client).process == holder.process()
+        assert threads.hub_of(desk.client).process == holder.process
 
 
 def test_permits_of_one_machine_come_back_from_the_dead(tmp_path: Path) -> None:
