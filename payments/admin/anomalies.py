@@ -25,7 +25,7 @@ from payments.admin.pages import Question, ResolvableAdmin, link, number_in, pay
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import actions, approval
-from payments.states import OPEN_REFUNDS
+from payments.states import OPEN_REFUNDS, RefundStatus
 
 Kind = Anomaly.Kind
 
@@ -115,6 +115,9 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         ]
 
     def what_to_do_with(self, row: Anomaly) -> str:
+        refund = getattr(row, "refund", None)
+        if refund is not None and refund.status == RefundStatus.SUCCEEDED:
+            return gettext("Nothing to do: refunded.")
         return str(APPROVE_OR_DECLINE) if row.needs_approval else super().what_to_do_with(row)
 
     def decide_view(self, request: HttpRequest, pk: int, name: str) -> HttpResponse:
@@ -135,7 +138,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     stake = column(display.at_stake, _("at stake"))
     policy = column(display.policy, _("what the policy did"))
     payment_link = payment_column
-    refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("its refund"))
+    refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("refund"))
     found = time_column("created_at", _("found at"))
 
     @admin.display(description=_("details"))

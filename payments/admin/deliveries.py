@@ -11,22 +11,23 @@ from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
-from payments.admin.badges import badge_column
+from payments.admin.badges import STATUS, badge
 from payments.admin.forms import ReasonForm
 from payments.admin.pages import MoneyAdmin, Question, number_in, payment_column, shortened
 from payments.conf import EVENT_TYPES
-from payments.display import stored_text
+from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
 from payments.operations import deliveries
 
 Status = Delivery.Status
+RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "answered 204"
 
 
 @admin.register(Delivery)
@@ -63,11 +64,21 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
 
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
-    state = badge_column()
     payment_link = payment_column
     happened = time_column("created_at", _("decided at"))
     delivered = time_column("delivered_at")
     given_up = time_column("ends_at", _("given up after"))
+
+    @admin.display(description=STATUS)
+    def state(self, row: Delivery) -> SafeString:
+        """Set deliveries that wait after a failure apart from fresh ones."""
+        failed = _failures(row)
+        if row.status != Status.WAITING or not failed:
+            return badge(row.status, row.get_status_display())
+        words = ngettext(
+            "waits to be sent again (failed once)", "waits to be sent again (failed %(count)s times)", failed
+        )
+        return badge("uncertain", words % {"count": failed})
 
     @admin.display(description=in_utc(_("next attempt")))
     def next_attempt(self, row: Delivery) -> str:
@@ -94,7 +105,7 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
             sentences=[
                 gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.")
                 % {"type": row.type, "status": row.get_status_display(), "endpoint": row.endpoint},
-                gettext("It has the same webhook-id: a receiver that has applied it applies it no second time."),
+                gettext("It has the same webhook-id: a receiver that has applied it will not apply it twice."),
                 gettext("No money moves."),
             ],
             button=gettext("Send it again"),
@@ -102,6 +113,11 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
             act=lambda given, by: deliveries.send_again(row, by=by),
         )
         return self.ask_first(request, row, question)
+
+
+def _failures(row: Delivery) -> int:
+    """Count the attempts that ended without success."""
+    return sum(not one.get("answer", "").startswith(RECEIVED) for one in row.log)
 
 
 def _answer(attempt: dict[str, str]) -> str:

@@ -144,7 +144,7 @@ class ResolvableAdmin(MoneyAdmin):
 
     def what_to_do_with(self, row: Any) -> str:
         """Return the advice for this row."""
-        return str(self.what_to_do_about[row.kind])
+        return _("Nothing to do: resolved.") if row.resolved_at else str(self.what_to_do_about[row.kind])
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.resolve_view)

@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
@@ -51,7 +51,7 @@ from payments.states import PaymentStatus
 class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
-    list_display = ("number", "state", "amount", "paid", "refunded", "opened", "short_order")
+    list_display = ("number", "state", "amount", "credited", "refunded_of_it", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)
     search_help_text = format_lazy(
@@ -70,7 +70,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             gettext_lazy("More"),
             {
                 "fields": (
-                    *("full_number", "order", "amount", "paid", "refunded", "on_its_way", "left"),
+                    *("full_number", "order", "amount", "credited", "refunded_of_it", "on_its_way", "left"),
                     *("owner", "opened", "changed", "version"),
                 ),
                 "classes": ("collapse",),
@@ -123,8 +123,9 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     short_order = column(lambda payment: link_to_order(payment.order_no), gettext_lazy("order"))
     state = badge_column()
     amount = money_column("amount_minor", gettext_lazy("amount"))
-    paid = money_column("paid_minor", gettext_lazy("paid"))
-    refunded = money_column("refunded_minor", gettext_lazy("refunded"))
+    # money that was not credited, of a second payment, is in the sums of the payment's page alone
+    credited = money_column("paid_minor", pgettext_lazy("money", "credited"))
+    refunded_of_it = money_column("refunded_minor", gettext_lazy("refunded of it"))
     on_its_way = money_column("reserved_minor", gettext_lazy("on its way back"))
     left = column(lambda payment: money(left_minor(payment), payment.currency), gettext_lazy("left to refund"))
     opened = time_column("created_at", gettext_lazy("opened at"))

@@ -72,7 +72,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     submitted = time_column("submitted_at")
     expires = time_column("expires_at")
     questions = column(lambda attempt: attempt.query_count, _("times asked"))
-    next_question = time_column("next_query_at", _("next question"))
+    next_question = time_column("next_query_at", _("next check"))
 
 
 @admin.register(Refund)
@@ -108,7 +108,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     said = column(lambda refund: stored_text(refund.message) or "-", _("message"))
     asked_for = time_column("created_at", _("asked for"))
     sent = time_column("submitted_at", _("sent"))
-    next_question = time_column("next_query_at", _("next question"))
+    next_question = time_column("next_query_at", _("next check"))
 
 
 @admin.register(PaymentEvent)

@@ -1,0 +1,85 @@
+"""What columns, advice and badges say is what they count and what is to do."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from payments.models import Anomaly, Attempt, Delivery, Refund
+from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+from tests.payments_settings import changed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+LISTS = "/admin/payments/"
+CHINESE = {"Accept-Language": "zh-CN"}
+
+
+def heads(client: Client, model: str, **headers: str) -> list[str]:
+    answer = client.get(f"{LISTS}{model}/", headers=headers)
+    return [
+        " ".join(re.sub("<.*?>", " ", head).split()) for head in re.findall(r"(?s)<th scope.*?</th>", answer.text)
+    ]
+
+
+def page_of(client: Client, row: Any, **headers: str) -> str:
+    return client.get(f"{LISTS}{row._meta.model_name}/{row.pk}/change/", headers=headers).text
+
+
+def test_the_lists_sums_are_named_for_what_they_count(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    """The second payment went back and was never credited: the list's refunds are those of the first."""
+    once = open_attempt()
+    fold(paid(once), paid(open_attempt("alipay", order_of(once))))
+    back = Refund.objects.get()
+    fold(refunded(back.attempt, back.amount_minor, back.out_refund_no), source="refund")
+    payment = payment_of(once)
+    assert (payment.paid_minor, payment.refunded_minor) == (1990, 0)
+    assert "Credited Refunded of it" in " ".join(heads(admin_client, "payment"))
+    assert "计入收款 其中已退" in " ".join(heads(admin_client, "payment", **CHINESE))
+    shown = page_of(admin_client, payment)
+    assert "<dt>received</dt><dd>39.80 CNY</dd>" in shown
+    assert '<div class="readonly">0.00 CNY</div>' in shown
+    assert "Refunded of it" in shown
+
+
+def test_advice_about_an_anomaly_ends_with_its_matter(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    letter(open_attempt(), charged_minor=5).send()
+    anomaly = Anomaly.objects.get()
+    assert "See that the refund ends" in page_of(admin_client, anomaly)
+    back = Refund.objects.get()
+    fold(refunded(back.attempt, back.amount_minor, back.out_refund_no), source="refund")
+    shown = page_of(admin_client, anomaly)
+    assert "Nothing to do: refunded." in shown
+    assert "See that the refund ends" not in shown
+    assert "无需处理，已退款。" in page_of(admin_client, anomaly, **CHINESE)
+
+
+def test_a_resolved_anomaly_has_no_advice_left(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    letter(open_attempt(), charged_minor=5).send()
+    anomaly = Anomaly.objects.get()
+    admin_client.post(f"{LISTS}anomaly/{anomaly.pk}/resolve/", {"reason": "settled by hand"})
+    assert "Nothing to do: resolved." in page_of(admin_client, anomaly)
+
+
+@pytest.mark.parametrize(
+    ("log", "badge"),
+    [
+        ([], "payments-wait>waiting"),
+        (["answered 204"], "payments-wait>waiting"),  # sent again by hand
+        (["answered 500"], "payments-doubt>waits to be sent again (failed once)"),
+        (["answered 204", "timed out", None], "payments-doubt>waits to be sent again (failed 2 times)"),
+    ],
+)
+def test_a_delivery_that_failed_is_no_fresh_one(
+    admin_client: Client, open_attempt: OpenAttempt, settings: Any, log: list[str | None], badge: str
+) -> None:
+    endpoint = {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}
+    settings.PAYMENTS = changed(WEBHOOKS={"books": endpoint})
+    letter(open_attempt()).send()
+    tries = [{"at": "2026-01-01T00:00:00+00:00"} | ({"answer": answer} if answer else {}) for answer in log]
+    Delivery.objects.update(log=tries, attempts=len(tries))
+    for shown in (admin_client.get(f"{LISTS}delivery/").text, page_of(admin_client, Delivery.objects.get())):
+        assert badge in shown.replace('"', "")
