@@ -78,6 +78,8 @@ class Exchange(ABC):
         self._visit = Visit(request)
         self._address = "" if request is None else request.META.get("REMOTE_ADDR") or ""
         self._redact = (*self._config.redact, *redact)
+        # copies of a view's call wait as long as it would; one of `once` says itself how long
+        self._has_waiters = self._config.wait_seconds > 0 or request is None
         self._refuses_early = refuses_early
         self._lifetime = self._usual_lifetime = lifetime
         self._identity = ledger.Identity(
@@ -227,6 +229,7 @@ class Exchange(ABC):
             answer=answer,
             ttl_seconds=seconds,
             wait=self.mode is not Mode.ATOMIC,
+            wake=self._has_waiters,
         )
 
     def _replay_found(self, found: marker.Finished) -> StoredResponse:

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from idempotency.observability.background import Worker
 from idempotency.observability.outline import CONTENT_MAX, outline
 from idempotency.observability.watchdog import Watchdog
-from idempotency.redis.connection import PipelinedConnection, connection_of
+from idempotency.redis.connection import Connection, connection_of
 from idempotency.redis.fastpath import attempt
 
 log = logging.getLogger(__name__)
@@ -101,13 +101,9 @@ def _fields(line: Noted) -> list[str]:
     return [*fields, "outline", json.dumps(outline(content, digest=digest), ensure_ascii=False)]
 
 
-def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
+def _send_all(connection: Connection, commands: list[tuple[Any, ...]]) -> None:
     try:
-        if isinstance(connection, PipelinedConnection):
-            connection.send_together(*commands, wait=True)
-        else:
-            for command in commands:
-                connection.ask(*command)
+        connection.send_together(*commands, wait=True)
     except ResponseError as error:  # a server without streams, say, serves markers all the same: no breaker opens
         log.info("Redis refused lines of the request log: %s", error)
 

@@ -46,8 +46,6 @@ _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConn
 
 _TIMEOUTS = ("socket_timeout", "socket_connect_timeout")  # of a connection of redis-py
 
-_of_thread = threading.local()
-
 
 class PipelinedConnection:
     """Connection of one thread. Raises redis-py's errors, and is ready for the next command afterwards.
@@ -64,18 +62,13 @@ class PipelinedConnection:
         self.pool = pool
         self.known: set[str] = set()
         self.has_set_nx_get = True
-        self._process = os.getpid()
         self._connection = connection_beside(pool)
         self._timeouts = {name: getattr(self._connection, name, None) for name in _TIMEOUTS}
         self._longest = max(float("inf") if own is None else own for own in self._timeouts.values())
         self._open = False
-        self._pending = deque[Callable[[Any], None]]()
+        self._pending = deque[Callable[[Any], None] | None]()
         self._socket: Any = None
         self._readable = select.poll()
-
-    def belongs_to(self, pool: Any) -> bool:
-        """Return whether it still leads where `pool` does, and was not inherited by a fork."""
-        return self.pool is pool and self._process == os.getpid()
 
     def ask(self, *command: Any, seconds: float | None = None) -> Any:
         """Send, wait, and return the reply: bytes, numbers or None.
@@ -89,7 +82,7 @@ class PipelinedConnection:
             if seconds is not None:
                 self._wait_at_most(seconds)
             self._settle()
-            self._send(_ignore, command)
+            self._send(None, command)
             return self._read()
         finally:
             if seconds is not None:
@@ -99,7 +92,7 @@ class PipelinedConnection:
         """Send commands in one packet. With `wait`, read their replies and raise an error among them."""
         if wait or len(self._pending) + len(commands) > PENDING_MAX:
             self._settle()
-        self._send(_ignore, *commands)
+        self._send(None, *commands)
         for _ in commands if wait else ():
             self._read()
 
@@ -111,7 +104,7 @@ class PipelinedConnection:
         """
         if len(self._pending) >= PENDING_MAX:
             self._settle()
-        self._send(then or _ignore, command)
+        self._send(then, command)
 
     def _wait_at_most(self, seconds: float) -> None:
         """Bound the time-outs of connecting, greeting and reading; infinite for the client's own."""
@@ -121,7 +114,7 @@ class PipelinedConnection:
         if (its_socket := self._connection._sock) is not None:
             its_socket.settimeout(self._connection.socket_timeout)
 
-    def _send(self, then: Callable[[Any], None], *commands: tuple[Any, ...]) -> None:
+    def _send(self, then: Callable[[Any], None] | None, *commands: tuple[Any, ...]) -> None:
         # noted first: after any interrupt, no reply is taken for that of another question
         self._pending.extend([then] * len(commands))
         try:
@@ -175,7 +168,7 @@ class PipelinedConnection:
             return
         # an error is a reply too; without any, it is closed by now, and the next command connects again
         with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):
-            self._send(_ignore, ("PING",))
+            self._send(None, ("PING",))
             self._read()
 
     def _may_have_ended(self) -> bool:
@@ -193,7 +186,8 @@ class PipelinedConnection:
             log.info("Redis refused a command that was not waited for: %s", error)
         else:
             try:
-                then(answer)
+                if then is not None:
+                    then(answer)
             except Exception:  # of other work: the reader of this reply has nothing to do with it
                 log.exception("A callback for a reply of Redis failed")
 
@@ -217,10 +211,6 @@ def hang_up(connection: Any) -> None:
         connection.retry.update_retries(0)  # a `PubSub` would connect it again
         with contextlib.suppress(OSError):  # it is closed already
             its_socket.shutdown(socket.SHUT_RDWR)
-
-
-def _ignore(reply: Any) -> None:
-    pass
 
 
 def _packed(commands: tuple[tuple[Any, ...], ...]) -> list[bytes]:
@@ -248,6 +238,11 @@ class ClientConnection:
     def ask(self, *command: Any, seconds: float | None = None) -> Any:
         """Send, and return the reply as the client decodes it; how long that takes is the client's affair."""
         return self._client.execute_command(*command)
+
+    def send_together(self, *commands: tuple[Any, ...], wait: bool = True) -> None:
+        """Send, and wait for each."""
+        for command in commands:
+            self.ask(*command)
 
     def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
         """Send, wait, and call `then` with the reply."""
@@ -286,12 +281,30 @@ class Connections:
             connection.close()
 
 
+class _OfThread(threading.local):
+    client: Any = None  # of the last look-up
+    connection: PipelinedConnection | None = None
+
+
+_of_thread = _OfThread()
+
+
 def connection_of(client: Any) -> Connection:
     """Return this thread's connection to where `client` leads. The client itself, if only it knows the way."""
-    pool = plain_pool(client)
-    if pool is None:
-        return ClientConnection(client)
-    connection: PipelinedConnection | None = getattr(_of_thread, "connection", None)
-    if connection is None or not connection.belongs_to(pool):
-        connection = _of_thread.connection = PipelinedConnection(pool)
+    connection = _of_thread.connection
+    if connection is None or _of_thread.client is not client:
+        pool = plain_pool(client)
+        if pool is None:
+            return ClientConnection(client)
+        if connection is None or connection.pool is not pool:
+            connection = PipelinedConnection(pool)
+        _of_thread.client, _of_thread.connection = client, connection
     return connection
+
+
+def _begin() -> None:
+    global _of_thread  # noqa: PLW0603  the parent goes on with its connections
+    _of_thread = _OfThread()
+
+
+os.register_at_fork(after_in_child=_begin)

@@ -27,7 +27,6 @@ _encoder = json.JSONEncoder(separators=(",", ":"))
 _decoder = json.JSONDecoder()
 
 _claim_script = Script("claim", package="idempotency.redis")
-_finish_script = Script("finish", package="idempotency.redis")
 _release_script = Script("release", package="idempotency.redis")
 
 
@@ -102,29 +101,29 @@ def look(name: str) -> Running | Finished | None:
 
 
 def finish(
-    name: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
+    name: str,
+    *,
+    fingerprint: bytes,
+    answer: StoredResponse,
+    ttl_seconds: float,
+    wait: bool = True,
+    wake: bool = True,
 ) -> None:
     """Let replays be answered from here. Call it only after `answer`, not sealed yet, was committed.
 
     Overwrites any marker: the ledger has decided, so a duplicate's running marker is stale. A caller that has just
     claimed here need not `wait`: Redis was there, and if it went since, only a marker is lost.
 
-    The PUBLISH is sent though mostly nobody listens: to learn that somebody does takes a script, which costs more.
+    Args:
+        wake: duplicates of this call may wait for it. Any other that waits looks after a marker's life.
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
         value = _written(fingerprint, answer)
         if config().body_keys:
             value = encryption.seal_for_redis(value, name=name)
-        attempt(lambda redis: _overwrite(connection_of(redis), name, value, milliseconds, wait=wait))
-
-
-def _overwrite(connection: Connection, name: str, value: bytes, milliseconds: int, *, wait: bool) -> None:
-    if isinstance(connection, ClientConnection):  # which waits for each command
-        _finish_script.run(connection, [name], [value, milliseconds])
-        return
-    commands = ("SET", name, value, "PX", milliseconds), ("PUBLISH", name, "finished")
-    connection.send_together(*commands, wait=wait or not breaker.is_closed)
+        commands = [("SET", name, value, "PX", milliseconds), *[("PUBLISH", name, "finished")] * wake]
+        attempt(lambda redis: connection_of(redis).send_together(*commands, wait=wait or not breaker.is_closed))
 
 
 def release(name: str, claimed: Claimed) -> None:

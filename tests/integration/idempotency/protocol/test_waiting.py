@@ -13,7 +13,9 @@ import redis
 from django.contrib.auth.models import User
 from django.test import override_settings
 
+from idempotency.functions import once
 from idempotency.redis import fastpath, marker, subscriber
+from idempotency.redis.connection import connection_of
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
@@ -97,6 +99,21 @@ def test_a_lost_message_costs_a_markers_life_and_no_answer(
         first, second = twins.run(someone_listens, "/held", cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
+
+
+def test_an_answer_is_published_only_where_duplicates_wait(user: User, redis_server: redis.Redis) -> None:
+    def published() -> int:
+        fastpath.attempt(lambda client: connection_of(client).ask("PING"))  # after all that was not waited for
+        return int(redis_server.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"])
+
+    before = published()
+    assert Caller(user).post("/held", body={"name": "a"}).status_code == 201
+    assert published() == before
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 1}):
+        assert Caller(user).post("/held", key="another", body={"name": "a"}).status_code == 201
+        assert published() == before + 1
+    once("n", key="k").run(lambda: None)  # a copy of it says itself how long it waits
+    assert published() == before + 2
 
 
 def test_one_connection_serves_all_who_wait(redis_server: redis.Redis) -> None:

@@ -12,7 +12,7 @@ from redis._parsers.base import BaseParser
 from redis.exceptions import ReadOnlyError
 
 from idempotency.observability import metrics
-from idempotency.redis import connection, fastpath, marker
+from idempotency.redis import fastpath, marker
 from idempotency.redis.availability import is_of_a_replica
 from idempotency.redis.connection import (
     PENDING_MAX,
@@ -26,7 +26,7 @@ from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
 
 DIGEST = "d" * 64
-SCRIPT = Script("finish", package="idempotency.redis")
+SCRIPT = Script("claim", package="idempotency.redis")
 ANSWER = StoredResponse(status=201, headers={}, body=b"made")
 
 
@@ -72,12 +72,13 @@ def test_a_server_that_lost_its_scripts_loses_one_that_was_sent(
     ours: PipelinedConnection, redis_server: redis.Redis
 ) -> None:
     before = failures()
-    SCRIPT.send_nowait(ours, ["a"], ["first", 60_000])  # not known yet, so it is run and waited for
-    redis_server.script_flush()
-    SCRIPT.send_nowait(ours, ["a"], ["lost", 60_000])
+    SCRIPT.send_nowait(ours, ["a"], ["first", 60_000])
     assert ours.ask("GET", "a") == b"first"
-    SCRIPT.send_nowait(ours, ["a"], ["second", 60_000])  # run again: it is not known any more
-    assert ours.ask("GET", "a") == b"second"
+    redis_server.script_flush()
+    SCRIPT.send_nowait(ours, ["b"], ["lost", 60_000])
+    assert ours.ask("GET", "b") is None
+    SCRIPT.send_nowait(ours, ["b"], ["second", 60_000])  # run and waited for: it is not known any more
+    assert ours.ask("GET", "b") == b"second"
     assert failures() == before
 
 
@@ -226,15 +227,23 @@ def test_an_answer_that_nobody_read_is_not_taken_for_another(
     assert isinstance(marker.look(DIGEST), marker.Running)
 
 
-def test_every_thread_and_process_has_its_own(ours: PipelinedConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_thread_and_process_has_its_own(ours: PipelinedConnection) -> None:
     others: list[Any] = []
     thread = threading.Thread(target=lambda: others.append(connection_of(fastpath.client())))
     thread.start()
     thread.join()
+    assert others[0] is not ours
+    if (child := os.fork()) == 0:
+        os._exit(connection_of(fastpath.client()) is ours)
+    assert os.waitpid(child, 0)[1] == 0
     assert connection_of(fastpath.client()) is ours
-    monkeypatch.setattr(connection.os, "getpid", lambda: 0)  # as after a fork
-    others.append(connection_of(fastpath.client()))
-    assert all(other is not None and other is not ours for other in others)
+
+
+def test_clients_over_one_pool_share_it_and_others_do_not(ours: PipelinedConnection) -> None:
+    pool = fastpath.client().connection_pool
+    assert connection_of(redis.Redis(connection_pool=pool)) is ours
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as other:
+        assert connection_of(other) is not ours
 
 
 def test_a_client_that_finds_its_own_way_is_used_as_it_is(ours: PipelinedConnection) -> None:
