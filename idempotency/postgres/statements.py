@@ -74,7 +74,7 @@ def send(
     if not statements:
         return []
     database = connections[using]  # once: each look-up through the proxy costs more than its result
-    if not _takes_several(database):
+    if database.settings_dict["OPTIONS"].get("server_side_binding"):  # then the driver takes one
         with database.cursor() as cursor:
             return [_run(cursor, statement) for statement in statements]
     commit = commit and _may_commit(database) and all(map(_is_certain, statements))
@@ -107,11 +107,6 @@ def _may_commit(database: Any) -> bool:
     Django's `atomic` then finds nothing left to commit, and runs its `on_commit` callbacks.
     """
     return database.in_atomic_block and not database.savepoint_ids
-
-
-def _takes_several(database: Any) -> bool:
-    """Return whether the driver takes several at once; with server-side binding it takes one."""
-    return not database.settings_dict["OPTIONS"].get("server_side_binding")
 
 
 def _is_certain(statement: Statement) -> bool:

@@ -100,32 +100,23 @@ class _Deferral:
     def savepoint(self) -> str | None:
         """Set a savepoint, as Django's method of this name."""
         database = self._database
-        if not self._is_plain():
-            return type(database).savepoint(database)
         database.savepoint_state += 1
         name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
-        self._is_set(f'"{name}"', database.connection.pgconn.transaction_status)
-        return name
+        return name if self._is_noted("SAVEPOINT", name) else type(database).savepoint(database)
 
     @async_unsafe
     def savepoint_commit(self, name: str) -> None:
         """Release a savepoint, as Django's method of this name."""
-        database, quoted = self._database, f'"{name}"'
-        if self._is_plain() and quoted in self.open:
-            self._is_released(quoted)
-        else:
-            type(database).savepoint_commit(database, name)
+        if not self._is_noted("RELEASE SAVEPOINT", name):
+            type(self._database).savepoint_commit(self._database, name)
 
-    def _is_plain(self) -> bool:
-        """Return whether Django would only send the statement, by a cursor that is not instrumented."""
-        database = self._database
+    def _is_noted(self, command: str, name: str) -> bool:
+        """Take a statement into account as `execute` does; False if Django must send it, or refuse to."""
+        database, raw = self._database, self._database.connection
         database.validate_thread_sharing()
-        return (
-            database.connection is not None
-            and database.connection.pgconn.transaction_status in (IDLE, OPEN)
-            and not database.needs_rollback
-            and not _is_instrumented(database)
-        )
+        if raw is None or database.needs_rollback or raw.pgconn.transaction_status not in (IDLE, OPEN):
+            return False
+        return not _is_instrumented(database) and self._is_kept(raw, command, f'"{name}"')
 
     def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""
