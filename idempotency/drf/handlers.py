@@ -14,8 +14,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from idempotency.call import with_call
-from idempotency.drf.problems import refusing_as_the_view
-from idempotency.errors import Problem
+from idempotency.errors import AnonymousRefused, Problem
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.execute import execute
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
@@ -110,9 +109,10 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
         if policy.joins(plain):
             return run.bare()
         try:
-            with refusing_as_the_view:
-                exchange = policy.open(plain, caller=run.request)
+            exchange = policy.open(plain, caller=run.request)
             return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
+        except AnonymousRefused:
+            raise exceptions.NotAuthenticated from None  # 401 with the view's `WWW-Authenticate`, else 403
         except Problem as problem:
             _ = run.request.data  # a body that cannot be read is refused before any problem of its key
             if policy.on_problem is None:

@@ -8,7 +8,7 @@ from django.http.response import HttpResponseBase
 from django.utils.translation import gettext_noop as _
 from rest_framework import exceptions
 
-from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
+from idempotency.errors import Problem, malformed, problem_response
 from idempotency.protocol.problems import problem_of
 from idempotency.views import MALFORMED
 
@@ -57,17 +57,3 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
         str(exc.detail),
         headers=headers,
     )
-
-
-class _RefusingAsTheView:
-    """Block in which DRF answers an anonymous caller: 401 with the view's `WWW-Authenticate`, else 403."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, AnonymousRefused):
-            raise exceptions.NotAuthenticated from None
-
-
-refusing_as_the_view = _RefusingAsTheView()

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rest_framework import serializers, status
+from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from idempotency.drf.problems import refusing_as_the_view
+from idempotency.errors import AnonymousRefused
 from idempotency.protocol import tokens
 from idempotency.request.principal import caller_of
 from idempotency.views import not_keyed
@@ -41,6 +42,8 @@ class TokenList(APIView):
 
     @_documented
     def post(self, request: Request) -> Response:
-        with refusing_as_the_view:
+        try:
             token = tokens.issue(caller_of(request))
+        except AnonymousRefused:
+            raise NotAuthenticated from None  # as the view answers: 401 with its `WWW-Authenticate`, else 403
         return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)

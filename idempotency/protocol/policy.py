@@ -9,7 +9,7 @@ repeat across the removal of that one may count again.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ class Policy:
     on_problem: OnProblem | None = None
     on_replay: OnReplay | None = None
     refuses_early: bool = False
+    _strategy: Callable[..., Exchange] = field(init=False)  # with what is the same for all calls
 
     @classmethod
     def of(cls, options: Mapping[str, Any], *, refuses_early: bool = False) -> "Policy":
@@ -96,6 +97,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         refuse_unfit(self)
+        of_phases = () if isinstance(self.mode, Mode) else self.mode.redact
+        strategy = partial(_class_of(self.mode), handler=self._handler, redact=(*self.redact, *of_phases))
+        object.__setattr__(self, "_strategy", strategy)
 
     def open(self, request: HttpRequest, *, caller: Any) -> Exchange:
         """Open the exchange of this request, also as `request.idempotency`; nothing is claimed yet.
@@ -127,14 +131,11 @@ class Policy:
             key = key_in_window(scope, content, seconds=self.window or 0)
         elif callable(key):
             key = key(content)
-        phases = None if isinstance(self.mode, Mode) else self.mode
-        return _strategy(self.mode)(
+        return self._strategy(
             scope=scope,
             key=key,
             content=content,
             request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
-            handler=self._handler,
-            redact=(*self.redact, *phases.redact) if phases else tuple(self.redact),
             refuses_early=self.refuses_early,
             request=request,
             config=self.config(),
@@ -202,7 +203,7 @@ def _plain(mode: "Mode | Phases") -> Mode:
     return mode if isinstance(mode, Mode) else mode.mode
 
 
-def _strategy(mode: "Mode | Phases") -> type[Exchange]:
+def _class_of(mode: "Mode | Phases") -> type[Exchange]:
     if _plain(mode) is Mode.ATOMIC:
         return AtomicExchange
     from idempotency.protocol.phases import PhasedExchange  # noqa: PLC0415  atomic views need none of it

@@ -80,10 +80,9 @@ def is_hard_to_guess(key: str) -> bool:
     if not _URL_SAFE.fullmatch(key):
         return False
     digits = key.replace("-", "").replace("_", "")
-    if _HEXADECIMAL.fullmatch(digits) and len(digits) < HEXADECIMAL_DIGITS:
+    if len(digits) < HEXADECIMAL_DIGITS and _HEXADECIMAL.fullmatch(digits):
         return False
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return len(deflate.compress(key.encode()) + deflate.flush()) >= REPETITIVE * len(key)
+    return len(zlib.compress(key.encode(), 9, -zlib.MAX_WBITS)) >= REPETITIVE * len(key)
 
 
 def may_be_token(key: str) -> bool:
@@ -150,6 +149,7 @@ def _made(object_of: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder
 # made once: `json.loads` and `json.dumps` would make new ones for every body
 _decoder = _made(lambda pairs: {"object": sorted(pairs, key=_name)})
 _encoder = json.JSONEncoder(separators=(",", ":"))
+_BLANKS = " \t\n\r"  # of JSON; RFC 8259, section 2
 
 
 Ignored = Collection[str] | Callable[[Any], Any]
@@ -166,14 +166,14 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
             the part of it that does.
     """
     media_type = (request.content_type or "").lower()
-    parts = (
-        (request.method or "").encode(),
-        request.path.encode(),
-        request.META.get("QUERY_STRING", "").encode(),
-        media_type.encode(),
-        _canonical_body(request, media_type, ignore),
-    )
-    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+    head = _joined(request.method or "", request.path, request.META.get("QUERY_STRING", ""), media_type)
+    body = _canonical_body(request, media_type, ignore)
+    return head + len(body).to_bytes(8, "big") + body
+
+
+@lru_cache(maxsize=256)  # mostly the same for all calls of a view
+def _joined(*texts: str) -> bytes:
+    return b"".join([len(part).to_bytes(8, "big") + part for part in map(str.encode, texts)])
 
 
 def canonical_value(value: Any) -> bytes:
@@ -253,7 +253,9 @@ def _canonical_json(body: bytes, ignore: Ignored = ()) -> bytes:
     elif ignore:
         decoder = _decoder_without(frozenset(ignore))
     try:
-        return _encoder.encode(decoder.decode(body.decode())).encode()
+        text = body.decode().strip(_BLANKS)
+        document, end = decoder.raw_decode(text)
+        return _encoder.encode(document).encode() if end == len(text) else body
     except (ValueError, RecursionError):
         return body
 

@@ -96,7 +96,7 @@ def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
         RuntimeError: as `principal_of`.
     """
     principal = principal_of(request, by=by)
-    if is_anonymous(principal) and config().anonymous == "refuse":
+    if config().anonymous == "refuse" and is_anonymous(principal):
         raise AnonymousRefused
     return principal
 
