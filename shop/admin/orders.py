@@ -1,6 +1,7 @@
 """Orders, likes, sales and coupons in the admin: sales are announced, all else is read only."""
 
 import uuid
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -19,12 +20,13 @@ from idempotency.admin.filters import Opened, newest
 from idempotency.admin.pages import time_of
 from idempotency.admin.paging import COUNTED_MAX
 from idempotency.admin.searching import WholeTermSearch
-from payments.admin.badges import badge_column
+from payments.admin.badges import STATUS, badge
 from payments.admin.find import by_short_number
 from payments.admin.pages import shortened
 from payments.display import money
 from shop import sales as flashsale
 from shop.admin.products import ProductAdmin
+from shop.admin.sales import FlashSaleForm
 from shop.admin.users import AccountAdmin, RolesAdmin
 from shop.models import (
     Campaign,
@@ -38,6 +40,7 @@ from shop.models import (
     Product,
 )
 from shop.orders import placing as orders
+from shop.web.refundview import latest_refunds
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
@@ -116,13 +119,27 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     @admin.display(description=_("number"))
     def short_number(self, order: Order) -> SafeString:
-        return shortened(order.id)
+        return format_html('<span title="{}">{}</span>', order.id.hex, order.short_number)
 
     @admin.display(description=_("number"))
     def number(self, order: Order) -> str:
         return order.id.hex
 
-    state = badge_column()
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        order = super().get_object(request, object_id, from_field)
+        return order and _with_refunds([order])[0]
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        listed = super().get_changelist_instance(request)
+        listed.result_list = _with_refunds(listed.result_list)  # one query for the page, not one a row
+        return listed
+
+    @admin.display(description=STATUS)
+    def state(self, order: Order) -> SafeString:
+        """Show the status as the shopper's own list does, with the latest refund of a paid order."""
+        if refund := getattr(order, "latest_refund", None):
+            return badge(*refund.badge_of_order)
+        return badge(order.status, order.get_status_display())
 
     @admin.display(description=_("total"))
     def total(self, order: Order) -> str:
@@ -167,6 +184,7 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
 class FlashSaleAdmin(ReadOnlyAdmin):
     """Flash sales; a new one can be announced, none changed."""
 
+    form = FlashSaleForm
     list_display = ("product", time_of("starts_at"), time_of("ends_at"), "units", "sold", "version")
     list_filter = ("product",)
     list_select_related = ("product",)
@@ -174,11 +192,7 @@ class FlashSaleAdmin(ReadOnlyAdmin):
     date_hierarchy = "starts_at"
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (
-            ("product", "units", "former_price_minor", "starts_at", "ends_at")
-            if obj is None
-            else self.list_display
-        )
+        return FlashSaleForm.Meta.fields if obj is None else self.list_display
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_add_permission(self, request)
@@ -262,6 +276,15 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     def search(self, rows: QuerySet[Coupon], term: str) -> QuerySet[Coupon]:
         return rows.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper()))
+
+
+def _with_refunds(rows: Iterable[Order]) -> list[Any]:
+    """Attach each paid order's latest refund, if any, as `latest_refund`."""
+    orders_shown: list[Any] = list(rows)
+    found = latest_refunds([order.id for order in orders_shown if order.status == OrderStatus.PAID])
+    for order in orders_shown:
+        order.latest_refund = found.get(order.id)
+    return orders_shown
 
 
 def _users(name: str) -> list[int]:

@@ -13,6 +13,7 @@ from django.test import Client
 from rest_framework.authtoken.models import Token
 
 from payments.models import AuditEntry
+from payments.refunds import steps as refunds
 from shop import sales as flashsale
 from shop import stock
 from shop.catalog import products as catalog
@@ -21,7 +22,8 @@ from shop.orders import checkout
 from shop.orders import placing as orders
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
-from tests.integration.shop.settling import on_payment
+from tests.integration.shop.settling import number_of, on_payment, settle
+from tests.integration.shop.web.test_refund_pages import given_back
 
 
 @pytest.fixture
@@ -202,6 +204,25 @@ def test_an_order_is_shown_with_items_and_payment_and_never_changed(
     assert operator.post(path, {"status": "paid"}).status_code == 403
     assert operator.post(f"/admin/shop/order/{order.pk}/delete/", {"post": "yes"}).status_code == 403
     assert operator.get("/admin/shop/order/add/").status_code == 403
+
+
+def test_a_part_refunded_order_is_called_so_as_in_the_shop(
+    operator: Client, demo: User, order: Order, channels: Any
+) -> None:
+    payment = checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+    settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+    listed, path = "/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/"
+    assert ">Paid</span>" in operator.get(listed).text
+    with transaction.atomic():
+        refund = refunds.request_refund(payment_id=payment.pk, amount_minor=550, reason="")
+    given_back(refund, channels)
+    for address in (listed, path):
+        assert ">Partly refunded</span>" in operator.get(address).text
+
+
+def test_the_list_of_orders_has_the_number_that_a_shopper_reads_out(operator: Client, order: Order) -> None:
+    listed = operator.get("/admin/shop/order/").text
+    assert f'<span title="{order.id.hex}">{order.short_number}</span>' in listed
 
 
 def test_the_admin_speaks_the_readers_language_and_remembers_a_choice(operator: Client) -> None:

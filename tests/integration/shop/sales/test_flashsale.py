@@ -567,8 +567,28 @@ def test_the_operator_announces_a_sale(client: Client, sale: FlashSale, mug: Pro
     )
     assert (wrong.status_code, FlashSale.objects.count()) == (200, 1)
     ends = {"ends_at_0": f"{begins + timedelta(days=1):%Y-%m-%d}", "ends_at_1": "10:00:00"}
-    assert client.post("/admin/shop/flashsale/add/", fields | ends).status_code == 302
-    assert FlashSale.objects.filter(units=5, sold=0).count() == 1
+    unreadable = client.post("/admin/shop/flashsale/add/", fields | ends | {"former_price_minor": "39,9"})
+    assert b"Write the amount in digits" in unreadable.content
+    announced = fields | ends | {"former_price_minor": "399.00"}
+    assert client.post("/admin/shop/flashsale/add/", announced).status_code == 302
+    assert FlashSale.objects.filter(units=5, sold=0, former_price_minor=39900).count() == 1
+
+
+def test_the_form_of_a_sale_names_its_price_and_zone(client: Client, sale: FlashSale) -> None:
+    client.force_login(User.objects.create_superuser("boss"))
+    form = client.get("/admin/shop/flashsale/add/").content.decode()
+    for words in ("Former price:", "Starts at (UTC):", "Ends at (UTC):"):
+        assert words in form
+    Product.objects.filter(pk=sale.product_id).update(currency="JPY")
+    begins = timezone.now() + timedelta(days=1)
+    times = {
+        f"{name}_at_{part}": text
+        for name, days in (("starts", 0), ("ends", 1))
+        for part, text in enumerate((f"{begins + timedelta(days=days):%Y-%m-%d}", "10:00:00"))
+    }
+    fields = {"product": sale.product_id, "units": 5, "former_price_minor": "399", **times}
+    assert client.post("/admin/shop/flashsale/add/", fields).status_code == 302
+    assert FlashSale.objects.filter(former_price_minor=399).count() == 1, "of the product's currency"
 
 
 def test_the_call_is_documented(client: Client) -> None:

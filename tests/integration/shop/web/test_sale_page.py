@@ -110,6 +110,7 @@ def test_two_tabs_and_who_comes_too_late(
     tabs = [form_of(shopper.get(PAGE), BUY) for _ in range(2)]
     late_page = late.get(PAGE)
     assert "Left: 1 / 1" in text(late_page)
+    assert "In line so far" not in text(late_page), "nobody waits while there is one for each"
     assert shopper.post(BUY, tabs[0]).status_code == 302
     again = shopper.post(BUY, tabs[1])
     assert (again.status_code, "You got one!" in text(again)) == (409, True)
@@ -118,6 +119,7 @@ def test_two_tabs_and_who_comes_too_late(
     assert (refused.status_code, 'role="alert"' in refused.content.decode()) == (409, True)
     assert "Your place in line: 2 " in text(refused)
     assert "Items from unpaid orders come back." in text(refused)
+    assert "In line so far: 2" in text(refused)
     with django_assert_num_queries(0):
         told = poll(late, late_page)
     assert told.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
