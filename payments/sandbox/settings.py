@@ -14,7 +14,10 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [__file__.rsplit("/", 1)[0] + "/templates"],
-        "OPTIONS": {"context_processors": ["payments.sandbox.state.for_pages"]},
+        "OPTIONS": {
+            "context_processors": ["payments.sandbox.state.for_pages"],
+            "builtins": ["payments.sandbox.words"],
+        },
     }
 ]
 LOGGING_CONFIG = None

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from django.http import HttpRequest
+
 from payments.sandbox.keys import Keys, load
 from payments.sandbox.store import Store
+from payments.sandbox.words import is_chinese
 
 
 class _Process:
@@ -30,9 +33,9 @@ def keys() -> Keys:
     return _process.keys
 
 
-def for_pages(request: object) -> dict[str, str]:
-    """Give every page the shop's address."""
-    return {"shop": shop()}
+def for_pages(request: HttpRequest) -> dict[str, object]:
+    """Give every page the shop's address, and whether its reader wants Chinese."""
+    return {"shop": shop(), "chinese": is_chinese(request)}
 
 
 def shop() -> str:

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from payments.sandbox import words
+from payments.sandbox.stripe import cards
 from tests.integration.payments.providers.conftest import waiting
 from tests.sandbox import Sandbox
 
@@ -62,7 +65,34 @@ def test_pay_decline_and_cancel(sandbox: Sandbox, number: str) -> None:
 
 
 def test_what_is_cancelled_cannot_be_paid(sandbox: Sandbox, number: str) -> None:
-    assert "closed</strong> and cannot be paid" in press(sandbox, f"/pay/{number}/cancel")
+    assert "This order is closed and cannot be paid" in press(sandbox, f"/pay/{number}/cancel")
     press(sandbox, f"/pay/{number}", console="1")
     assert sandbox.charges()[number]["charged_minor"] == 0
     assert sandbox.http.post("/pay/nothing/cancel").status_code == 404
+
+
+CHINESE = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.8"}
+
+
+def test_a_shopper_pays_in_the_browsers_language(sandbox: Sandbox, number: str) -> None:
+    page = f"/pay/{number}"
+    english = sandbox.http.get(page).text
+    assert ('<html lang="en">' in english, "Pay ¥19.90" in english) == (True, True)
+    for language in ("fr", "en,zh;q=0.5"):
+        assert "Pay ¥19.90" in sandbox.http.get(page, headers={"Accept-Language": language}).text
+    chinese = sandbox.http.get(page, headers=CHINESE).text
+    for said in ('<html lang="zh-Hans">', "支付 ¥19.90", "拒绝", "取消", "沙箱，不涉及真实资金"):
+        assert said in chinese
+    declined = sandbox.http.post(f"{page}/decline", headers=CHINESE, follow_redirects=True).text
+    assert "银行拒绝了这笔付款。" in declined
+    paid = sandbox.http.post(page, headers=CHINESE, follow_redirects=True).text
+    assert "已支付。" in paid
+
+
+def test_every_sentence_of_a_shoppers_page_is_in_chinese(sandbox: Sandbox) -> None:
+    said = {*cards.SENTENCES.values(), *(card["effect"] for card in cards.choices())}
+    for page in ("base", "pay", "bank", "link_over", "unknown"):
+        source = (Path(words.__file__).parent / "templates" / f"{page}.html").read_text()
+        said |= set(re.findall(r'{% say "([^"]+)"', source))
+    assert said - words.CHINESE.keys() == set()
+    assert all(re.search("[一-鿿]", chinese) for chinese in words.CHINESE.values())

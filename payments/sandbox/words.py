@@ -1,0 +1,83 @@
+"""Chinese of the pages on which a shopper pays; the console is the developer's, and English.
+
+Django's catalogues are the shop's: this process has two languages and a page of sentences.
+"""
+
+from typing import Any
+
+from django import template
+from django.http import HttpRequest
+from django.utils.translation.trans_real import parse_accept_lang_header
+
+register = template.Library()
+
+_TRY_AGAIN = "Nothing was charged; try again, or go back and choose another way."
+_AGAIN = "未扣款。请重试，或返回选择其他方式。"
+CHINESE = {
+    "Provider sandbox · no real money": "支付平台沙箱，不涉及真实资金",
+    "Back to the shop": "返回商店",
+    "Back to the order": "返回订单",
+    "All trades": "全部交易",
+    "Trade number": "交易单号",
+    "Pay": "支付",
+    "Decline": "拒绝",
+    "Cancel": "取消",
+    "Paid.": "已支付。",
+    "You can close this page.": "您可以关闭此页面。",
+    "{amount} was given back.": "已退还 {amount}。",
+    "This order has expired and cannot be paid any more.": "此订单已过期，不能再支付。",
+    "This order is closed and cannot be paid any more.": "此订单已关闭，不能再支付。",
+    "Card number": "卡号",
+    "Expiry": "有效期",
+    "CVC": "安全码",
+    "Test cards": "测试卡",
+    "Your bank asks": "银行验证",
+    "Are you paying {amount} for {what}?": "您是否正在支付 {amount}（{what}）？",
+    "Yes, it is me": "是，由本人支付",
+    "No": "否",
+    "This link is over": "链接已失效",
+    "It could be used for five minutes. Go back to the shop for a fresh one.": (
+        "链接有效期为五分钟。请返回商店重新获取。"
+    ),
+    "Unknown order": "订单不存在",
+    "No trade of this number was opened here.": "这里没有此单号的交易。",
+    "WeChat Pay": "微信支付",
+    "Alipay": "支付宝",
+    "Paid": "支付成功",
+    "Declined": "拒绝",
+    "Insufficient funds": "余额不足",
+    "Expired": "已过期",
+    "Wrong security code": "安全码错误",
+    "Processing error": "处理出错",
+    "3D Secure, then paid": "3D 验证后支付成功",
+    "3D Secure, then declined": "3D 验证后拒绝",
+    f"The bank declined it. {_TRY_AGAIN}": f"银行拒绝了这笔付款。{_AGAIN}",
+    f"There is not enough money on this card. {_TRY_AGAIN}": f"卡内余额不足。{_AGAIN}",
+    "This card has expired. Nothing was charged; use another card.": "此卡已过期。未扣款，请换一张卡。",
+    "The security code is wrong. Nothing was charged; check the code and try again.": (
+        "安全码错误。未扣款，请核对后重试。"
+    ),
+    "The bank could not be reached. Nothing was charged; try again in a moment.": (
+        "无法连接银行。未扣款，请稍后重试。"
+    ),
+    "This is not a card number. Check it and try again.": "卡号有误，请核对后重试。",
+    "The expiry date is written as MM / YY. Check it and try again.": "有效期的格式为 MM / YY，请核对后重试。",
+    "The security code has three digits. Check it and try again.": "安全码为三位数字，请核对后重试。",
+    "This looks like a real card, and only test cards work here. Nothing was charged.": (
+        "这像是一张真实的卡，此处只接受测试卡。未扣款。"
+    ),
+    f"The bank did not confirm that it is you. {_TRY_AGAIN}": f"银行未能确认是您本人。{_AGAIN}",
+}
+
+
+def is_chinese(request: HttpRequest) -> bool:
+    """Return whether the browser's first language is Chinese."""
+    wanted = parse_accept_lang_header(request.headers.get("Accept-Language", "").lower())
+    return bool(wanted) and wanted[0][0].startswith("zh")
+
+
+@register.simple_tag(takes_context=True)
+def say(context: template.Context, sentence: str, **values: Any) -> str:
+    """Write a sentence in the browser's language, with values where it has braces."""
+    said = CHINESE.get(sentence, sentence) if context.get("chinese") else sentence
+    return said.format(**values) if values else said
