@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
 TRANSLATED = APPS
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
+WITH_CONTEXT = {"pgettext", "pgettext_lazy"}
 OF_DJANGO = {
     "Model name",
     "Add link",
@@ -37,23 +38,28 @@ SAME_IN_CHINESE = {"Stripe", "ISO 4217", "UTC"}
 IN_TEMPLATE = re.compile(
     r"""gettext\((?:u?"((?:[^"\\]|\\.)*)"|u?'((?:[^'\\]|\\.)*)')\)|_\("((?:[^"\\]|\\.)*)"\)"""
 )
+WITH_CONTEXT_IN_TEMPLATE = re.compile(r"""pgettext\(u?(['"])(.*?)\1, u?(['"])(.*?)\3\)""")
 
 
 def marked_in(module: Path) -> Iterator[str]:
-    """What a module marks for translation."""
+    """What a module marks for translation; what has a context, as catalogues name it."""
     for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in MARKS:
-            text = node.args[0]
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                yield text.value
+        if not isinstance(node, ast.Call):
+            continue
+        taken = {**dict.fromkeys(MARKS, 1), **dict.fromkeys(WITH_CONTEXT, 2)}.get(getattr(node.func, "id", ""), 0)
+        texts = [text.value for text in node.args[:taken] if isinstance(text, ast.Constant)]
+        if taken and len(texts) == taken:
+            yield "\x04".join(map(str, texts))
 
 
 def marked(app: str) -> set[str]:
     """What an app's modules and templates mark for translation."""
     found = {text for module in (ROOT / app).rglob("*.py") for text in marked_in(module)}
     for template in (ROOT / app / "templates").rglob("*.*"):
-        for parts in IN_TEMPLATE.findall(templatize(template.read_text())):
+        text = templatize(template.read_text())
+        for parts in IN_TEMPLATE.findall(text):
             found.add("".join(parts).replace("\\n", "\n").replace('\\"', '"'))
+        found |= {f"{context}\x04{words}" for _, context, _, words in WITH_CONTEXT_IN_TEMPLATE.findall(text)}
     if app in TRANSLATED:
         found |= set(names_of(app))
     return found - {"", "ID"}
