@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.observability import logs
 from idempotency.protocol.exchange import Exchange
+from idempotency.response.answers import REPLAYED_HEADER
 
 log = logging.getLogger("idempotency")
 
@@ -128,7 +129,7 @@ def _advance(step: Callable[[Any], None], value: Any) -> Any:
 
 
 def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
-    if exchange.on_replay is not None and exchange.outcome == "replayed":
+    if exchange.on_replay is not None and REPLAYED_HEADER in response.headers:
         response = exchange.on_replay(response) or response
     # Suppress Django's 4xx warning: `_report` has logged it.
     if exchange.outcome in _LEVELS:

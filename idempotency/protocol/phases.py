@@ -22,7 +22,7 @@ from idempotency.postgres import home
 from idempotency.protocol import heartbeat
 from idempotency.protocol.exchange import OWNER_MAX, Exchange
 from idempotency.redis import marker
-from idempotency.response.answers import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
+from idempotency.response.answers import StoredResponse, Verdict, mark_replay, rendered, verdict_on
 
 UNCERTAIN_STATUS = 202
 
@@ -171,7 +171,7 @@ class PhasedExchange(Exchange):
         """Answer 202 again to a caller who heard 202, with the current state."""
         if self.was_uncertain and 200 <= response.status_code < 300:
             response.status_code = UNCERTAIN_STATUS
-            response.headers[REPLAYED_HEADER] = "true"
+            mark_replay(response)
 
     def _store(self, run: ledger.Run, response: HttpResponseBase, *, is_known: bool) -> HttpResponseBase:
         verdict = self._verdict_on(response)

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
 
 from idempotency.response.redaction import redacted
 
@@ -101,6 +102,13 @@ class StoredResponse:
         if "Content-Type" not in headers:
             del response.headers["Content-Type"]  # Django's own, which the first answer did not have
         return response
+
+
+def mark_replay(response: HttpResponseBase) -> None:
+    """Mark a handler's own answer as a replay that is never cached; what else it varies by stays."""
+    for name in (REPLAYED_HEADER, "Cache-Control"):
+        response.headers[name] = _OF_REPLAYS[name]
+    patch_vary_headers(response, [_OF_REPLAYS["Vary"]])
 
 
 def _plain_bytes(response: HttpResponseBase) -> bytes | None:

@@ -93,6 +93,7 @@ def test_uncertain_is_202_and_replayed_with_the_current_state(
     assert LedgerEntry.objects.get().state == State.UNCERTAIN
     still = caller.post("/phased", body={})
     assert (still.status_code, still["Idempotent-Replayed"]) == (202, "true")
+    assert (still["Cache-Control"], "Authorization" in still["Vary"]) == ("no-store", True)
     PLAN.update(answer=201, state="pending")
     known = caller.post("/phased", body={})
     assert (known.status_code, known.json(), known["Idempotent-Replayed"]) == (202, {"state": "pending"}, "true")
@@ -102,6 +103,16 @@ def test_uncertain_is_202_and_replayed_with_the_current_state(
     later = caller.post("/phased", body={})
     assert (later.status_code, later.json()) == (202, {"state": "succeeded"})
     assert effects() == 1
+
+
+def test_a_202_that_is_heard_again_is_a_replay_for_the_hook(caller: Caller, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": f"{__name__}.note_replay"}
+    PLAN.update(answer=202, state="uncertain")
+    assert ["X-Replays" in caller.post("/phased", body={}) for _ in range(3)] == [False, True, True]
+
+
+def note_replay(request: Any, response: Any) -> None:
+    response["X-Replays"] = "1"
 
 
 @pytest.mark.parametrize("broken", ["crash", 503])
