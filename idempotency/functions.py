@@ -32,7 +32,7 @@ from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import keys
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 Key = str | int | UUID
 
 NAME_MAX = 96  # characters of a name, or a tenant's: with a principal they fit the ledger's scope
@@ -141,7 +141,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         wait: float | None = None,
         principal: Callable[..., str] | None = None,
         tenant: Callable[..., str] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]:
         """Make each call of a function, sync or async, `once(name, key=…).run(function, …)`.
 
         Put it below the decorator of a task queue. `key`, `payload`, `principal` and `tenant` are functions of the
@@ -155,7 +155,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
             TypeError: at decoration, for a task of a queue, or an argument that the function has not.
         """
 
-        def decorate(function: F) -> F:
+        def decorate(function: Callable[..., R]) -> Callable[..., R]:
             taken = _signature_without_call(function)
             refuse_deferred(function, f"@once.task({name!r})")
             for chooser in (key, payload, principal, tenant):
@@ -187,7 +187,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
                     return call_of(*args, **kwargs).run(function, *args, **kwargs)
 
             wrapper.__signature__ = taken
-            return cast(F, wrapper)
+            return wrapper  # type: ignore[no-any-return]
 
         return decorate
 

@@ -86,9 +86,15 @@ def task(number: int) -> dict[str, int]:
     return {"number": number}
 
 
+@once.task("tests.types.called", key=lambda number: number)
+def task_with_call(number: int, call: KeyedCall) -> dict[str, int]:
+    call.about("number", number)
+    return {"number": number}
+
+
 def run() -> int:
     result: dict[str, int] = task(7)
-    return result["number"]
+    return result["number"] + task_with_call(7)["number"]
 
 
 urlpatterns = [
