@@ -56,7 +56,8 @@ class KeyedCall(Protocol):
     def do_not_store(self) -> None:
         """Leave the key free, as after a 5xx: an atomic handler's writes are undone, a phased run may be resumed.
 
-        For a refusal that may be over at the next try.
+        For a refusal that may be over at the next try; a RuntimeError where the answer is none, and an atomic
+        handler has written.
         """
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
 from idempotency import KeyedCall, Mode, Phases, drf, ninja, once, views
@@ -154,14 +154,32 @@ def test_one_answer_may_have_a_lifetime_of_its_own(opened: Open, effects: Effect
     assert effects() == 2
 
 
-@pytest.mark.parametrize("status", [201, 409])
-def test_an_answer_that_is_not_stored_leaves_the_key_free(opened: Open, effects: Effects, status: int) -> None:
-    PLAN.update(act=lambda call: call.do_not_store(), status=status)
+def test_a_refusal_that_is_not_stored_leaves_the_key_free(opened: Open, effects: Effects) -> None:
+    PLAN.update(act=lambda call: call.do_not_store(), status=409)
     caller = opened()
-    assert caller.post(key="k1").status_code == status
+    assert caller.post(key="k1").status_code == 409
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
     PLAN.clear()
     assert (caller.post(key="k1").status_code, effects()) == (201, 1)
+
+
+def test_what_was_done_is_not_undone_under_an_answer_that_says_it_was(opened: Open, effects: Effects) -> None:
+    PLAN["act"] = lambda call: call.do_not_store()
+    with pytest.raises(
+        RuntimeError, match=r"answered 201, and do_not_store\(\) would undo .* call\.set_lifetime\(0\)"
+    ):
+        opened().post(key="k1")
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+
+
+def test_an_answer_for_which_nothing_was_written_need_not_be_stored(user: User) -> None:
+    @views.idempotent
+    def search(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        call.do_not_store()
+        return HttpResponse(str(User.objects.count()))
+
+    caller = Caller(search, user)
+    assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, False]
 
 
 @at_every_door_with("ignore")
