@@ -86,7 +86,7 @@ def test_each_wheel_has_one_package_and_both_the_tags_version_and_source(wheels:
 
 def test_the_wheels_carry_what_python_does_not_import(wheels: Wheels) -> None:
     names = {name for wheel in (wheels.payonce, wheels.payments) for name in zipfile.ZipFile(wheel).namelist()}
-    assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
+    assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "release")} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
     assert "idempotency/migrations/0001_squashed_0006_no_tallies.py" in names
     assert "idempotency/py.typed" in names

@@ -80,7 +80,9 @@ def test_every_answer_is_lost_once(shopper: Page, shop: RunningShop, api: httpx.
     arrived(page, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
     number = page.url.rsplit("/", 1)[1]
     page.reload()
-    page.get_by_role("button", name="Pay").click(click_count=CLICKS, no_wait_after=True)
+    page.get_by_role("button", name="支付" if language == "zh-hans" else "Pay").click(
+        click_count=CLICKS, no_wait_after=True
+    )
     arrived(page, ORDER)
 
     thanks = THANKS["zh-CN" if language == "zh-hans" else "en"]
