@@ -1,7 +1,6 @@
 """Orders, likes, sales and coupons in the admin: sales are announced, all else is read only."""
 
 import uuid
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -40,7 +39,7 @@ from shop.models import (
     Product,
 )
 from shop.orders import placing as orders
-from shop.web.refundview import latest_refunds
+from shop.web.refundview import badges_of
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
@@ -125,21 +124,18 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     def number(self, order: Order) -> str:
         return order.id.hex
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        order = super().get_object(request, object_id, from_field)
-        return order and _with_refunds([order])[0]
-
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         listed = super().get_changelist_instance(request)
-        listed.result_list = _with_refunds(listed.result_list)  # one query for the page, not one a row
+        listed.result_list = list(listed.result_list)
+        badges = badges_of(listed.result_list)  # one query for the page, not one a row
+        for order in listed.result_list:
+            order.badge = badges[order.id]
         return listed
 
     @admin.display(description=STATUS)
     def state(self, order: Order) -> SafeString:
         """Show the status as the shopper's own list does, with the latest refund of a paid order."""
-        if refund := getattr(order, "latest_refund", None):
-            return badge(*refund.badge_of_order)
-        return badge(order.status, order.get_status_display())
+        return badge(*(getattr(order, "badge", None) or badges_of([order])[order.id]))
 
     @admin.display(description=_("total"))
     def total(self, order: Order) -> str:
@@ -276,15 +272,6 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     def search(self, rows: QuerySet[Coupon], term: str) -> QuerySet[Coupon]:
         return rows.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper()))
-
-
-def _with_refunds(rows: Iterable[Order]) -> list[Any]:
-    """Attach each paid order's latest refund, if any, as `latest_refund`."""
-    orders_shown: list[Any] = list(rows)
-    found = latest_refunds([order.id for order in orders_shown if order.status == OrderStatus.PAID])
-    for order in orders_shown:
-        order.latest_refund = found.get(order.id)
-    return orders_shown
 
 
 def _users(name: str) -> list[int]:

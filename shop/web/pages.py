@@ -26,12 +26,12 @@ from shop.api.answers import caller_id
 from shop.catalog import cache
 from shop.catalog import products as catalog
 from shop.errors import ProductNotFound
-from shop.models import Order, OrderStatus
+from shop.models import Order
 from shop.orders import placing as orders
 from shop.web import basketpages, couponpages, orderpages, problems, salepages
 from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import BuyForm
-from shop.web.refundview import RefundView, latest_refunds
+from shop.web.refundview import badges_of
 
 PAGE_SIZE = 20  # orders on a page of the history
 
@@ -128,15 +128,8 @@ class Row:
 
 def _rows(shown: Sequence[Order]) -> list[Row]:
     """Describe orders as the history shows them."""
-    refunds = latest_refunds([order.id for order in shown if order.status == OrderStatus.PAID])
-    return [_row(order, refunds.get(order.id)) for order in shown]
-
-
-def _row(order: Order, refund: RefundView | None) -> Row:
-    title = order.title(order.lines[0].local_name)
-    if refund is None:
-        return Row(order, title, order.status, order.get_status_display())
-    return Row(order, title, *refund.badge_of_order)
+    badges = badges_of(shown)
+    return [Row(order, order.title(order.lines[0].local_name), *badges[order.id]) for order in shown]
 
 
 @members_only(back_to="history")

@@ -1,6 +1,6 @@
 """Refunds, and payments that do not count for their order, as the shopper sees them. Reads only."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.models import Anomaly, Payment, Refund
 from payments.states import OPEN_REFUNDS, RefundStatus
-from shop.models import OrderStatus
+from shop.models import Order, OrderStatus
 
 
 class Progress(StrEnum):
@@ -137,7 +137,18 @@ def refunds_of(payment: Payment) -> list[RefundView]:
     return [RefundView(refund) for refund in _oldest_first(payment.refunds.select_related("anomaly", "payment"))]
 
 
-def latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
+def badges_of(orders: Collection[Order]) -> dict[UUID, tuple[str, Any]]:
+    """Map orders to colour and label of their status; of a paid one, of its latest refund if there is any."""
+    refunds = _latest_refunds([order.id for order in orders if order.status == OrderStatus.PAID])
+    return {
+        order.id: refunds[order.id].badge_of_order
+        if order.id in refunds
+        else (order.status, order.get_status_display())
+        for order in orders
+    }
+
+
+def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
     """Map orders to their latest refund, if any; not of payments that the order did not need."""
     rows = Refund.objects.filter(payment__order_id__in=order_ids, anomaly__isnull=True).select_related("payment")
     return {refund.payment.order_id: RefundView(refund) for refund in _oldest_first(rows)}
