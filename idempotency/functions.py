@@ -187,7 +187,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
                     return call_of(*args, **kwargs).run(function, *args, **kwargs)
 
             wrapper.__signature__ = taken
-            return wrapper  # type: ignore[no-any-return]
+            return cast(Callable[..., R], wrapper)
 
         return decorate
 

@@ -1,6 +1,6 @@
 """Refusal of a decorator in the wrong place, where it is written, with what to write instead."""
 
-from collections.abc import Iterator
+from inspect import unwrap
 from typing import Any
 
 AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and its like
@@ -25,7 +25,7 @@ def refuse_wrong_use(view: Any) -> None:
             f"{name} is a class. Decorate the method that changes something: of a class of Django's with "
             "method_decorator(idempotent, name='post'), of Django REST framework with idempotency.drf.idempotent."
         )
-    if any(getattr(each, "__globals__", {}).get("__name__") == AUTHORISING for each in _decorators(view)):
+    if _authorises(unwrap(view, stop=_authorises)):
         raise TypeError(
             f"{name}: @idempotent stands above a decorator that authorises, which a replay would not ask again."
             " Put @idempotent below it, next to the function."
@@ -34,11 +34,9 @@ def refuse_wrong_use(view: Any) -> None:
         raise TypeError(f"@idempotent was given {view!r} in the place of a view. Write @idempotent(mode=…).")
 
 
-def _decorators(view: Any) -> Iterator[Any]:
-    """Yield a view's decorators from the outermost on, and the view."""
-    while view is not None:
-        yield view
-        view = getattr(view, "__wrapped__", None)
+def _authorises(function: Any) -> bool:
+    """Return whether it is a wrapper of `login_required` or its like."""
+    return getattr(function, "__globals__", {}).get("__name__") == AUTHORISING
 
 
 def refuse_ninja(operation: Any) -> None:
