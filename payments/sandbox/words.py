@@ -9,9 +9,10 @@ from django import template
 from django.http import HttpRequest
 from django.utils.translation.trans_real import parse_accept_lang_header
 
+from payments.sandbox.stripe.cards import TRY_AGAIN
+
 register = template.Library()
 
-_TRY_AGAIN = "Nothing was charged; try again, or go back and choose another way."
 _AGAIN = "未扣款。请重试，或返回选择其他方式。"
 CHINESE = {
     "Provider sandbox · no real money": "支付平台沙箱，不涉及真实资金",
@@ -51,8 +52,8 @@ CHINESE = {
     "Processing error": "处理出错",
     "3D Secure, then paid": "3D 验证后支付成功",
     "3D Secure, then declined": "3D 验证后拒绝",
-    f"The bank declined it. {_TRY_AGAIN}": f"银行拒绝了这笔付款。{_AGAIN}",
-    f"There is not enough money on this card. {_TRY_AGAIN}": f"卡内余额不足。{_AGAIN}",
+    f"The bank declined it. {TRY_AGAIN}": f"银行拒绝了这笔付款。{_AGAIN}",
+    f"There is not enough money on this card. {TRY_AGAIN}": f"卡内余额不足。{_AGAIN}",
     "This card has expired. Nothing was charged; use another card.": "此卡已过期。未扣款，请换一张卡。",
     "The security code is wrong. Nothing was charged; check the code and try again.": (
         "安全码错误。未扣款，请核对后重试。"
@@ -66,7 +67,7 @@ CHINESE = {
     "This looks like a real card, and only test cards work here. Nothing was charged.": (
         "这像是一张真实的卡，此处只接受测试卡。未扣款。"
     ),
-    f"The bank did not confirm that it is you. {_TRY_AGAIN}": f"银行未能确认是您本人。{_AGAIN}",
+    f"The bank did not confirm that it is you. {TRY_AGAIN}": f"银行未能确认是您本人。{_AGAIN}",
 }
 
 

@@ -24,10 +24,10 @@ _CARDS = {
     "4000008400001629": ("generic_decline", True, "3D Secure, then declined"),
 }
 _FIRST = next(iter(_CARDS))
-_AGAIN = "Nothing was charged; try again, or go back and choose another way."
+TRY_AGAIN = "Nothing was charged; try again, or go back and choose another way."
 SENTENCES = {
-    "generic_decline": f"The bank declined it. {_AGAIN}",
-    "insufficient_funds": f"There is not enough money on this card. {_AGAIN}",
+    "generic_decline": f"The bank declined it. {TRY_AGAIN}",
+    "insufficient_funds": f"There is not enough money on this card. {TRY_AGAIN}",
     "expired_card": "This card has expired. Nothing was charged; use another card.",
     "incorrect_cvc": "The security code is wrong. Nothing was charged; check the code and try again.",
     "processing_error": "The bank could not be reached. Nothing was charged; try again in a moment.",
@@ -35,7 +35,7 @@ SENTENCES = {
     "invalid_expiry": "The expiry date is written as MM / YY. Check it and try again.",
     "invalid_cvc": "The security code has three digits. Check it and try again.",
     "live_card": "This looks like a real card, and only test cards work here. Nothing was charged.",
-    "authentication_failed": f"The bank did not confirm that it is you. {_AGAIN}",
+    "authentication_failed": f"The bank did not confirm that it is you. {TRY_AGAIN}",
 }
 
 
