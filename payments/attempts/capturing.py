@@ -6,15 +6,15 @@ from payments.attempts import calling
 from payments.errors import OutcomeUnknown, ProviderError
 from payments.models import Attempt
 from payments.providers.base import Provider, Trade, TradeStatus
-from payments.settlement.backoff import IN_DOUBT
+from payments.settlement import backoff
 from payments.states import LIVE_ATTEMPTS
 
 
 def capture(channel: Provider, attempt: Attempt) -> Trade:
     """Take the money of an approved trade, if its attempt is live and its order still waits for money.
 
-    That it goes out is committed first: until a word about it, or `IN_DOUBT`, the attempt does not end as closed
-    (`must_not_be_captured`). Whoever closes looks for that last, and `Provider.capture` for what is closed, so
+    That it goes out is committed first: until a word about it, or `backoff.IN_DOUBT`, the attempt does not end as
+    closed (`must_not_be_captured`). A closing looks for that last, and `Provider.capture` for what is closed, so
     of both at once one gives way.
 
     Raises:
@@ -46,5 +46,5 @@ def must_not_be_captured(attempt: Attempt) -> None:
     Raises:
         OutcomeUnknown: one went out, and there is no word about it.
     """
-    if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - IN_DOUBT).exists():
+    if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - backoff.IN_DOUBT).exists():
         raise OutcomeUnknown("a capture of it may still be carried out")

@@ -22,6 +22,7 @@ from payments.operations import actions
 from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result, named
 from payments.providers.base import Fact, FactKind
 from payments.refunds import steps as refunds
+from payments.settlement import backoff
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle_here
 from payments.settlement.state import BY_HAND
@@ -53,7 +54,7 @@ def why_manual(row: Attempt | Refund) -> str:
         return _("the account is configured for another merchant")
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
         silent = _("it has given no answer that can be trusted for more than %(minutes)s minutes")
-        return silent % {"minutes": _minutes(refunds.IN_DOUBT)}
+        return silent % {"minutes": _minutes(backoff.IN_DOUBT)}
     about["account"] = attempt.account
     raise NotDecidable(_("%(account)s can answer for %(row)s: ask the provider.") % about)
 
@@ -72,7 +73,7 @@ def why_not_ended(row: Attempt | Refund) -> str:
         "What was asked of %(account)s about %(row)s may still be carried out; for %(minutes)s minutes it cannot"
         " be recorded as not moved."
     )
-    about = {"account": row.attempt.account, "row": named(row), "minutes": _minutes(refunds.IN_DOUBT)}
+    about = {"account": row.attempt.account, "row": named(row), "minutes": _minutes(backoff.IN_DOUBT)}
     return in_doubt % about
 
 
@@ -189,7 +190,7 @@ def _is_recordable(row: Attempt | Refund) -> bool:
 
 def _was_just_submitted(row: Attempt | Refund) -> bool:
     """Check for a request that may still be carried out, by the database's clock: other processes wrote it."""
-    since = Now() - refunds.IN_DOUBT
+    since = Now() - backoff.IN_DOUBT
     return type(row)._default_manager.filter(pk=row.pk, submitted_at__gt=since).exists()
 
 

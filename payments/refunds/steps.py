@@ -36,15 +36,12 @@ from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.plugin import Capability
 from payments.settlement import backoff
 from payments.settlement.anomalies import file_anomaly
-from payments.settlement.backoff import after
 from payments.settlement.decide import reference_of
 from payments.settlement.settle import rederive, settle
 from payments.settlement.state import BY_HAND, as_id
 from payments.states import OPEN_REFUNDS, AnomalyKind, RefundStatus
 
 log = logging.getLogger(__name__)
-
-IN_DOUBT = backoff.IN_DOUBT
 
 # what a person must look at, and the status of our refund then: an open one is reserved and asked for again
 _TROUBLES = {
@@ -96,7 +93,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         payment=payment,
         amount_minor=amount_minor,
         reason=reason,
-        next_query_at=after(query_count=0),
+        next_query_at=backoff.after(query_count=0),
     )
 
 
@@ -285,7 +282,7 @@ def _refused(refund: Refund, *, began: datetime, before: datetime | None, messag
         before: when one began that has had no answer, if one has.
     """
     ours = _still_open(refund).filter(submitted_at=began)
-    if before is not None and began - before < IN_DOUBT:
+    if before is not None and began - before < backoff.IN_DOUBT:
         return _set_troubled(refund, ours, status=RefundStatus.UNCERTAIN, submitted_at=before, message=message)
     return _set_troubled(refund, ours, status=RefundStatus.FAILED, message=message)
 

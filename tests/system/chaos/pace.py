@@ -28,14 +28,13 @@ class Pace(AppConfig):
 
         from idempotency.locks.engine import places
         from idempotency.maintenance import completer, resolving
-        from payments.refunds import steps as refunds
         from payments.settlement import backoff, events
         from shop.orders import lifecycle
         from shop.sales import gate
 
         backoff.FIRST_SECONDS, backoff.LONGEST_SECONDS = 1, 6
         events.OVERDUE_SECONDS = 3
-        refunds.IN_DOUBT = timedelta(seconds=10)
+        backoff.IN_DOUBT = timedelta(seconds=10)
         lifecycle.CLOSING_GRACE_SECONDS = 6
         gate.LEASE_SECONDS = 2.0
         places.LEASE_SECONDS = 3.0

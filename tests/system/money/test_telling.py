@@ -9,7 +9,7 @@ import pytest
 from django.db.models import F
 
 from payments.models import Attempt, Notification, Observation, Refund
-from payments.refunds.steps import IN_DOUBT
+from payments.settlement.backoff import IN_DOUBT
 from tests.system.money.till import CALLING, CHANNELS, PRICE_MINOR, Till
 
 EVERY = pytest.mark.parametrize("channel", CHANNELS)

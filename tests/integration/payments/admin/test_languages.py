@@ -39,6 +39,7 @@ from payments.operations import worklist
 from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.base import TradeStatus
 from payments.refunds import steps as refunds
+from payments.settlement import backoff
 from tests.integration.payments.admin.test_payment_admin import Answering
 from tests.integration.payments.conftest import fold, letter, number_of, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
@@ -51,7 +52,7 @@ OpenAttempt = Callable[..., Attempt]
 
 BOOKS = {"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}}
 MODELS = [model for model in apps.get_app_config("payments").get_models() if admin.site.is_registered(model)]
-OLD = refunds.IN_DOUBT + timedelta(seconds=1)
+OLD = backoff.IN_DOUBT + timedelta(seconds=1)
 
 # names of people and things, of accounts and methods, of types and codes
 DATA = [

@@ -21,6 +21,7 @@ from payments.operations.actions import NotDecidable, Operator
 from payments.operations.figures import trial_balance
 from payments.providers.base import Fact, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
+from payments.settlement import backoff
 from shop.models import Order, Product
 from tests.integration.payments.admin.test_payment_admin import audit, done, page, shown
 from tests.integration.payments.conftest import (
@@ -44,7 +45,7 @@ OpenAttempt = Callable[..., Attempt]
 Cut = Callable[..., None]
 ByWord = Callable[[Attempt | Refund, bool], None]
 
-OLD = refunds.IN_DOUBT + timedelta(seconds=1)
+OLD = backoff.IN_DOUBT + timedelta(seconds=1)
 GONE = ["off", "of_another_merchant", "without_an_answer"]
 WHY = {
     "off": "the account is not configured here",
@@ -539,7 +540,7 @@ class TestWhoCanBeAskedIsAsked:
 
     @pytest.mark.parametrize("status", ["requested", "processing", "uncertain"])
     def test_a_refund(self, admin_client: Client, refund: Refund, status: str) -> None:
-        young = timezone.now() - refunds.IN_DOUBT + timedelta(minutes=1)
+        young = timezone.now() - backoff.IN_DOUBT + timedelta(minutes=1)
         Refund.objects.update(status=status, submitted_at=None if status == "requested" else young)
         self.refused(admin_client, refund, "refund")
 

@@ -14,6 +14,7 @@ from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Payment, Refund
 from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
+from payments.settlement import backoff
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +68,7 @@ def test_a_refusal_is_believed_once_no_earlier_request_can_be_under_way(
     for _ in range(2):
         assert refunds.submit_refund(refund.id).status == "uncertain"
     # the refusal in between had an answer: the doubt is as old as the request that had none
-    Refund.objects.update(submitted_at=F("submitted_at") - refunds.IN_DOUBT - timedelta(seconds=1))
+    Refund.objects.update(submitted_at=F("submitted_at") - backoff.IN_DOUBT - timedelta(seconds=1))
     assert refunds.submit_refund(refund.id).status == "failed"
     assert reserved(paid_payment) == 0
 
