@@ -1,18 +1,42 @@
 """Changes of the `PAYMENTS` setting for one test."""
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group
 
 import payments
+from payments.channels import configured
+from payments.providers import registry
+from payments.providers.plugin import Plugin
 from shop.orders import lifecycle
 
 
 def changed(**values: Any) -> dict[str, Any]:
     """`PAYMENTS` with other values."""
     return {**settings.PAYMENTS, **values}
+
+
+def plug_in(monkeypatch: pytest.MonkeyPatch, of_test: Any, package: str, plugin: Plugin, **values: Any) -> None:
+    """Have a package with this plug-in until the test ends, and `PAYMENTS` with these values.
+
+    Args:
+        of_test: the fixture `settings`.
+    """
+    module = ModuleType(package)
+    module.PLUGIN = plugin  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, package, module)
+    of_test.PAYMENTS = changed(**values)
+    forget_plugins()
+
+
+def forget_plugins() -> None:
+    """Read packages and settings again when they are next needed."""
+    registry._plugin_at.cache_clear()
+    configured.forget()
 
 
 def limited(**values: Any) -> dict[str, Any]:

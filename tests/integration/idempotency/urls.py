@@ -144,6 +144,10 @@ def everyone(request: Any) -> str:
     return "everyone"
 
 
+def note_replay(request: Any, response: Any) -> None:
+    response["X-Replays"] = "of all"
+
+
 def planned_principal(request: Any) -> Any:
     return PLAN["principal"]
 

@@ -230,20 +230,16 @@ def test_a_replay_may_be_counted_and_changed(opened: Open) -> None:
     assert seen == [caller.user]
 
 
-def count_replay(request: Any, response: HttpResponse) -> None:
-    response["X-Replays"] = "of all"
-
-
 @at_every_door_with("on_replay")
 def test_a_setting_hooks_the_replays_of_every_view(opened: Open, settings: Any) -> None:
     caller = opened()
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": f"{__name__}.count_replay"}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": "tests.integration.idempotency.urls.note_replay"}
     first, again = caller.post(key="k1"), caller.post(key="k1")
     assert ("X-Replays" in first, again["X-Replays"]) == (False, "of all")
 
 
 def test_a_views_own_hook_counts_before_the_setting(opened: Open, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"ON_REPLAY": f"{__name__}.count_replay"}
+    settings.IDEMPOTENCY = {"ON_REPLAY": "tests.integration.idempotency.urls.note_replay"}
     caller = opened(on_replay=lambda request, response: None)
     assert ["X-Replays" in caller.post(key="k1") for _ in range(2)] == [False, False]
 

@@ -106,13 +106,9 @@ def test_uncertain_is_202_and_replayed_with_the_current_state(
 
 
 def test_a_202_that_is_heard_again_is_a_replay_for_the_hook(caller: Caller, settings: Any) -> None:
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": f"{__name__}.note_replay"}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": "tests.integration.idempotency.urls.note_replay"}
     PLAN.update(answer=202, state="uncertain")
     assert ["X-Replays" in caller.post("/phased", body={}) for _ in range(3)] == [False, True, True]
-
-
-def note_replay(request: Any, response: Any) -> None:
-    response["X-Replays"] = "1"
 
 
 @pytest.mark.parametrize("broken", ["crash", 503])

@@ -1,11 +1,9 @@
 """A channel of another package, with ways to pay of its own, that cannot do all that others can."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, date
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -34,7 +32,7 @@ from payments.settlement import anomalies
 from payments.states import AnomalyKind
 from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
-from tests.payments_settings import ROOMS, Rooms, changed
+from tests.payments_settings import ROOMS, Rooms, changed, forget_plugins, plug_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -61,8 +59,7 @@ def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Callable[.
 
     def make(*lacking: Capability, **more: Any) -> Coins:
         made = Coins("coins", methods=("tap", "shake"))
-        package = ModuleType(PACKAGE)
-        package.PLUGIN = Plugin(  # type: ignore[attr-defined]
+        plugin = Plugin(
             label="Coins",
             build=lambda settings, limits: made,
             required=("API_URL",),
@@ -71,16 +68,12 @@ def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Callable[.
             capabilities=frozenset(Capability) - {*lacking},
             **more,
         )
-        monkeypatch.setitem(sys.modules, PACKAGE, package)
         account = {"BACKEND": PACKAGE, "API_URL": "https://coins"}
-        settings.PAYMENTS = changed(ORDER=ROOMS, PROVIDERS={"coins": account})
-        registry._plugin_at.cache_clear()
-        configured.forget()
+        plug_in(monkeypatch, settings, PACKAGE, plugin, ORDER=ROOMS, PROVIDERS={"coins": account})
         return made
 
     yield make
-    registry._plugin_at.cache_clear()
-    configured.forget()
+    forget_plugins()
 
 
 def paid_by(provider: Coins) -> tuple[Group, Payment]:

@@ -1,24 +1,20 @@
 """The order's page with a channel of another package, whose shoppers go on in its own way."""
 
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import ModuleType
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from django.utils.html import format_html
 
-from payments.channels import configured
 from payments.models import Attempt
-from payments.providers import NextAction, Plugin, Renderer, registry
-from shop.models import Order, Product
+from payments.providers import NextAction, Plugin, Renderer
+from shop.models import Order
 from tests.integration.shop.provider import ScriptedProvider
 from tests.integration.shop.web.test_pages import form_of, pay
-from tests.payments_settings import changed
+from tests.payments_settings import forget_plugins, plug_in
 
 PACKAGE = "coins_for_the_shop"
 
@@ -32,35 +28,23 @@ class Coins(ScriptedProvider):
 
 
 @pytest.fixture
-def order(shopper: Client, demo: User, mug: Product) -> Order:
-    shopper.post(
-        "/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy") | {"quantity": "2"}
-    )
-    return Order.objects.get()
-
-
-@pytest.fixture
 def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Callable[[Renderer], Coins]]:
     """Set the channel up with this renderer."""
 
     def make(renderer: Renderer) -> Coins:
-        made, package = Coins("coins", methods=("transfer",)), ModuleType(PACKAGE)
-        package.PLUGIN = Plugin(  # type: ignore[attr-defined]
+        made = Coins("coins", methods=("transfer",))
+        plugin = Plugin(
             label="Coins & Co",
             build=lambda settings, limits: made,
             required=(),
             actions=("bank_details",),
             renderers={"bank_details": renderer},
         )
-        monkeypatch.setitem(sys.modules, PACKAGE, package)
-        settings.PAYMENTS = changed(PROVIDERS={"coins": {"BACKEND": PACKAGE}})
-        registry._plugin_at.cache_clear()
-        configured.forget()
+        plug_in(monkeypatch, settings, PACKAGE, plugin, PROVIDERS={"coins": {"BACKEND": PACKAGE}})
         return made
 
     yield make
-    registry._plugin_at.cache_clear()
-    configured.forget()
+    forget_plugins()
 
 
 def test_a_next_step_of_its_own_stands_on_the_page(

@@ -16,21 +16,13 @@ from payments.operations import approval
 from payments.operations.actions import Operator
 from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
-from shop.models import Order, Product
+from shop.models import Order
 from shop.orders import lifecycle
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import form_of, pay
 from tests.payments_settings import changed
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1"
-
-
-@pytest.fixture
-def order(shopper: Client, demo: User, mug: Product) -> Order:
-    shopper.post(
-        "/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy") | {"quantity": "2"}
-    )
-    return Order.objects.get()
 
 
 @pytest.fixture
