@@ -32,7 +32,7 @@ HEADERS = [
     "Content-Type",
 ]
 # what a web server lets through: no control characters in a header's value
-values = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_size=80) | st.sampled_from(
+values = st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"]), max_size=80) | st.sampled_from(
     ["", "0", "-1", "1e400", "9" * 400, "t=1,v1=00", "t=,v1=", "WECHATPAY/SIGNTEST/x", "application/json"]
 )
 bodies = st.binary(max_size=300) | st.recursive(
