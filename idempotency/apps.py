@@ -11,7 +11,6 @@ class IdempotencyConfig(AppConfig):
 
     def ready(self) -> None:
         from idempotency import checks  # noqa: PLC0415  registers the system checks
-        from idempotency.ledger import checks as database_checks  # noqa: F401, PLC0415
         from idempotency.postgres import transactions  # noqa: F401, PLC0415  prepares connections
 
         checks.require_django_redis()

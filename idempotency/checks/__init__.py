@@ -1,9 +1,10 @@
-"""System checks: each names a mistake in the project's settings or views and what to write instead.
+"""System checks: each names a mistake in the project's settings, views or ledger and what to write instead.
 
-Registered when the app is ready. Never: the ledger, whose checks are its own.
+Registered when the app is ready.
 """
 
 from idempotency.checks.history import check_history
+from idempotency.checks.ledger import check_constraint, check_reaping, check_server_log
 from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
 from idempotency.checks.views import (
@@ -21,10 +22,13 @@ __all__ = [
     "check_anonymous_callers",
     "check_atomic_requests",
     "check_callers",
+    "check_constraint",
     "check_history",
     "check_keyed_views",
     "check_middleware",
     "check_prefixes",
+    "check_reaping",
+    "check_server_log",
     "check_settings",
     "check_tenants",
     "check_webhooks",

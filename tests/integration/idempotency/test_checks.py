@@ -32,7 +32,7 @@ from idempotency.checks import (
     check_prefixes,
     check_settings,
 )
-from idempotency.ledger.checks import check_constraint, check_server_log
+from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.views import idempotent, not_keyed
 from tests.integration.idempotency.urls import Things

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.db import connection
 
-from idempotency.ledger.checks import QUIET, check_server_log
+from idempotency.checks.ledger import QUIET, check_server_log
 from tests.sandbox import ROOT
 
 DELIVERED = ("deploy/postgresql/primary.conf", "compose.yaml")

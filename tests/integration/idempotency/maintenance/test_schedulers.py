@@ -19,7 +19,7 @@ from procrastinate.testing import InMemoryConnector
 from prometheus_client import CollectorRegistry, generate_latest
 
 from idempotency import ledger
-from idempotency.ledger.checks import OVERDUE_SECONDS, check_reaping
+from idempotency.checks.ledger import OVERDUE_SECONDS, check_reaping
 from idempotency.maintenance import complete_stalled, reap
 from idempotency.models import ConsumedMessage, LedgerEntry, LedgerEpoch
 from idempotency.observability.metrics import LedgerCollector
