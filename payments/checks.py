@@ -14,7 +14,7 @@ from cryptography import x509
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
 from django.template import TemplateDoesNotExist, TemplateSyntaxError
@@ -23,6 +23,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
+from idempotency.checks.registry import register
 from payments.channels import accounts
 from payments.conf import Payable, config, orders_model
 from payments.deliveries import ending, endpoints
@@ -286,6 +287,5 @@ def _ending_certificates(account: str, plugin: Plugin, fields: Mapping[str, str]
         ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
         if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
             message = f"{registry.setting(account, field, fields)}: {file} expires on {ends:%Y-%m-%d}."
-            hint = "docs/how-to/rotate-keys.md"
-            found.append(checks.Warning(message, hint=hint, id="payments.W002"))
+            found.append(checks.Warning(message, id="payments.W002"))
     return found

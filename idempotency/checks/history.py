@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags
 from django.db import connections
+
+from idempotency.checks.registry import register
 
 
 @register(Tags.database)

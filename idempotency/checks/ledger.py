@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
 
+from idempotency.checks.registry import register
 from idempotency.conf import parsed
 from idempotency.ledger import queries
 from idempotency.ledger.claiming import UNIQUE
@@ -97,8 +98,7 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> lis
         Advice(
             f"Nothing has reaped the ledger for {overdue[0] / 3600:.0f} hours: it still stores answers or "
             "messages that are past their time.",
-            hint="Run `manage.py idempotency reap` now, and then once an hour from any scheduler: see "
-            "docs/how-to/reap-from-a-scheduler.md.",
+            hint="Run `manage.py idempotency reap` now, and then once an hour from any scheduler.",
             id="idempotency.W004",
         )
     ]

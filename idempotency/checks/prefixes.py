@@ -3,9 +3,10 @@
 import re
 from typing import Any
 
-from django.core.checks import CheckMessage, Tags, register
+from django.core.checks import CheckMessage, Tags
 from django.core.checks import Warning as Advice
 
+from idempotency.checks.registry import register
 from idempotency.checks.views import all_views
 from idempotency.conf import parsed
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Info, Tags, register
+from django.core.checks import CheckMessage, Error, Info, Tags
 from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
+from idempotency.checks.registry import register
 from idempotency.conf import MARKED, Config, mistakes, parse, parsed
 from idempotency.extras import needed
 from idempotency.request.principal import is_in_our_database

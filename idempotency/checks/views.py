@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
+from idempotency.checks.registry import register
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
 from idempotency.conf import MARKED, parsed
 from idempotency.middleware import is_named, keyed_form

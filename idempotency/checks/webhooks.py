@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags
 
+from idempotency.checks.registry import register
 from idempotency.checks.views import all_views
 
 

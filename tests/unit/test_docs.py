@@ -3,10 +3,14 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.core.checks.registry import registry
 
 from deploy import check_commits, check_docs
+from idempotency.checks import check_settings, check_tenants
+from idempotency.checks.registry import address_of
 from tests import pages
 
 ROOT = check_docs.ROOT
@@ -60,15 +64,31 @@ def test_every_row_of_guarantees_names_a_test_or_a_measurement() -> None:
     assert [row for row in rows if "`tests/" not in row and "`bench/" not in row] == []
 
 
-@pytest.mark.parametrize(
-    ("app", "page"), [("idempotency", "idempotency-settings"), ("payments", "channel-settings")]
-)
-def test_every_system_check_has_its_place_and_every_place_its_check(app: str, page: str) -> None:
+@pytest.mark.parametrize("app", ["idempotency", "payments"])
+def test_every_system_check_has_its_heading_and_every_heading_its_check(app: str) -> None:
     source = "".join(file.read_text() for file in (ROOT / app).rglob("*.py"))
-    text = (ROOT / "docs" / "reference" / f"{page}.md").read_text()
-    named = re.findall(r"\b([EWI])(\d{3})\b(?:`? to `E(\d{3}))?", text)
-    places = {f"{kind}{n:03}" for kind, n1, n2 in named for n in range(int(n1), int(n2 or n1) + 1)}
-    assert places == set(re.findall(rf'id="{app}\.([EWI]\d{{3}})"', source))
+    numbers = set(re.findall(rf'id="({app}\.[EWI]\d{{3}})"', source))
+    (page,) = {address_of(number).partition("#")[0] for number in numbers}
+    headings = check_docs.HEADING.findall((ROOT / page).read_text())[1:]  # after the page's own
+    assert headings == sorted(numbers)
+    assert [check_docs.slug(each) for each in headings] == [
+        address_of(each).partition("#")[2] for each in headings
+    ]
+
+
+def test_every_check_is_registered_by_what_adds_the_address() -> None:
+    ours = [
+        each for each in registry.get_checks(True) if each.__module__.startswith(("idempotency.", "payments."))
+    ]
+    assert len(ours) > 15
+    assert [each.__name__ for each in ours if not hasattr(each, "__wrapped__")] == []
+
+
+def test_a_hint_ends_with_the_address(settings: Any) -> None:
+    settings.IDEMPOTENCY, settings.TENANT_APPS = {"WAIT": 1}, []
+    (unknown,), (shared,) = check_settings(None), check_tenants(None)
+    assert unknown.hint == "See docs/reference/idempotency-checks.md#idempotencye001"
+    assert str(shared.hint).endswith("SHARED_APPS. See docs/reference/idempotency-checks.md#idempotencye009")
 
 
 @pytest.mark.parametrize(
