@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 DATA = ["clerk", "ann", "mug", "Mug", "spring", "Spring", *EXPONENTS]
 
 
-NUMBER = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}…[0-9a-f]{6}")
+NUMBER = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}…[0-9a-f]{6}|\b[0-9A-F]{6}\b")  # the last as shoppers write it
 
 
 @pytest.fixture
