@@ -59,8 +59,9 @@ def test_the_wait_is_a_bound_whatever_the_client_retries(one: Bench, kind: str) 
         one.servers.start()
 
 
-@pytest.mark.parametrize("wait_seconds", [0, 0.5])
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "RateLimiter", "CountDownLatch"])
+@pytest.mark.parametrize(
+    ("kind", "wait_seconds"), [("Lock", 0.5), ("Semaphore", 0), ("RateLimiter", 0.5), ("CountDownLatch", 0)]
+)
 def test_the_wait_is_a_bound_however_long_the_client_waits_for_a_silent_server(
     one: Bench, kind: str, wait_seconds: float
 ) -> None:
@@ -113,8 +114,9 @@ class TestPermissions:
             first.do(lambda: bench.locks.RateLimiter("a", permits=1, interval_seconds=9, client=client).acquire())
             first.do(lambda: bench.locks.Topic("thing", client=client).tell("a"))
 
-    @pytest.mark.parametrize("kind", ["Lock", "FairLock"])
-    @pytest.mark.parametrize("rules", [f"{ACL} -publish", ACL.replace("&*payonce:*", "&other:*")])
+    @pytest.mark.parametrize(
+        ("kind", "rules"), [("Lock", f"{ACL} -publish"), ("FairLock", ACL.replace("&*payonce:*", "&other:*"))]
+    )
     def test_without_publish_a_contended_release_says_so_and_is_done(
         self, bench: Bench, kind: str, rules: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -28,8 +28,8 @@ from shop.orders.lifecycle import cancel
 from shop.orders.placing import create_order
 from shop.wsgi import application
 
-EXAMPLES = 8  # of each call
-WRONG_EXAMPLES = 4  # which take longer to make up
+EXAMPLES = 5  # of each call
+WRONG_EXAMPLES = 2  # which take longer to make up
 PROMISES = [
     not_a_server_error,
     status_code_conformance,
