@@ -27,7 +27,7 @@ from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.options import OnProblem, OnReplay, Options, refuse_unfit
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import keys
-from idempotency.request.principal import anonymous_like, caller_of, is_anonymous, was_answered
+from idempotency.request.principal import anonymous_like, caller_of, is_anonymous, principal_of, was_answered
 
 if TYPE_CHECKING:
     from idempotency.protocol.recovery import Phases
@@ -57,7 +57,8 @@ class Policy:
             function from a JSON body to the part of it that counts.
         redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
         window: seconds in which an unkeyed repeat of the same caller, route and content counts as the same call
-            (see the module); an anonymous caller still needs a key.
+            (see the module). An anonymous caller's cannot be recognised: it needs a key, or runs unkeyed where
+            `required` is False.
         on_problem: shows the key's problems, and the Problems that the view raises, as ``(request, problem)``. A
             refusal among them is stored and replayed like any answer.
         on_replay: called with the request and each answer that is a replay; may change or replace it.
@@ -184,10 +185,11 @@ class Policy:
 
     def _needs_key(self, request: Any) -> str:
         """Decide on a call without a key: ``"key"``, ``"window"`` or ``""`` (runs unkeyed)."""
-        if self.window is not None:
-            return "window"
         required = config().required if self.required is None else self.required
-        return "key" if (required(request) if callable(required) else required) else ""
+        needs = required(request) if callable(required) else required
+        if self.window is not None and (needs or not is_anonymous(principal_of(request, by=self.principal))):
+            return "window"
+        return "key" if needs else ""
 
 
 def _hook_of_all() -> OnReplay | None:

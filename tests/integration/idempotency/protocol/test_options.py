@@ -290,6 +290,16 @@ def test_a_window_needs_a_caller(opened: Open, effects: Effects) -> None:
     assert (answer.status_code, effects()) == (400, 0)
 
 
+def test_an_anonymous_repeat_within_a_window_runs_unkeyed_where_the_key_is_optional(
+    opened: Open, user: User, effects: Effects
+) -> None:
+    caller = opened(window=10, required=False)
+    anonymous = [caller.post(user=AnonymousUser()) for _ in range(2)]
+    assert [(answer.status_code, replayed(answer)) for answer in anonymous] == [(201, False)] * 2
+    assert [replayed(caller.post(user=user)) for _ in range(2)] == [False, True]
+    assert effects() == 3
+
+
 def test_a_key_counts_before_the_window(opened: Open, effects: Effects) -> None:
     caller = opened(window=10)
     assert [replayed(caller.post(key=key)) for key in ("k1", "k2", "k1")] == [False, False, True]
