@@ -13,6 +13,7 @@ from idempotency import ledger
 from idempotency.errors import Problem, problem_response
 from idempotency.maintenance import request_log
 from idempotency.observability import logs, metrics
+from idempotency.postgres import home
 from idempotency.protocol.exchange import owner
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.recovery import Phases, known_names, phases_named
@@ -44,8 +45,11 @@ def complete_stalled(
     Returns:
         How many by result: `finished`, `uncertain`, `forgotten` (nothing had been done), `failed`, `taken`.
     """
-    request_log.store()
     results: dict[str, int] = {}
+    if home.has_no_ledger():
+        log.warning(home.NO_LEDGER)
+        return results
+    request_log.store()
     after_id, seen = 0, 0
     while seen < limit:
         batch = ledger.stalled(

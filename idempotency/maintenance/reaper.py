@@ -4,12 +4,16 @@ Run it once an hour or so: ``manage.py idempotency reap``, or `reap` from a peri
 once. Unfinished entries are never touched, however old.
 """
 
+import logging
 from collections.abc import Callable
 
 from idempotency import ledger
 from idempotency.maintenance import request_log
 from idempotency.observability import metrics
+from idempotency.postgres import home
 from idempotency.webhooks import applying
+
+log = logging.getLogger(__name__)
 
 # of other apps, by what it removes: takes ``limit`` and returns how many; registered in `AppConfig.ready`
 others: dict[str, Callable[..., int]] = {}
@@ -46,8 +50,11 @@ def reap(
         "events": applying.drop,
         **others,
     }
-    request_log.store()
     removed = dict.fromkeys(steps, 0)
+    if home.has_no_ledger():
+        log.warning(home.NO_LEDGER)
+        return removed
+    request_log.store()
     for what, step in steps.items():
         for _ in range(batches_max):
             count = step(limit=batch)

@@ -6,6 +6,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from idempotency.conf import parsed
 
+NO_LEDGER = (
+    "IDEMPOTENCY['ENABLED'] is False and the database is not PostgreSQL, so there is no ledger: nothing was done."
+)
+
 
 def alias() -> str:
     """Return its alias in ``DATABASES``; ``default`` where the settings do not parse, which check E001 reports."""
@@ -16,6 +20,12 @@ def alias() -> str:
 def connection() -> Any:
     """Return this thread's connection to it, as `django.db.connections` has it."""
     return connections[alias()]
+
+
+def has_no_ledger() -> bool:
+    """Check for what ``ENABLED`` False allows in a test suite: a database that cannot hold a ledger."""
+    config = parsed()
+    return config is not None and not config.enabled and connection().vendor != "postgresql"
 
 
 def refuse_open_transaction() -> None:

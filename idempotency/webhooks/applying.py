@@ -54,6 +54,9 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
         How many by result: `applied`, `duplicate` (a copy was faster), `held`, `failed`, `quarantined`, `busy`.
     """
     results: dict[str, int] = {}
+    if home.has_no_ledger():
+        log.warning(home.NO_LEDGER)
+        return results
     after_id, seen, known = 0, 0, _known()
     while seen < limit and (found := _due(after_id, sorted(known), min(BATCH, limit - seen))):
         for number in found:

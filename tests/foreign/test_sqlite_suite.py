@@ -24,10 +24,14 @@ settings.configure(
 )
 django.setup()
 
+from io import StringIO
+
 from django.contrib.auth.models import Group
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client, TestCase
 from idempotency import KeyedCall, NoOp, Phases, Problem, Response, idempotent
+from idempotency.maintenance import complete_stalled, reap
+from idempotency.webhooks import apply_stored_events
 
 
 @idempotent
@@ -87,6 +91,18 @@ class Suite(TestCase):
         self.assertEqual(self.client.post("/marked", {"refuse": 1}).status_code, 409)
         self.assertEqual(Group.objects.count(), 0)
 
+    def test_what_a_scheduler_runs_does_nothing_and_says_so(self):
+        for work in (reap, complete_stalled, apply_stored_events):
+            with self.assertLogs("idempotency", "WARNING") as logs:
+                self.assertFalse(any(work().values()))
+            self.assertIn("ENABLED", logs.output[0])
+        for action in ("reap", "complete", "apply"):
+            said = StringIO()
+            call_command("idempotency", action, stdout=said)
+            self.assertIn("ENABLED", said.getvalue())
+        with self.assertRaisesMessage(CommandError, "ENABLED"):
+            call_command("idempotency", "forget-redis")
+
 
 call_command("check", "--fail-level", "WARNING")
 call_command("test", "__main__")
@@ -98,4 +114,4 @@ def test_a_suite_on_sqlite_runs_on_the_wheel(python: Path, tmp_path: Path) -> No
     script.write_text(SUITE)
     done = subprocess.run([python, script], env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Ran 2 tests" in done.stderr
+    assert "Ran 3 tests" in done.stderr

@@ -19,10 +19,12 @@ from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDec
 from idempotency.maintenance.reaper import BATCH, reap
 from idempotency.management.arguments import active_user, positive, seconds
 from idempotency.models import EventStatus, LedgerEntry
+from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable
 from idempotency.webhooks import NotReplayable, apply_stored_events, replay
 
 FOUND_MAX = 20
+SCHEDULED = ("reap", "complete", "apply")
 
 
 class Command(BaseCommand):
@@ -69,6 +71,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._verbosity = options["verbosity"]
+        if home.has_no_ledger():
+            if options["action"] not in SCHEDULED:
+                raise CommandError(home.NO_LEDGER)
+            self._summarize(home.NO_LEDGER)
+            return
         with explaining_missing_tables():
             getattr(self, f"_{options['action'].replace('-', '_')}")(options)
 
