@@ -56,6 +56,14 @@ _PATTERNS = {
     template: re.compile(re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(template)))
     for template in STORED_TEXTS
 }
+# errors of calls, each with the sentence that stands before it
+EXPLAINED = {
+    re.compile(r"(\w+: )?\S+ answered \d+"): gettext_noop("It answered with an error, and the outcome is unknown"),
+    re.compile(r"(\w+: )?\S+ cannot be reached: \w+"): gettext_noop(
+        "It could not be reached, and nothing was sent"
+    ),
+    re.compile(r"(\w+: )?no answer from \S+: \w+"): gettext_noop("It gave no answer, and the outcome is unknown"),
+}
 SOURCES = {
     "notification": gettext_noop("notification"),
     "query": gettext_noop("query"),
@@ -69,7 +77,7 @@ SOURCES = {
 def money(amount_minor: int, currency: str) -> str:
     """Write an amount: `1990, "CNY"` → ``19.90 CNY``, with its sign; of an unknown currency, the minor units."""
     if not amount_minor and not currency:
-        return "0"
+        return "–"
     if currency not in EXPONENTS:
         return _("%(amount)s minor units of %(currency)s") % {"amount": f"{amount_minor:,}", "currency": currency}
     return f"{Decimal(plain(amount_minor, currency)):,} {currency}"
@@ -145,7 +153,10 @@ def policy(anomaly: Anomaly) -> str:
 
 
 def stored_text(text: str) -> str:
-    """Translate what the machine stored; a person's or provider's words stay as they are."""
+    """Translate what the machine stored, and explain its errors; other words stay as they are."""
+    for error, sentence in EXPLAINED.items():
+        if error.fullmatch(text):
+            return f"{_(sentence)} ({text})"
     for template, pattern in _PATTERNS.items():
         if known := pattern.fullmatch(text):
             return _(template) % known.groupdict()

@@ -24,8 +24,12 @@ class _Visible(HTMLParser):
         super().__init__()
         self.texts: list[str] = []
         self._hidden: list[str] = []
+        self._goes_on = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "wbr":  # the next text is the same word
+            self._goes_on = True
+            return
         named = dict(attrs)
         shown = {name: value for name, value in named.items() if name in SHOWN_ATTRIBUTES}
         if tag == "input" and named.get("type") == "submit":
@@ -41,7 +45,8 @@ class _Visible(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._hidden:
-            self.texts.append(data)
+            self.texts.append(self.texts.pop() + data if self._goes_on else data)
+        self._goes_on = False
 
 
 def latin_in(page: str, data: Iterable[str] = ()) -> list[str]:

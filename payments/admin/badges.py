@@ -11,9 +11,12 @@ from django.utils.translation import gettext_noop as _
 
 from payments.channels import configured as channels
 from payments.conf import config
+from payments.providers import registry
 from payments.providers.registry import ConfigError
+from payments.settlement import journal
 
 STATUS = gettext_lazy("status")
+BOOKS = {journal.ORDERS: _("Orders"), journal.HELD: _("Held")}
 
 TONES = {
     "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("delivered"), _("resolved"), _("agrees")),
@@ -41,6 +44,16 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
         return badge(getattr(row, field), getattr(row, f"get_{field}_display")())
 
     return shown
+
+
+def book_name(account: str) -> str:
+    """Name an account of the journal: ``Orders``, ``Held``, ``WeChat Pay (1900000001)``."""
+    channel, _sep, merchant = account.removeprefix("provider:").partition(":")
+    if not merchant:
+        return gettext(BOOKS.get(account, account))
+    with suppress(ConfigError):
+        channel = gettext(registry.plugin(channel, {}).label)
+    return gettext("%(channel)s (%(merchant)s)") % {"channel": channel, "merchant": merchant}
 
 
 def account_name(account: str) -> str:

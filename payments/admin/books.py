@@ -19,12 +19,14 @@ from idempotency.admin.filters import newest
 from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
+from payments.admin.badges import book_name
 from payments.admin.money_filters import Account, AtProvider, Booked
 from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment, number_in
 from payments.display import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
 from payments.operations import figures
 
+NONE = "–"  # of a sum that there is not
 FIELDS = ("account", "currency", "debit", "credit", "balance")
 
 
@@ -32,7 +34,7 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
-    list_display = ("number", "kind", "amount", "fact", "payment_link", "booked")
+    list_display = ("number", "moved", "amount", "fact", "payment_link", "booked")
     list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
     list_select_related = ("observation__attempt",)
     search_fields = ("id",)
@@ -40,7 +42,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
     ordering = ("-pk",)
-    fields = ("number", "kind", "fact", "payment_link", "booked", "lines")
+    fields = ("number", "moved", "fact", "payment_link", "booked", "lines")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
         return super().get_queryset(request).prefetch_related("lines")
@@ -68,6 +70,12 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     payment_link = column(lambda entry: link_to_payment(entry.observation.attempt.payment_id), _("payment"))
     booked = time_column("created_at", _("booked at"))
 
+    @admin.display(description=label("kind"))
+    def moved(self, entry: JournalEntry) -> str:
+        """Say whether money came in or went out."""
+        is_counted = entry.kind == JournalEntry.Kind.COUNTED
+        return entry.get_kind_display() if is_counted else entry.observation.get_kind_display()
+
     @admin.display(description=_("amount"))
     def amount(self, entry: JournalEntry) -> str:
         return ", ".join(
@@ -76,7 +84,10 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description=_("entry lines"))
     def lines(self, entry: JournalEntry) -> str:
-        rows = [(line, *_sides(line)) for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)]
+        rows = [
+            (line, book_name(line.account), *_sides(line))
+            for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)
+        ]
         return render_to_string("admin/payments/journalentry/lines.html", {"rows": rows})
 
     def trial_balance_view(self, request: HttpRequest) -> HttpResponse:
@@ -113,21 +124,25 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
 class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     """The sheet of an account: search for its name."""
 
-    list_display = ("number", "account", "debit", "credit", "entry_link", "booked")
+    list_display = ("number", "book", "debit", "credit", "entry_link", "booked")
     list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)
     search_fields = ("account",)
     search_help_text = _("An account: orders, held, or provider:CHANNEL:MERCHANT.")
     ordering = ("-pk",)
-    fields = ("number", "account", "debit", "credit", "currency", "entry_link", "booked")
+    fields = ("number", "book", "debit", "credit", "currency", "entry_link", "booked")
 
     def search(self, rows: QuerySet[JournalLine], term: str) -> QuerySet[JournalLine]:
         return rows.filter(account=term)
 
     number = column(lambda line: str(line.pk), _("number"))
-    debit = column(lambda line: _sides(line)[0], _("debit"))
-    credit = column(lambda line: _sides(line)[1], _("credit"))
+    debit = column(lambda line: _sides(line)[0] or NONE, _("debit"))
+    credit = column(lambda line: _sides(line)[1] or NONE, _("credit"))
     booked = column(lambda line: utc(line.entry.created_at), in_utc(_("booked at")))
+
+    @admin.display(description=label("account"))
+    def book(self, line: JournalLine) -> SafeString:
+        return format_html('<span title="{}">{}</span>', line.account, book_name(line.account))
 
     @admin.display(description=_("entry"))
     def entry_link(self, line: JournalLine) -> SafeString | str:
@@ -142,6 +157,7 @@ def _name_of(row: figures.Account) -> str:
 def _in_words(row: figures.Account) -> dict[str, Any]:
     return {
         "account": row.account,
+        "name": book_name(row.account),
         "currency": row.currency,
         "debit": money(row.debit_minor, row.currency),
         "credit": money(row.credit_minor, row.currency),

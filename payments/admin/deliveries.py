@@ -15,12 +15,12 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
-from idempotency.admin.labels import utc
+from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import STATUS, badge
 from payments.admin.forms import ReasonForm
-from payments.admin.pages import MoneyAdmin, Question, number_in, payment_column, shortened
+from payments.admin.pages import MoneyAdmin, Question, breakable, number_in, payment_column, shortened
 from payments.conf import EVENT_TYPES
 from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
@@ -34,7 +34,7 @@ RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "a
 class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
     """One row for each decision and endpoint."""
 
-    list_display = ("number", "state", "type", "endpoint", "payment_link", "happened", "attempts")
+    list_display = ("number", "state", "event", "endpoint", "payment_link", "happened", "attempts")
     list_filter = (
         Opened,
         newest("status", Status.choices),
@@ -64,6 +64,7 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
 
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
+    event = column(lambda row: breakable(row.type), label("type"))
     payment_link = payment_column
     happened = time_column("created_at", _("decided at"))
     delivered = time_column("delivered_at")

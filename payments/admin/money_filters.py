@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
+from payments.admin.badges import book_name
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.models import JournalEntry, JournalLine
@@ -60,7 +61,7 @@ class Account(Choice):
     parameter_name = "account"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in searching.values_of(JournalLine.objects.all(), "account")]
+        return [(name, book_name(name)) for name in searching.values_of(JournalLine.objects.all(), "account")]
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return _with_line(rows, Q(account=value))

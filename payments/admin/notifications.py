@@ -13,13 +13,14 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
+from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import AtAccount
-from payments.admin.pages import MoneyAdmin, Question, account_column, link_to_payment, number_in, short
+from payments.admin.pages import MoneyAdmin, Question, account_column, breakable, link_to_payment, number_in, short
 from payments.channels import configured as channels
 from payments.display import stored_text
 from payments.models import Attempt, Notification
@@ -42,7 +43,7 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
-    list_display = ("short_id", "outcome", "event_type", "merchant_account", "trade", "received", "attempts")
+    list_display = ("short_id", "outcome", "event", "merchant_account", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
     search_fields = ("notification_id",)
@@ -101,6 +102,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         attempt = Attempt.objects.filter(pk=number).only("payment_id").first() if number else None
         return link_to_payment(attempt.payment_id if attempt else None)
 
+    event = column(lambda row: breakable(row.event_type), label("event_type"))
     outcome = badge_column("verdict", _("verdict"))
     merchant_account = account_column
     why = column(lambda row: stored_text(row.detail) or "-", _("detail"))

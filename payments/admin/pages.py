@@ -1,5 +1,6 @@
 """Pages of payments in the admin: read-only, with confirmed acts; links and columns that they share."""
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import NoReverseMatch, path, reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
@@ -223,6 +224,13 @@ def link_to_ledger(kind: str, number: str) -> SafeString:
     """Link the keyed requests about it."""
     address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{quote(number)}"
     return format_html('<a href="{}">{}</a>', address, _(REQUESTS_ABOUT[kind]))
+
+
+def breakable(name: str) -> SafeString:
+    """Let a line end after a dot or underscore: of ``TRANSACTION.SUCCESS``, not inside a word."""
+    return format_html_join(
+        mark_safe("<wbr>"), "{}", ((part,) for part in re.findall(r"[^._]*[._]+|[^._]+", name))
+    )
 
 
 def short(number: uuid.UUID) -> str:

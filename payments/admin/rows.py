@@ -52,7 +52,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
             "method",
             "merchant",
             "state",
-            "message",
+            "said",
             "amount",
         ),
         *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
@@ -67,6 +67,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     merchant_account = account_column
     payment_link = payment_column
     state = badge_column()
+    said = column(lambda attempt: stored_text(attempt.message) or "-", _("message"))
     amount = money_column("amount_minor", _("amount"))
     opened = time_column("created_at", _("opened at"))
     submitted = time_column("submitted_at")

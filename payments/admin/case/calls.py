@@ -12,6 +12,7 @@ from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
 from payments.admin.case.history import MOST, Moment
 from payments.admin.pages import page_of
+from payments.display import stored_text
 from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too
@@ -70,7 +71,7 @@ def _of_entry(entry: LedgerEntry) -> Iterator[Moment]:
 
 
 def _of_call(call: ProviderCall) -> Moment:
-    answer = call.answer if call.failed else _(call.answer.replace("_", " "))
+    answer = stored_text(call.answer) if call.failed else _(call.answer.replace("_", " "))
     return Moment(
         at=call.ended_at,
         what=_("%(call)s: %(became)s") % {"call": _(CALLS[call.method]), "became": answer},

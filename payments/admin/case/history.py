@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from idempotency.admin.entry_history import Event
+from payments.admin.badges import book_name
 from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
 from payments.display import at_stake, money, refund_money, source_in_words, stored_text
@@ -252,7 +253,7 @@ def _of_fact(fact: Observation) -> Moment:
 def _of_entry(entry: JournalEntry) -> Moment:
     debit, credit = _("debit"), _("credit")
     sides = [
-        f"{debit if line.amount_minor > 0 else credit} {line.account} "
+        f"{debit if line.amount_minor > 0 else credit} {book_name(line.account)} "
         f"{money(abs(line.amount_minor), line.currency)}"
         for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)
     ]

@@ -68,7 +68,7 @@ DATA = [
 # our numbers, accounts of the journal, and subjects of audit entries
 CODE = re.compile(
     r"(?<![A-Za-z])[r\d]*[0-9a-f]{20,64}(?![0-9A-Za-z])|[0-9a-f]{8}…[0-9a-f]{6}|\b[0-9A-F]{6}\b"
-    r"|\bprovider:(?:\w+:\d+|CHANNEL:MERCHANT)|(?<=>)(?:orders|held)(?=<)|[借贷]方 (?:orders|held)\b|凭证 \d+：(?:orders|held)\b"
+    r"|\bprovider:(?:\w+:\d+|CHANNEL:MERCHANT)|(?<=[\">])(?:orders|held)(?=[\"<])|凭证 \d+：(?:orders|held)\b"
     r"|orders、held、|\b(?:payment|refund|anomaly|difference|notification|delivery):[0-9a-f…-]+"
 )
 

@@ -375,7 +375,7 @@ class TestTimeline:
             "wechat attempt opened",
             "notification TRANSACTION.SUCCESS",
             "fact: 19.90 CNY paid",
-            "debit provider:wechat:",
+            "debit WeChat Pay (",
             "event 2: succeeded",
             "refund of 5.00 CNY asked for",
             "came broken. Result: reserved.",
@@ -406,7 +406,7 @@ class TestTimeline:
         history = told[told.index("payments-history") :]
         wanted = [
             "notification TRADE_SUCCESS",
-            "debit provider:alipay:",
+            "debit Alipay (",
             "anomaly: paid by a second channel",
             "policy refund of 19.90 CNY asked for",
         ]

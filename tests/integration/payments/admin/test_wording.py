@@ -83,3 +83,40 @@ def test_a_delivery_that_failed_is_no_fresh_one(
     Delivery.objects.update(log=tries, attempts=len(tries))
     for shown in (admin_client.get(f"{LISTS}delivery/").text, page_of(admin_client, Delivery.objects.get())):
         assert badge in shown.replace('"', "")
+
+
+def test_the_journal_names_accounts_and_directions(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt), refunded(attempt, 90, attempt.out_trade_no))
+    merchant = attempt.merchant
+    shown = admin_client.get(f"{LISTS}journalentry/").text
+    assert re.findall('field-moved">(.*?)<', shown) == ["refunded", "paid"]
+    for address in ("journalline/", "journalentry/trial-balance/"):
+        shown = admin_client.get(f"{LISTS}{address}").text
+        assert f'title="provider:wechat:{merchant}">WeChat Pay ({merchant})<' in shown
+        assert 'title="orders">Orders<' in shown
+        shown = admin_client.get(f"{LISTS}{address}", headers=CHINESE).text
+        assert f'title="provider:wechat:{merchant}">微信支付（{merchant}）<' in shown
+        assert 'title="orders">订单款<' in shown
+    assert '<td class="field-credit">–</td>' in admin_client.get(f"{LISTS}journalline/").text
+
+
+def test_an_event_type_breaks_between_its_words(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    letter(open_attempt()).send()
+    assert "TRANSACTION.<wbr>SUCCESS" in admin_client.get(f"{LISTS}notification/").text
+
+
+@pytest.mark.parametrize(
+    ("stored", "sentence"),
+    [
+        ("OutcomeUnknown: 127.0.0.1 answered 500", "对方返回错误，结果未知"),
+        ("127.0.0.1 cannot be reached: ConnectError", "无法连接对方，请求未送达"),
+        ("no answer from 127.0.0.1: ReadTimeout", "对方未响应，结果未知"),
+    ],
+)
+def test_a_calls_error_has_a_sentence_beside_it(
+    admin_client: Client, open_attempt: OpenAttempt, stored: str, sentence: str
+) -> None:
+    attempt = open_attempt()
+    Attempt.objects.update(message=stored)
+    assert f"{sentence} ({stored})" in page_of(admin_client, attempt, **CHINESE)
