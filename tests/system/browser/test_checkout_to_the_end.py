@@ -41,7 +41,9 @@ def test_a_coupon_a_receipt_and_a_refund(
 
     page.check("form.channels [name=channel][value=wechat]", force=True)
     page.locator("form.channels button").click(no_wait_after=True)
-    pressed_until(page, page.locator(".qr"))
+    code = page.get_by_role("img", name="QR code to pay this order in WeChat")
+    pressed_until(page, code)
+    assert code.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 300
     with shop.api(token=f"{user}-token") as api:
         payment = api.get(f"/api/v1/orders/{order_id}").json()["payment"]
         number = api.get(f"/api/v1/payments/{payment}").json()["attempts"][0]["out_trade_no"]

@@ -295,8 +295,12 @@ class TestPaying:
         response = pay(shopper, order, "wechat")
         assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
 
-        page = shopper.get(response["Location"]).content.decode()
-        assert '<svg viewBox="0 0' in page
+        shown = shopper.get(response["Location"])
+        page = shown.content.decode()
+        # a picture, because a long press saves no inline SVG
+        assert '<img class="qr" src="data:image/png;base64,' in page
+        assert 'alt="QR code to pay this order in WeChat"' in page
+        assert "img-src 'self' data:" in shown["Content-Security-Policy"]
         assert 'href="http://127.0.0.1:8001/wechat/scan?pr=p4lpSuKzz"' in page
         assert '<noscript><meta http-equiv="refresh"' in page
 
