@@ -57,6 +57,7 @@ EXECUTED = charts.Group(
 class LedgerEntryAdmin(WholeTermSearch, LockPages):
     """One key of one caller on one route: its request, its runs, its answer."""
 
+    appears = _("An entry appears when a request with a key is executed.")
     list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")
     list_display_links = ("condition", "short_key")
     list_filter = (
@@ -234,6 +235,7 @@ def _is_open(entry: LedgerEntry) -> bool:
 class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Messages that consumers have applied."""
 
+    appears = _("A message appears when a consumer has applied it.")
     list_display = ("message_id", "consumer", time_of("consumed_at"))
     fields = list_display
     list_filter = (leading("consumer"), "consumed_at")

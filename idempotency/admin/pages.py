@@ -36,6 +36,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     Attributes:
         is_decided_about: operators decide about the rows, so their page links to `history_view`.
+        appears: sentence of an empty list: what will stand there, and when.
     """
 
     paginator = EstimatingPaginator
@@ -48,6 +49,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     change_list_template = "admin/idempotency/list.html"
     object_history_template = "admin/idempotency/object_history.html"
     is_decided_about: ClassVar[bool] = False
+    appears: ClassVar[Any] = ""
 
     class Media:
         css = {"all": ["idempotency/admin.css"]}

@@ -34,6 +34,7 @@ class ReplayForm(forms.Form):
 class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
     """One event of a sender, however many copies of it arrived."""
 
+    appears = _("An event appears when a sender delivers it.")
     list_display = ("event_id", "status", "sender", "entity", "sequence", "received", "attempts")
     list_filter = (newest("status", EventStatus.choices), leading("sender"))
     search_fields = ("event_id",)

@@ -76,6 +76,9 @@ DECISIONS: Mapping[str, tuple[Any, Any, Any, type[ReasonForm | ResolutionForm], 
 class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     """Events that a person should look at; the policy has been carried out by then."""
 
+    appears = _(
+        "An anomaly appears when money comes twice, late or in another amount, or a refund or notification fails."
+    )
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
     resolve_permission = "resolve_anomaly"

@@ -18,6 +18,7 @@ from payments.models import AuditEntry
 class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
     """Every act once, the newest first; nobody can change one."""
 
+    appears = _("An entry appears when an operator refunds, records or resolves something.")
     list_display = ("at", "operator", "about", "message")
     search_fields = ("subject",)
     search_help_text = format_lazy(

@@ -50,6 +50,7 @@ WHAT_TO_DO: Mapping[str, Any] = {
 class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     """One day of one merchant account."""
 
+    appears = _("A comparison appears once a day for each merchant account, when the provider's bill is out.")
     list_display = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     list_display_links = ("day",)
     list_filter = (AtChannel,)
@@ -97,6 +98,7 @@ def _on_days(term: str) -> Q:
 class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     """A line on which bill and facts disagree; open ones first, oldest first."""
 
+    appears = _("A difference appears when a daily bill and our facts disagree.")
     list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
     list_filter = (
         ToDo,

@@ -34,6 +34,7 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
+    appears = _("An entry appears when a provider reports that money moved.")
     list_display = ("number", "moved", "amount", "fact", "payment_link", "booked")
     list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
     list_select_related = ("observation__attempt",)
@@ -124,6 +125,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
 class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     """The sheet of an account: search for its name."""
 
+    appears = _("Lines appear with each entry of the journal.")
     list_display = ("number", "book", "debit", "credit", "entry_link", "booked")
     list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)

@@ -34,6 +34,7 @@ RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "a
 class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
     """One row for each decision and endpoint."""
 
+    appears = _("A delivery appears when a decision about a payment is due at an endpoint.")
     list_display = ("number", "state", "event", "endpoint", "payment_link", "happened", "attempts")
     list_filter = (
         Opened,

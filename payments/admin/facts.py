@@ -31,6 +31,7 @@ def with_number(term: str) -> QuerySet[Observation]:
 class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     """A fact about money, once, from whatever source."""
 
+    appears = _("A fact appears when a provider or an operator says that money moved.")
     list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "learned", "observed")
     list_filter = (newest("kind", choices(FactKind)), AtChannel)
     search_fields = ("provider_txn_id",)

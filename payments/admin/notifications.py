@@ -43,6 +43,7 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
+    appears = _("A notification appears when a provider sends one.")
     list_display = ("short_id", "outcome", "event", "merchant_account", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True

@@ -51,6 +51,7 @@ from payments.states import PaymentStatus
 class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
+    appears = gettext_lazy("A payment appears when an order is first sent to a provider.")
     list_display = ("number", "state", "amount", "credited", "refunded_of_it", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)

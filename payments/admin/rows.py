@@ -29,6 +29,7 @@ from payments.states import AttemptStatus, RefundStatus
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
+    appears = _("An attempt appears when a payment is opened at a provider.")
     list_display = (
         "number",
         "merchant_account",
@@ -80,6 +81,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
 class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
+    appears = _("A refund appears when one is asked for, or when a duplicate or late payment goes back.")
     list_display = ("number", "state", "amount", "shown_reason", "payment_link", "asked_for")
     list_filter = (newest("status", choices(RefundStatus), by="created_at"),)
     list_select_related = ("payment", "anomaly")
@@ -116,6 +118,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
 class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
     """A new status of a payment, and its handling by the shop."""
 
+    appears = _("An event appears with each new status of a payment.")
     list_display = ("name", "payment_link", "paid", "refunded", "created", "handled", "attempts")
     list_filter = (Waiting,)
     list_select_related = ("payment",)

@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.test import Client
+from django.urls import reverse
+from django.utils.translation import override
 
 from payments.models import Anomaly, Attempt, Delivery, Refund
 from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
@@ -120,3 +124,15 @@ def test_a_calls_error_has_a_sentence_beside_it(
     attempt = open_attempt()
     Attempt.objects.update(message=stored)
     assert f"{sentence} ({stored})" in page_of(admin_client, attempt, **CHINESE)
+
+
+def test_an_empty_list_says_what_appears_there(admin_client: Client) -> None:
+    own = [a for a in site._registry.values() if a.opts.app_label in {"payments", "idempotency"}]
+    for page in own:
+        address = reverse(f"admin:{page.opts.app_label}_{page.opts.model_name}_changelist")
+        shown = unescape(admin_client.get(address).text)
+        assert page.appears, address
+        assert f"Nothing here at the moment. {page.appears}" in shown
+        with override("zh-hans"):
+            assert f"暂无记录。 {page.appears}" in admin_client.get(address, headers=CHINESE).text
+        assert "Nothing matches this search and these filters." in admin_client.get(f"{address}?q=x").text
