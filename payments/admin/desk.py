@@ -127,7 +127,7 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     yesterday = [row for row in found if row.day != today]
     quiet = set(bills) - {row.account for row in yesterday}
     yesterday += [
-        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0) for account in sorted(quiet)
+        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0, 0) for account in sorted(quiet)
     ]
     with_bill = [_sums(row) | {"bill": _bill(bills.get(row.account), now)} for row in yesterday]
     return [
@@ -211,7 +211,9 @@ def _sums(row: DayOfAccount) -> dict[str, Any]:
         "channel": account_name(row.account),
         "opened": row.opened,
         "paid": row.paid,
-        "amount": money(row.received_minor, row.currency),
+        "received": money(row.received_minor, row.currency),
+        "refunded": money(row.refunded_minor, row.currency),
+        "kept": money(row.kept_minor, row.currency),
         "failed": row.failed,
         "conversion": f"{row.conversion} %",
     }

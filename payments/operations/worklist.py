@@ -68,7 +68,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class DayOfAccount:
-    """Attempts at one account that were opened on one day (UTC), and the money that they brought by now."""
+    """Attempts at one account that were opened on one day (UTC), and their money by now."""
 
     day: Any
     account: str
@@ -77,6 +77,11 @@ class DayOfAccount:
     failed: int
     paid: int
     received_minor: int
+    refunded_minor: int
+
+    @property
+    def kept_minor(self) -> int:
+        return self.received_minor - self.refunded_minor
 
     @property
     def conversion(self) -> int:
@@ -135,6 +140,7 @@ def last_two_days() -> list[DayOfAccount]:
     since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     rows = Attempt.objects.filter(pk__gte=first_id(since))
     paid = Q(observations__kind="paid", observations__currency=F("currency"))
+    refunded = Q(observations__kind="refunded", observations__currency=F("currency"))
     days = rows.annotate(day=TruncDate("created_at"), at=account_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
@@ -142,6 +148,7 @@ def last_two_days() -> list[DayOfAccount]:
         failed=Count("pk", distinct=True, filter=Q(status=AttemptStatus.FAILED.value)),
         paid=Count("observations", filter=paid),
         received=Sum("observations__amount_minor", filter=paid, default=0),
+        refunded=Sum("observations__amount_minor", filter=refunded, default=0),
     )
     return [DayOfAccount(*row) for row in summed.order_by("-day", "at", "currency")]
 

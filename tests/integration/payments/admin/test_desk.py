@@ -19,7 +19,7 @@ from idempotency.models import LedgerEntry
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import letter, payment_of
+from tests.integration.payments.conftest import fold, letter, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -184,10 +184,12 @@ class TestNavigation:
 
 def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, open_attempt: OpenAttempt) -> None:
     open_attempt(status="failed")
+    fold(refunded(payment.attempts.get(), 500, "r1"))
     yesterday = compared(timezone.now().date() - timedelta(days=1))
     shown = admin_client.get("/admin/").content.decode()
     sums = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(<td>WeChat.*?)</tr>", shown)]
-    assert sums[0] == ["WeChat", "Pay", "1", "19.90", "CNY", "1", "2", "50", "%"]
+    moved = ["19.90", "CNY", "5.00", "CNY", "14.90", "CNY"]
+    assert sums[0] == ["WeChat", "Pay", "1", *moved, "1", "2", "50", "%"]
     assert sums[1][-2:] == [str(yesterday.day), "agrees"]
 
 
