@@ -21,7 +21,7 @@ from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column
+from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column, provider_column
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import actions, approval
@@ -79,7 +79,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     appears = _(
         "An anomaly appears when money comes twice, late or in another amount, or a refund or notification fails."
     )
-    list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
+    list_display = ("kind", "age", "stake", "policy", "payment_link", "provider", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
     resolve_permission = "resolve_anomaly"
     resolve_title = _("Resolve an anomaly")
@@ -90,7 +90,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "stake", "policy", "payment_link", "refund_link")}),
-        (_("Known facts"), {"fields": ("channel", "reference", "found", "details")}),
+        (_("Known facts"), {"fields": ("provider", "reference", "found", "details")}),
         (_("Resolution"), {"fields": ("in_the_end", "settled")}),
     )
 
@@ -141,6 +141,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     stake = column(display.at_stake, _("at stake"))
     policy = column(display.policy, _("what the policy did"))
     payment_link = payment_column
+    provider = provider_column
     refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("refund"))
     found = time_column("created_at", _("found at"))
 

@@ -51,9 +51,14 @@ def book_name(account: str) -> str:
     channel, _sep, merchant = account.removeprefix("provider:").partition(":")
     if not merchant:
         return gettext(BOOKS.get(account, account))
+    return gettext("%(channel)s (%(merchant)s)") % {"channel": provider_name(channel), "merchant": merchant}
+
+
+def provider_name(channel: str) -> str:
+    """Name the provider of a channel: ``WeChat Pay``; the channel where its package is gone."""
     with suppress(ConfigError):
-        channel = gettext(registry.plugin(channel, {}).label)
-    return gettext("%(channel)s (%(merchant)s)") % {"channel": channel, "merchant": merchant}
+        return gettext(registry.plugin(channel, {}).label)
+    return channel
 
 
 def account_name(account: str) -> str:

@@ -23,7 +23,15 @@ from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
+from payments.admin.pages import (
+    BOM,
+    MoneyAdmin,
+    ResolvableAdmin,
+    link,
+    money_column,
+    payment_column,
+    provider_column,
+)
 from payments.display import money
 from payments.models import BillComparison, Difference
 from payments.operations import actions
@@ -51,12 +59,12 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     """One day of one merchant account."""
 
     appears = _("A comparison appears once a day for each merchant account, when the provider's bill is out.")
-    list_display = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    list_display = ("day", "provider", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     list_display_links = ("day",)
     list_filter = (AtChannel,)
     search_fields = ("day",)
     search_help_text = _("A day (2026-11-23), a month (2026-11) or a whole merchant number.")
-    fields = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    fields = ("day", "provider", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     ordering = ("-pk",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -69,6 +77,7 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
         address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
         return [Tool(address=address, words=_("Differences as CSV"))]
 
+    provider = provider_column
     theirs = money_column("theirs_minor", _("theirs"))
     ours = money_column("ours_minor", _("ours"))
     compared = time_column("compared_at")

@@ -8,7 +8,7 @@ from idempotency.admin.filters import newest
 from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, numbers_of
 from payments.admin.money_filters import AtChannel
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in, provider_column
 from payments.channels import configured as channels
 from payments.display import source_in_words
 from payments.models import Attempt, Observation, Refund
@@ -32,14 +32,14 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     """A fact about money, once, from whatever source."""
 
     appears = _("A fact appears when a provider or an operator says that money moved.")
-    list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "learned", "observed")
+    list_display = ("provider_txn_id", "provider", "kind", "amount", "credited", "learned", "observed")
     list_filter = (newest("kind", choices(FactKind)), AtChannel)
     search_fields = ("provider_txn_id",)
     search_help_text = _("A whole number: the provider's own, or ours of the payment, attempt or refund.")
     list_select_related = ("attempt",)
     ordering = ("-pk",)
     fields = (
-        *("provider_txn_id", "channel", "merchant", "kind", "amount", "credited", "learned"),
+        *("provider_txn_id", "provider", "merchant", "kind", "amount", "credited", "learned"),
         *("occurred", "observed", "out_refund_no", "attempt_link", "payment_link"),
     )
 
@@ -55,6 +55,7 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
             found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
         return rows.filter(pk__in=found)
 
+    provider = provider_column
     amount = money_column("amount_minor", _("amount"))
     learned = column(source_in_words, _("source"))
     attempt_link = column(lambda fact: link(fact.attempt), _("attempt"))

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
-from payments.admin.badges import book_name
+from payments.admin.badges import book_name, provider_name
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.models import JournalEntry, JournalLine
@@ -21,10 +21,12 @@ from payments.settlement.journal import provider_account
 
 
 class AtChannel(newest("channel", ())):  # type: ignore[misc]
-    """Filter the newest rows by channel."""
+    """Filter the newest rows by provider."""
+
+    title = of_newest(_("provider"))
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in channels.names()]
+        return [(name, provider_name(name)) for name in channels.names()]
 
 
 class AtAccount(Choice):
@@ -68,9 +70,9 @@ class Account(Choice):
 
 
 class AtProvider(Choice):
-    """Filter the same rows by the channel of the account's provider."""
+    """Filter the same rows by the account's provider."""
 
-    title = format_lazy(_("channel (of the newest {most:,} lines)"), most=searching.LOOKED_AT)
+    title = format_lazy(_("provider (of the newest {most:,} lines)"), most=searching.LOOKED_AT)
     parameter_name = "channel"
     lookups = AtChannel.lookups
 

@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy, gettext_noop
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
 from idempotency.conf import config
-from payments.admin.badges import badge
+from payments.admin.badges import badge, provider_name
 from payments.admin.forms import ResolutionForm
 from payments.display import money, stored_text
 from payments.models import AuditEntry
@@ -198,6 +198,7 @@ def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
 
 
 payment_column = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
+provider_column = column(lambda row: provider_name(row.channel), gettext_lazy("provider"))
 account_column = column(lambda row: row.account, gettext_lazy("merchant account"))
 
 

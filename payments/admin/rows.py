@@ -17,6 +17,7 @@ from payments.admin.pages import (
     money_column,
     number_in,
     payment_column,
+    provider_column,
     shortened,
 )
 from payments.display import money, refund_money, stored_text
@@ -48,7 +49,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
         *(
             "out_trade_no",
             "payment_link",
-            "channel",
+            "provider",
             "merchant_account",
             "method",
             "merchant",
@@ -65,6 +66,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
 
     number = column(lambda attempt: shortened(attempt.pk), _("our number"))
     out_trade_no = column(lambda attempt: attempt.out_trade_no, _("our number"))
+    provider = provider_column
     merchant_account = account_column
     payment_link = payment_column
     state = badge_column()

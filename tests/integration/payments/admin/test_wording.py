@@ -136,3 +136,14 @@ def test_an_empty_list_says_what_appears_there(admin_client: Client) -> None:
         with override("zh-hans"):
             assert f"暂无记录。 {page.appears}" in admin_client.get(address, headers=CHINESE).text
         assert "Nothing matches this search and these filters." in admin_client.get(f"{address}?q=x").text
+
+
+def test_a_provider_goes_by_one_word_and_its_name(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    fold(paid(open_attempt()))
+    Anomaly.objects.create(kind=Anomaly.Kind.UNKNOWN_TRADE, channel="wechat", reference="m/1")
+    for model in ("observation", "anomaly"):
+        assert "Provider" in heads(admin_client, model)
+        shown = admin_client.get(f"{LISTS}{model}/").text
+        assert re.findall('field-provider">(.*?)<', shown) == ["WeChat Pay"]
+        assert re.search(r"\?channel=alipay[^>]*>\s*Alipay\s*<", shown)
+        assert 'field-provider">微信支付<' in admin_client.get(f"{LISTS}{model}/", headers=CHINESE).text
