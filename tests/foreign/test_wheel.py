@@ -89,7 +89,7 @@ def test_the_wheels_carry_what_python_does_not_import(wheels: Wheels) -> None:
     assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "release")} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
     assert "idempotency/migrations/0001_squashed_0006_no_tallies.py" in names
-    assert "idempotency/py.typed" in names
+    assert {"idempotency/py.typed", "idempotency/static/idempotency/payonce.js"} <= names
     assert {"payments/py.typed", "payments/templates/admin/payments/confirm.html"} <= names
 
 

@@ -14,7 +14,7 @@ from tests.system.browser.conftest import log_in, open_page
 
 pytestmark = pytest.mark.timeout(120)
 
-SCRIPT = ROOT / "shop" / "static" / "shop" / "payonce.js"
+SCRIPT = ROOT / "idempotency" / "static" / "idempotency" / "payonce.js"
 ORDERS = "**/api/v1/orders"
 DOCS = "docs/how-to/retry-from-the-browser.md"
 
