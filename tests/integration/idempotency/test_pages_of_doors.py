@@ -1,9 +1,12 @@
-"""The examples of the pages about doors run as printed: README, first view, options, REST framework, Ninja, phases."""
+"""The examples of the pages about doors run as printed: README, first view, options, REST framework, Ninja, phases, callers."""
 
+import ast
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps.registry import Apps
@@ -31,6 +34,7 @@ REST, GENERIC = pages.blocks("docs/how-to/use-rest-framework.md")
 (NINJA,) = pages.blocks("docs/how-to/use-django-ninja.md")
 REFUND, CHARGE = pages.blocks("docs/how-to/call-a-provider.md")
 (PARTNERS,) = pages.blocks("docs/how-to/name-the-caller.md")
+(GUESTS,) = pages.blocks("docs/how-to/serve-guests.md")
 
 
 class Order(models.Model):
@@ -90,6 +94,7 @@ OF_REST = {"APIView": APIView, "ModelViewSet": ModelViewSet, "Response": Respons
 OF_NINJA = {"api": api, "OrderIn": OrderIn, "OrderOut": OrderOut, "Order": Order}
 
 pages.run(NINJA, **OF_NINJA)
+guests = pages.run(GUESTS, **OF_PLAIN)
 rest = pages.run(REST + GENERIC, **OF_REST, Order=Order, OrderSerializer=OrderSerializer)
 
 urlpatterns = [
@@ -97,6 +102,8 @@ urlpatterns = [
     path("options", pages.run(OPTIONS, **OF_PLAIN)["buy"]),
     path("refund", pages.run(REFUND, **OF_PLAIN)["refund"]),
     path("charge", pages.run(CHARGE, **OF_PLAIN)["create_charge"]),
+    path("guests/basket", guests["basket"]),
+    path("guests/order", guests["order"]),
     path("ninja/", api.urls),
     path("rest", rest["Orders"].as_view()),
     path("rest/<int:pk>/again", rest["reorder"]),
@@ -234,3 +241,40 @@ def test_a_caller_that_is_no_user(settings: Any, monkeypatch: pytest.MonkeyPatch
         first, again = ask(partner), ask(partner)
         assert is_replay(again, first)
     assert Order.objects.count() == 2
+
+
+def order_of(guest: Client, key: str) -> Any:
+    return guest.post("/guests/order", {"sku": "mug"}, headers={"Idempotency-Key": key})
+
+
+def test_guests_are_known_by_the_session_of_the_page_before() -> None:
+    guests = [Client(), Client()]
+    for guest in guests:
+        assert guest.get("/guests/basket").json() == {"lines": []}
+        first, again = order_of(guest, "k1"), order_of(guest, "k1")
+        assert is_replay(again, first)
+    assert Order.objects.count() == 2
+
+
+def test_a_guest_who_logs_in_between_is_another_caller(user: User) -> None:
+    guest = Client()
+    guest.get("/guests/basket")
+    order_of(guest, "k1")
+    guest.force_login(user)
+    assert "Idempotent-Replayed" not in order_of(guest, "k1")
+    assert Order.objects.count() == 2
+
+
+def test_guests_without_a_session_send_keys_that_cannot_be_guessed() -> None:
+    assert order_of(Client(), "k1").json()["code"] == "idempotency_key_weak"
+    key = str(uuid4())
+    first, again = order_of(Client(), key), order_of(Client(), key)
+    assert is_replay(again, first)
+    assert Order.objects.count() == 1
+
+
+def test_guests_without_a_session_are_turned_away_by_the_page_s_setting(settings: Any) -> None:
+    (written,) = re.findall(r"`IDEMPOTENCY = (\{.*\})`", pages.text_of("docs/how-to/serve-guests.md"))
+    settings.IDEMPOTENCY = settings.IDEMPOTENCY | ast.literal_eval(written)
+    assert order_of(Client(), str(uuid4())).status_code == 403
+    assert Order.objects.count() == 0
