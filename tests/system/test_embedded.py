@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from shop.devserver.embedded import EmbeddedError, EmbeddedServers
+from tests import readymade
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,6 +31,13 @@ def _no_given_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(open_folder: Path) -> Path:
+    return open_folder
+
+
+@pytest.fixture
+def used(open_folder: Path) -> Path:
+    """A folder that has servers' data: what happens at a first start is not the point."""
+    readymade.lay_out(open_folder)
     return open_folder
 
 
@@ -114,42 +122,42 @@ def test_given_servers_are_used_and_none_is_started(folder: Path, monkeypatch: p
         assert processes_on(folder) == []
 
 
-def test_a_second_starter_on_the_same_folder_is_told_so(folder: Path) -> None:
-    with EmbeddedServers(folder, durable=False), pytest.raises(EmbeddedError, match="DATA_DIR"):
-        EmbeddedServers(folder).start()
+def test_a_second_starter_on_the_same_folder_is_told_so(used: Path) -> None:
+    with EmbeddedServers(used, durable=False), pytest.raises(EmbeddedError, match="DATA_DIR"):
+        EmbeddedServers(used).start()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(folder: Path, number: int) -> None:
-    starter = start_apart(folder)
-    assert names_on(folder) >= {"postgres", "redis-server"}
+def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(used: Path, number: int) -> None:
+    starter = start_apart(used)
+    assert names_on(used) >= {"postgres", "redis-server"}
     end(starter, number)
-    assert until(lambda: names_on(folder) == set()), names_on(folder)  # its command went with it, too
-    with EmbeddedServers(folder, durable=False) as servers:
+    assert until(lambda: names_on(used) == set()), names_on(used)  # its command went with it, too
+    with EmbeddedServers(used, durable=False) as servers:
         assert set(servers.environment) == {"DATABASE_URL", "REDIS_URL"}
 
 
-def test_the_exit_code_of_the_command_is_handed_on(folder: Path) -> None:
+def test_the_exit_code_of_the_command_is_handed_on(used: Path) -> None:
     starter = run_apart(
-        folder, sys.executable, "-c", "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
+        used, sys.executable, "-c", "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
     )
     told, _ = starter.communicate(timeout=60)
     assert starter.returncode == 7
     assert told.startswith("unix://")
 
 
-def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(folder: Path) -> None:
-    starter = start_apart(folder)
+def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(used: Path) -> None:
+    starter = start_apart(used)
     family = psutil.Process(starter.pid).children()
     guardian = next(child for child in family if "shop.devserver.guardian" in child.cmdline())
-    command = next(child for child in family if str(folder / "ready") in " ".join(child.cmdline()))
+    command = next(child for child in family if str(used / "ready") in " ".join(child.cmdline()))
     guardian.kill()
     starter.kill()
     command.kill()  # nobody else ends it now
     starter.communicate()
-    left = [process for process in processes_on(folder) if process.name() in {"postgres", "redis-server"}]
+    left = [process for process in processes_on(used) if process.name() in {"postgres", "redis-server"}]
     assert len(left) >= 2
-    with EmbeddedServers(folder, durable=False):
+    with EmbeddedServers(used, durable=False):
         assert until(lambda: not any(process.is_running() for process in left))
 
 
@@ -187,23 +195,23 @@ def test_a_start_that_was_cut_off_inside_initdb_begins_again(folder: Path) -> No
         assert "DATABASE_URL" in servers.environment
 
 
-def test_the_sockets_are_closed_to_other_users(folder: Path) -> None:
-    with EmbeddedServers(folder, durable=False):
+def test_the_sockets_are_closed_to_other_users(used: Path) -> None:
+    with EmbeddedServers(used, durable=False):
         for server in ("postgresql", "redis"):
-            place = folder / "run" / server
+            place = used / "run" / server
             assert stat.S_IMODE(place.stat().st_mode) == 0o700
             sockets = [found for found in place.iterdir() if found.is_socket()]
             assert [stat.S_IMODE(found.stat().st_mode) for found in sockets] == [0o700]
 
 
-def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(folder: Path) -> None:
-    target = folder / "target"
+def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(used: Path) -> None:
+    target = used / "target"
     target.mkdir(mode=0o755)
     before = target.stat()
-    (folder / "run").mkdir()
-    (folder / "run" / "postgresql").symlink_to(target)
+    (used / "run").mkdir()
+    (used / "run" / "postgresql").symlink_to(target)
     with pytest.raises(EmbeddedError, match="is not ours"):
-        EmbeddedServers(folder, durable=False).start()
+        EmbeddedServers(used, durable=False).start()
     after = target.stat()
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
 
@@ -230,6 +238,8 @@ def test_data_of_another_major_version_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["d" * 90, "a shop, mine"])
 def test_a_path_too_long_or_strange_for_a_socket_is_no_obstacle(folder: Path, name: str) -> None:
     deep = folder / name
+    deep.mkdir()
+    readymade.lay_out(deep)
     with (
         EmbeddedServers(deep, durable=False) as servers,
         psycopg.connect(servers.environment["DATABASE_URL"]) as connection,
@@ -237,10 +247,8 @@ def test_a_path_too_long_or_strange_for_a_socket_is_no_obstacle(folder: Path, na
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_server_that_cannot_start_tells_the_end_of_its_log(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_start_tells_the_end_of_its_log(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shop.devserver.embedded._redis_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="Redis did not start"):
-        EmbeddedServers(folder, durable=False).start()
-    assert until(lambda: names_on(folder) == set())
+        EmbeddedServers(used, durable=False).start()
+    assert until(lambda: names_on(used) == set())
