@@ -38,7 +38,7 @@ NOTHING: Mapping[str, str] = {}
 RACED = ("alipay", "stripe")  # whose notifications tell the payer in the clear
 LOSES = "notification_once_per_id"  # the constraint that refuses the later of two copies
 PURCHASES_MAX = 20
-OBJECTS_MAX = 4  # of one model; every one of its lists' columns is read anyway
+OBJECTS_MAX = 12  # of one model; every one of its lists' columns is read anyway
 
 
 @dataclass(repr=False)
