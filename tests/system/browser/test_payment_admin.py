@@ -122,6 +122,7 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
         shows_whole_list(operator)
     addresses = rows_of(operator, payment, "TRANSACTION.SUCCESS")
     fits(operator)
+    assert operator.locator("#user-tools").evaluate("tools => tools.offsetHeight") < 35, "one line"
     assert len(addresses) == 6
     for address in [*addresses, f"{ADMIN}/anomaly/{anomaly}/change/"]:
         operator.goto(address)
