@@ -37,28 +37,35 @@ def python(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def beside(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with both wheels and what the tests have; each project gets a copy of it."""
+    """Python of an environment with both wheels and what the tests have."""
     with shared_folder(tmp_path_factory) as folder:
         return install_beside(wheels, folder / "beside" / "venv")
 
 
-@pytest.fixture(scope="session", params=["with_redis", "without_redis"])
-def project(
-    request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ForeignProject]:
-    """The foreign project, migrated."""
-    folder = tmp_path_factory.mktemp("foreign") / "project"
-    with ForeignProject(python, folder, request.param).with_database() as project:
+@pytest.fixture(scope="session")
+def migrated(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+    """The foreign project, migrated, whose database others begin with."""
+    folder = tmp_path_factory.mktemp("migrated") / "project"
+    with ForeignProject(python, folder, "with_redis").with_database() as project:
         project.manage("migrate", "--verbosity", "0")
         yield project
 
 
+@pytest.fixture(scope="session", params=["with_redis", "without_redis"])
+def project(
+    request: pytest.FixtureRequest, migrated: ForeignProject, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ForeignProject]:
+    """The foreign project with Redis and without."""
+    folder = tmp_path_factory.mktemp("foreign") / "project"
+    with ForeignProject(migrated.python, folder, request.param).with_database(like=migrated) as project:
+        yield project
+
+
 @pytest.fixture(scope="session")
-def mistaken(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+def mistaken(migrated: ForeignProject, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
     """The foreign project under the settings that have mistakes; its database has the ledger."""
     folder = tmp_path_factory.mktemp("foreign") / "project"
-    with ForeignProject(python, folder, "mistakes").with_database() as project:
-        project.manage("migrate", "idempotency", "--verbosity", "0", MISTAKE="none")
+    with ForeignProject(migrated.python, folder, "mistakes").with_database(like=migrated) as project:
         yield project
 
 

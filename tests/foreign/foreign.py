@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ RELEASE = {
     "GITHUB_SERVER_URL": "https://git.example.org",
     "GITHUB_REPOSITORY": "us/payonce",
 }
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+CHECKED = "System check identified no issues (0 silenced)."
 COMMAND_SECONDS = 240
 READY_SECONDS = 60
 T = TypeVar("T")
@@ -57,7 +60,11 @@ def build_wheels(folder: Path) -> Wheels:
     for name in ("pyproject.toml", "README.md", "LICENSE", "VERSION"):
         shutil.copy(ROOT / name, source / name)
     run(["sh", "-ec", f"cd {source}\n{_release_step()}"], {**os.environ, **RELEASE})
-    _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source), str(source / "distributions" / "payments"))
+    backend = tomllib.loads((source / "pyproject.toml").read_text())["build-system"]["requires"]
+    _pip("install", "--target", str(folder / "backend"), *backend)
+    projects = (str(source), str(source / "distributions" / "payments"))
+    pip = [*PIP, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels), *projects]
+    run(pip, {**os.environ, "PYTHONPATH": str(folder / "backend")})  # one place to build in for both
     return _wheels_in(wheels)
 
 
@@ -98,12 +105,6 @@ def install_beside(wheels: Wheels, folder: Path) -> Path:
     return python
 
 
-def environment_like(python: Path, folder: Path) -> Path:
-    """A copy of an environment, whose own files then are the wheels'; installing again takes ten times as long."""
-    shutil.copytree(python.parents[1], folder, symlinks=True)
-    return folder / "bin" / "python"
-
-
 def at_once(call: Callable[[], T], *, copies: int) -> list[T]:
     """What so many threads get that call it from one barrier on; without a database, unlike `tests.threads`."""
     barrier = threading.Barrier(copies, timeout=60)
@@ -131,7 +132,7 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> subpro
 
 def _pip(*arguments: str) -> None:
     """This environment's pip, as the machine has configured it."""
-    run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments])
+    run([*PIP, *arguments])
 
 
 class ForeignProject:
@@ -239,7 +240,11 @@ class ForeignProject:
 
 
 class Server:
-    """One process of the foreign project, under its settings or others. Killing it is the only way it ends."""
+    """One process of the foreign project, under its settings or others. Killing it is the only way it ends.
+
+    Attributes:
+        printed: until its socket listens, the result of the system checks included.
+    """
 
     def __init__(self, project: ForeignProject, settings: str | None = None, *, port: int = 0) -> None:
         self._log = (project.folder / f"server-{uuid4().hex}.log").open("w")
@@ -251,6 +256,7 @@ class Server:
             stderr=self._log,
             text=True,
         )
+        self.printed = ""
         self.url = self._wait_until_bound()
 
     def kill(self) -> None:
@@ -261,16 +267,19 @@ class Server:
         self._process.stdout.close()
         self._log.close()
 
+    def complaints(self) -> str:
+        """Return what it has written to its errors, the issues that its checks found included."""
+        return Path(self._log.name).read_text()
+
     def _wait_until_bound(self) -> str:
         """It prints its address once the socket listens; the end of its output means that it has ended."""
         assert self._process.stdout is not None
-        printed = ""
         for line in self._process.stdout:
-            printed += line
+            self.printed += line
             if found := _SERVING.search(line):
                 return found[1]
         self.kill()
-        raise RuntimeError(f"the server did not start:\n{printed}{Path(self._log.name).read_text()}")
+        raise RuntimeError(f"the server did not start:\n{self.printed}{self.complaints()}")
 
 
 class Guest:

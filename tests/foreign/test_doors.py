@@ -1,5 +1,6 @@
 """One table of trials for every door: what happens to a note's one effect, whatever happens to the call."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,7 +11,7 @@ import pytest
 import redis
 
 from tests.foreign.doors import DOORS, Door
-from tests.foreign.foreign import ForeignProject, Wheels, at_once, environment_like
+from tests.foreign.foreign import ForeignProject, Wheels, at_once, run
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 
@@ -22,16 +23,6 @@ print(json.dumps([idempotency.__file__, payments.__file__, version("payonce"), v
 """
 
 
-@pytest.fixture(scope="module")
-def migrated(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
-    """The foreign project, migrated, whose database all others begin with."""
-    with ForeignProject(
-        beside, tmp_path_factory.mktemp("doors") / "project", "with_redis"
-    ).with_database() as project:
-        project.manage("migrate", "--verbosity", "0")
-        yield project
-
-
 @pytest.fixture(scope="module", params=DOORS)
 def door(
     request: pytest.FixtureRequest,
@@ -39,23 +30,21 @@ def door(
     migrated: ForeignProject,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Door]:
-    """A door that is open, of a project with an environment and a database of its own."""
+    """A door that is open, of a project with a database of its own."""
     make, settings = DOORS[request.param]
-    folder = tmp_path_factory.mktemp(settings)
-    python = environment_like(beside, folder / "venv")
-    project = ForeignProject(python, folder / "project", settings)
+    project = ForeignProject(beside, tmp_path_factory.mktemp(settings) / "project", settings)
     with project.with_database(like=migrated), closing(make(project)) as door:
         yield door
 
 
-def test_both_apps_come_from_the_projects_own_wheels(door: Door, wheels: Wheels) -> None:
-    *files, payonce, payments = door.project.evaluate(SHOW_PLACES)
-    assert all(Path(file).is_relative_to(door.project.python.parents[1]) for file in files)
+def test_both_apps_come_from_the_projects_own_wheels(beside: Path, wheels: Wheels) -> None:
+    *files, payonce, payments = json.loads(run([str(beside), "-I", "-c", SHOW_PLACES]).stdout)
+    assert all(Path(file).is_relative_to(beside.parents[1]) for file in files)
     assert payonce == payments == wheels.payonce.name.split("-")[1]
 
 
 def test_its_checks_ask_for_nothing_more(door: Door) -> None:
-    door.project.manage("check", "--fail-level", "WARNING")
+    assert "WARNINGS:" not in door.server.complaints()
 
 
 def retried(door: Door) -> None:
@@ -124,9 +113,9 @@ def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door
     trial(door)
 
 
-def test_the_ledger_is_at_the_alias_that_it_is_given(beside: Path, migrated: ForeignProject) -> None:
-    alias = {"DJANGO_SETTINGS_MODULE": "over_a_second_alias"}
-    migrated.manage("migrate", "--database", "notes", "--check", **alias)
-    migrated.manage("check", "--database", "notes", "--fail-level", "WARNING", **alias)
-    migrated.manage("migrate", "--verbosity", "0", **alias)  # the project's default, an SQLite
-    assert "idempotency_" not in migrated.manage("inspectdb", **alias)
+@pytest.mark.parametrize("door", ["second alias"], indirect=True)
+def test_the_ledger_is_at_the_alias_that_it_is_given(door: Door) -> None:
+    door.project.manage("migrate", "--database", "notes", "--check")
+    door.project.manage("check", "--database", "notes", "--fail-level", "WARNING")
+    door.project.manage("migrate", "--verbosity", "0")  # the project's default, an SQLite
+    assert "idempotency_" not in door.project.manage("inspectdb")

@@ -13,7 +13,7 @@ import pytest
 from payments import providers as public
 from payments.testing.cases import CASES
 from tests import pages
-from tests.foreign.foreign import ForeignProject, Server, environment_like, run
+from tests.foreign.foreign import CHECKED, ForeignProject, Server, run
 from tests.ports import free_port
 from tests.running import until
 
@@ -65,8 +65,7 @@ class Acme:
 @pytest.fixture(scope="module")
 def hotel(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> ForeignProject:
     """The project with the page's code as a module of its own."""
-    folder = tmp_path_factory.mktemp("acme")
-    project = ForeignProject(environment_like(beside, folder / "venv"), folder / "project", "with_payments")
+    project = ForeignProject(beside, tmp_path_factory.mktemp("acme") / "project", "with_payments")
     (project.folder / "acme.py").write_text(CODE)
     return project
 
@@ -93,8 +92,8 @@ def open_hotel(hotel: ForeignProject, acme: Acme) -> Iterator[httpx.Client]:
     with hotel.with_database():
         hotel.manage("makemigrations", "bookings", "--verbosity", "0")
         hotel.manage("migrate", "--verbosity", "0")
-        hotel.manage("check", "--fail-level", "WARNING", "--database", "default")
         server = Server(hotel, port=port)
+        assert CHECKED in server.printed
         try:
             with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
                 yield client

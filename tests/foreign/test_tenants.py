@@ -13,7 +13,7 @@ import redis
 
 from tests import pages
 from tests.foreign.doors import Door, TenantDoor
-from tests.foreign.foreign import ForeignProject, Server, environment_like
+from tests.foreign.foreign import ForeignProject, Server
 from tests.foreign.test_doors import EACH_TRIAL
 
 pytestmark = pytest.mark.timeout(300)  # three schemas are migrated
@@ -67,9 +67,8 @@ for name in ("a", "b"):
 @pytest.fixture(scope="module")
 def tenants(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
     """The project with its tenants, and the user with the number 1 at each of them."""
-    folder = tmp_path_factory.mktemp("tenants")
-    python = environment_like(beside, folder / "venv")
-    with ForeignProject(python, folder / "project", "tenants").with_database() as project:
+    folder = tmp_path_factory.mktemp("tenants") / "project"
+    with ForeignProject(beside, folder, "tenants").with_database() as project:
         project.manage("migrate_schemas", "--shared", "--verbosity", "0")
         project.manage("shell", "--verbosity", "0", "-c", MAKE_TENANTS)
         for tenant in TENANTS:

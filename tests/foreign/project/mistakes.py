@@ -14,18 +14,10 @@ match os.environ["MISTAKE"]:
         pass
     case "no such key":
         IDEMPOTENCY = {"WAIT": 5}
-    case "no such alias":
-        IDEMPOTENCY = {"REDIS_ALIAS": "markers"}
-    case "a lease of minus one second":
-        IDEMPOTENCY = {"LEASE_SECONDS": -1}
-    case "keys outlived by bytes":
-        IDEMPOTENCY = {"BODY_SECONDS": 60, "TOMBSTONE_SECONDS": 30}
     case "no middleware":
         MIDDLEWARE.remove(OURS)
     case "middleware first":
         MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
-    case "compression inside":
-        MIDDLEWARE = [*MIDDLEWARE, "django.middleware.gzip.GZipMiddleware"]
     case "nobody known":
         MIDDLEWARE = [name for name in MIDDLEWARE if name not in {SESSIONS, AUTHENTICATION, MESSAGES}]
         INSTALLED_APPS.remove("django.contrib.admin")
