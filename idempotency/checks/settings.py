@@ -172,6 +172,8 @@ def _cache(config: Config) -> list[CheckMessage]:
         Error(
             f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set"
             " IDEMPOTENCY['REDIS'] to a URL, a function that returns a client, or None to work without Redis.",
+            hint='Write IDEMPOTENCY = {"REDIS": "redis://localhost:6379/0"} into the settings for a server, '
+            'or IDEMPOTENCY = {"REDIS": None} to go without.',
             id="idempotency.E004",
         )
     ]

@@ -1,5 +1,7 @@
 """A mistake in the settings is named before the first request meets it."""
 
+import ast
+import re
 from typing import Any
 
 import pytest
@@ -204,6 +206,16 @@ def test_settings_changes_are_seen() -> None:
 def test_checks_explain_mistakes(changed: dict[str, Any], expected: list[str]) -> None:
     with override_settings(**changed):
         assert [message.id for message in check_settings(None)] == expected
+
+
+def test_both_ways_out_of_a_missing_cache_can_be_copied_from_its_hint() -> None:
+    with override_settings(CACHES={"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}):
+        (message,) = check_settings(None)
+        written = re.findall(r"IDEMPOTENCY = (\{.*?\})", message.hint or "")
+        assert len(written) == 2
+        for each in written:
+            with override_settings(IDEMPOTENCY=ast.literal_eval(each)):
+                assert check_settings(None) == []
 
 
 def test_an_open_breaker_lets_one_probe_through_after_its_pause() -> None:
