@@ -28,6 +28,7 @@ from ninja.utils import contribute_operation_callback
 from idempotency.call import NAME, with_call
 from idempotency.conf import Config, parsed
 from idempotency.errors import Problem
+from idempotency.protocol.execute import Rewind
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
@@ -111,10 +112,12 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
                 return given(request, *args, **kwargs)
         if policy.joins(request):
             return given(request, *args, **kwargs)
-        operation = _operation_of(request, view)
+        operation, rewind = _operation_of(request, view), Rewind(request)
 
         def handler() -> HttpResponseBase:
             try:
+                if rewind.is_again:
+                    _resolve_again(operation, request, kwargs)
                 return _response(operation, request, given(request, *args, **kwargs), kwargs)
             except Problem as problem:
                 return policy.show(request, problem)
@@ -122,7 +125,7 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
                 return _refusal(operation, request, error, policy)
 
         try:
-            return answer(request, policy, handler)
+            return answer(request, policy, handler, rewind=rewind)
         except Exception as error:
             return _outage(request, error, policy)
 
@@ -137,10 +140,12 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
             return await given(request, *args, **kwargs)
         if policy.joins(request):
             return await given(request, *args, **kwargs)
-        operation = _operation_of(request, view)
+        operation, rewind = _operation_of(request, view), Rewind(request)
 
         async def handler() -> HttpResponseBase:
             try:
+                if rewind.is_again:
+                    _resolve_again(operation, request, kwargs)
                 return _response(operation, request, await given(request, *args, **kwargs), kwargs)
             except Problem as problem:
                 return policy.show(request, problem)
@@ -148,7 +153,7 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
                 return await sync_to_async(_refusal)(operation, request, error, policy)
 
         try:
-            return await answer_async(request, policy, handler)
+            return await answer_async(request, policy, handler, rewind=rewind)
         except Exception as error:
             return _outage(request, error, policy)
 
@@ -180,13 +185,21 @@ def _response(operation: Operation, request: HttpRequest, result: Any, kwargs: d
     return operation._result_to_response(request, result, response)
 
 
+def _resolve_again(operation: Operation, request: Any, kwargs: dict[str, Any]) -> None:
+    """Make the arguments anew, as Ninja did: the run before may have changed them."""
+    made = {operation.signature.response_arg: operation.api.create_temporal_response(request)}
+    for model in operation.models:
+        made.update(model.resolve(request, operation.api, request.idempotency_path))
+    kwargs.update({name: made[name] for name in kwargs if name in made})
+
+
 def _noting(run: Any) -> Any:
-    """Build an operation's `run` that notes the operation on the request: a router's copies share one function."""
+    """Build an operation's `run` that notes both on the request: a router's copies share one function."""
     operation = unwrap(run).__self__
 
     @wraps(run)
     def noted(request: Any, *args: Any, **kwargs: Any) -> Any:
-        request.idempotency_operation = operation
+        request.idempotency_operation, request.idempotency_path = operation, kwargs
         return run(request, *args, **kwargs)
 
     return noted

@@ -5,7 +5,8 @@ Put `@idempotent` below (inside) the decorators that authorise, so that they are
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
+from inspect import unwrap
 from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
@@ -26,7 +27,6 @@ from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of, wants_page
-from idempotency.request.rereading import rewind
 
 V = TypeVar("V")
 View = Callable[..., Any]
@@ -144,7 +144,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
                 return refusal_of_django(request, error, policy)
             return response
 
-        response = answer(request, policy, handler, rewind=lambda: rewind(request))
+        response = answer(request, policy, handler, rewind=Rewind(request, *_instance_of(view, args)))
         return _page(request, response) if _shows_page(request, policy, response) else response
 
     return wrapper
@@ -169,12 +169,18 @@ def _keyed_async(view: View, policy: Policy) -> View:
                 return await sync_to_async(refusal_of_django)(request, error, policy)
             return response
 
-        response = await answer_async(request, policy, handler, rewind=lambda: rewind(request))
+        response = await answer_async(request, policy, handler, rewind=Rewind(request, *_instance_of(view, args)))
         if _shows_page(request, policy, response):
             return await sync_to_async(_page)(request, response)
         return response
 
     return wrapper
+
+
+def _instance_of(view: View, args: tuple[Any, ...]) -> list[Any]:
+    """Return the instance whose method this is, by `method_decorator` or ``KEYED``; none for a function."""
+    bound = getattr(unwrap(view, stop=lambda each: isinstance(each, partial)), "func", None)
+    return [each for each in (getattr(bound, "__self__", None), *args[:1]) if hasattr(type(each), "as_view")]
 
 
 def _shows_page(request: HttpRequest, policy: Policy, response: HttpResponseBase) -> bool:

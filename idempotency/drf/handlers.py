@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from idempotency.call import with_call
 from idempotency.errors import AnonymousRefused, Problem
 from idempotency.modes import ATOMIC, Mode
-from idempotency.protocol.execute import execute
+from idempotency.protocol.execute import Rewind, execute
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
@@ -94,7 +94,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
     @wraps(handler)
     def wrapper(*args: Any, **kwargs: Any) -> HttpResponseBase:
         position = _position_of_request(args, handler)
-        run = _Run(given[position], args, kwargs, args[position], position, policy)
+        run = _Run(given[position], args, kwargs, args[position], position, policy, body)
         plain = run.request._request
         if plain.method in SAFE_METHODS:
             policy.pass_by(plain)
@@ -102,15 +102,13 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
                 return run.bare()
         if plain.content_type == "multipart/form-data" or (plain.body and not _may_parse_later(plain, policy)):
             _ = run.request.data
-        if body is not None:
-            serializer = body(data=run.request.data, context={"request": run.request, "view": run.view})
-            serializer.is_valid(raise_exception=True)
-            kwargs["data"] = serializer.validated_data
+        run.validate()
         if policy.joins(plain):
             return run.bare()
         try:
             exchange = policy.open(plain, caller=run.request)
-            return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
+            refuse = None if refuses is None else partial(run.refusal, refuses)
+            return execute(exchange, run.answer, refuse=refuse, rewind=run.rewind)
         except AnonymousRefused:
             raise exceptions.NotAuthenticated from None  # 401 with the view's `WWW-Authenticate`, else 403
         except Problem as problem:
@@ -122,7 +120,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
     return wrapper
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Run:
     """Handler with the arguments that REST framework calls it with, the request at `position`."""
 
@@ -132,6 +130,8 @@ class _Run:
     request: Request
     position: int
     policy: Policy
+    body: Any
+    begun: Rewind | None = None  # by its first run
 
     @property
     def view(self) -> APIView:
@@ -146,11 +146,34 @@ class _Run:
     def answer(self) -> HttpResponseBase:
         """Call the handler; a refusal that it raises is its answer, and so is one of the body's parser."""
         try:
+            if self.begun is None:
+                self.begun = Rewind(self.request._request, self.view, self.request)
+            else:
+                self._read_again()
             _ = self.request.data
             response = self.bare()
         except REFUSALS as error:
             response = self._shown(error)
         return self._finalized(response)
+
+    def rewind(self) -> bool:
+        """Prepare another run of the handler; False where it cannot run twice."""
+        return self.begun is not None and self.begun()
+
+    def validate(self) -> None:
+        """Make the handler's argument `data` of the body, where its serializer is given."""
+        if self.body is not None:
+            serializer = self.body(data=self.request.data, context={"request": self.request, "view": self.view})
+            serializer.is_valid(raise_exception=True)
+            self.kwargs["data"] = serializer.validated_data
+
+    def _read_again(self) -> None:
+        """Forget the parsed body, which the run before may have changed; the caller stays who they are."""
+        unread = self.view.initialize_request(self.request._request, *self.view.args, **self.view.kwargs)
+        unread.user, unread.auth = self.request.user, self.request.auth
+        vars(self.request).update(vars(unread))
+        self.request.parser_context["request"] = self.request
+        self.validate()
 
     def refusal(self, refuses: Refuses) -> HttpResponseBase | None:
         """Return the answer to the refusal that `refuses` raises, if such an answer is stored."""

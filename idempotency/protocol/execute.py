@@ -6,12 +6,15 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.contrib.messages import get_messages
 from django.db import connections
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from idempotency.observability import logs
@@ -22,7 +25,6 @@ log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
 Refuse = Callable[[], HttpResponseBase | None]
-Rewind = Callable[[], bool]
 Begin = Callable[[], Awaitable[Exchange]]
 AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -31,7 +33,7 @@ _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.
 
 
 def execute(
-    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Rewind | None = None
+    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Callable[[], bool] | None = None
 ) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
@@ -56,7 +58,9 @@ def execute(
             _report(exchange, span)
 
 
-async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Rewind | None = None) -> HttpResponseBase:
+async def execute_async(
+    begin: Begin, handler: AsyncHandler, *, rewind: Callable[[], bool] | None = None
+) -> HttpResponseBase:
     """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
 
     A caller that is cancelled is so when the call has ended: what was begun is finished.
@@ -69,7 +73,9 @@ async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Rewind |
         raise
 
 
-async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Rewind | None) -> HttpResponseBase:
+async def _execute_async(
+    begin: Begin, handler: AsyncHandler, rewind: Callable[[], bool] | None
+) -> HttpResponseBase:
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
@@ -91,8 +97,42 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Rewind | N
                 _report(exchange, span)
 
 
+class Rewind:
+    """What a handler finds, noted before its first run; a call brings it back for another one.
+
+    Attributes:
+        is_again: the next run is another one.
+
+    Args:
+        holders: objects that a run may leave something on, such as its view; copied one level deep.
+    """
+
+    def __init__(self, request: HttpRequest, *holders: Any) -> None:
+        self.is_again = False
+        self._request = request
+        found = (get_messages(request), *holders)
+        self._found = [(each, _copied(vars(each))) for each in found if hasattr(each, "__dict__")]
+
+    def __call__(self) -> bool:
+        """Return False for an upload, which may be closed by now."""
+        request: Any = self._request
+        if request.content_type == "multipart/form-data" or not hasattr(request, "_body"):
+            return False
+        request._stream.seek(0)
+        for each, attributes in self._found:
+            vars(each).clear()
+            vars(each).update(_copied(attributes))
+        self.is_again = True
+        return True
+
+
+def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    containers = {dict, list, set}
+    return {name: copy(value) if type(value) in containers else value for name, value in attributes.items()}
+
+
 def _steps(
-    exchange: Exchange, refuse: Refuse | None, rewind: Rewind | None
+    exchange: Exchange, refuse: Refuse | None, rewind: Callable[[], bool] | None
 ) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
     if refuse is not None and (refusal := refuse()) is not None:

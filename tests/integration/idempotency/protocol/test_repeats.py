@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import force_authenticate
+from rest_framework.views import APIView
 
-from idempotency import KeyedCall, conf, once
+from idempotency import KeyedCall, conf, drf, once
 from idempotency.models import LedgerEntry
 from idempotency.modes import PHASED
 from idempotency.observability import metrics
@@ -222,8 +227,24 @@ def test_a_phased_view_does_not() -> None:
     assert function.runs == 1
 
 
-def test_a_handler_of_rest_framework_does_not_for_it_may_have_changed_its_data(caller: Caller) -> None:
+def test_where_its_repeats_fail_too_a_handler_of_rest_framework_answers_503(caller: Caller) -> None:
     runs: list[int] = []
     PLAN["during"] = lambda: (runs.append(1), fail(DEADLOCK))
     assert caller.post("/held", body={"name": "a"}).status_code == 503
-    assert len(runs) == 1
+    assert len(runs) == 3
+
+
+def test_nor_does_an_upload_to_rest_framework(user: User) -> None:
+    function = Failing(1)
+
+    class Upload(APIView):
+        parser_classes = (MultiPartParser,)
+
+        @drf.idempotent
+        def post(self, request: Request) -> Response:
+            assert request.data["file"].read() == b"content"
+            return Response(function())
+
+    request = post(data={"file": SimpleUploadedFile("file", b"content")})
+    force_authenticate(request, user)
+    assert (Upload.as_view()(request).status_code, function.runs) == (503, 1)
