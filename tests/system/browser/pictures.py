@@ -57,7 +57,7 @@ def test_every_page(browser: Browser, shop: RunningShop) -> None:
     FOLDER.mkdir(parents=True)
     scenes = staged(shop)
     admin = open_page(browser, shop)
-    log_in(admin, "admin")
+    log_in(admin, shop, "admin")
     scenes += crawled(admin, "/admin/")
     states = {"": None} | {who: logged_in(browser, shop, who) for who in ("demo", "other", "admin")}
     for size, language, scheme in LOOKS:
@@ -99,7 +99,7 @@ def contact_sheet(names: list[str]) -> None:
 def logged_in(browser: Browser, shop: RunningShop, who: str) -> Any:
     """Log in and fill a basket; the browser's state."""
     page = open_page(browser, shop)
-    log_in(page, who)
+    log_in(page, shop, who)
     page.goto("/products/mug")
     follow(page, page.get_by_role("button", name="Add to basket"))
     state = page.context.storage_state()

@@ -43,7 +43,7 @@ def test_before_a_login(visitor: Page) -> None:
 
 
 def test_from_the_product_to_the_refund(visitor: Page, shop: RunningShop) -> None:
-    log_in(visitor)
+    log_in(visitor, shop)
     for path in ("/", "/products/mug", "/flash-sales/sneaker", "/coupons"):
         visitor.goto(path)
         is_accessible(visitor)
@@ -66,8 +66,8 @@ def test_from_the_product_to_the_refund(visitor: Page, shop: RunningShop) -> Non
         is_accessible(visitor)
 
 
-def test_a_closed_order_and_a_qr_code(visitor: Page) -> None:
-    log_in(visitor)
+def test_a_closed_order_and_a_qr_code(visitor: Page, shop: RunningShop) -> None:
+    log_in(visitor, shop)
     buy(visitor)
     choose(visitor, "wechat")
     until(visitor.locator(".qr, .pay a.button").first.is_visible)

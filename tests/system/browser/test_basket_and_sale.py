@@ -82,7 +82,7 @@ def test_nothing_scrolls_sideways_on_the_narrowest_phone(browser: Browser, shop:
     with shop.database() as connection:
         connection.execute("UPDATE shop_product SET name = %s WHERE sku = 'long-boots'", ["Stiefel" * 7])
     page = open_page(browser, shop, viewport={"width": 320, "height": 640}, is_mobile=True, has_touch=True)
-    log_in(page)
+    log_in(page, shop)
     page.goto("/products/mug")
     page.fill("#id_quantity", "99")
     page.get_by_role("button", name="Add to basket").click()
@@ -100,7 +100,7 @@ def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browse
     visitors = [open_page(browser, shop, **SIZES["phone"]) for _ in range(2)]
     for page, user in zip(visitors, ("demo", "other"), strict=True):
         page.clock.install()  # the browser's; it runs, and can be put forward
-        log_in(page, user)
+        log_in(page, shop, user)
         page.goto("/flash-sales/boots")
     early, late = visitors
     for page in visitors:

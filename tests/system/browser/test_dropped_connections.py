@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import log_in, open_page
+from tests.system.browser.conftest import SIZES, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
 
 pytestmark = pytest.mark.timeout(120)
@@ -24,12 +24,11 @@ def api(shop: RunningShop) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(params=["en", "zh-CN"])
-def shopper(
-    browser: Browser, shop: RunningShop, size: dict[str, Any], request: pytest.FixtureRequest
-) -> Iterator[Page]:
-    opened = open_page(browser, shop, locale=request.param, **size)
-    log_in(opened)
+@pytest.fixture(params=[("en", "desktop"), ("zh-CN", "phone")], ids="-".join)
+def shopper(browser: Browser, shop: RunningShop, request: pytest.FixtureRequest) -> Iterator[Page]:
+    language, size = request.param
+    opened = open_page(browser, shop, locale=language, **SIZES[size])
+    log_in(opened, shop)
     yield opened
     opened.context.close()
 

@@ -9,25 +9,21 @@ from playwright.sync_api import Browser, Page, expect
 
 from idempotency.locks.engine.session import lock_key
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import SIZES, follow, open_page
+from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 
 pytestmark = pytest.mark.timeout(120)
 
 LEDGER = "/admin/idempotency/ledgerentry/"
 
 
-@pytest.fixture(params=[("phone", "dark"), ("desktop", "light")], ids="-".join)
+@pytest.fixture
 def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop) -> Iterator[Page]:
-    """The admin's page; an error of a script or of the content security policy fails the test."""
-    size, scheme = request.param
+    """The admin's page on a desktop, or in the look that the test names; an error of a script or of the CSP fails it."""
+    size, scheme = getattr(request, "param", ("desktop", "light"))
     page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto("/admin/login/?next=/admin/")
-    page.fill("[name=username]", "admin")
-    page.fill("[name=password]", "admin")
-    follow(page, page.locator("input[type=submit]"))
-    expect(page.locator("#logout-form")).to_be_visible()
+    log_in(page, shop, "admin")
     page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
     yield page
     page.context.close()
@@ -55,9 +51,20 @@ def uncertain(shop: RunningShop) -> int:
 
 
 def fits(page: Page) -> None:
-    """Nothing sticks out to the side."""
-    width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert width <= room
+    """Nothing sticks out to the side, on a phone or on a desktop."""
+    for _ in at_each_size(page):
+        width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert width <= room
+
+
+def at_each_size(page: Page) -> Iterator[str]:
+    """Have the page as wide as each device for a while."""
+    before = page.viewport_size
+    assert before is not None
+    for name, size in SIZES.items():
+        page.set_viewport_size(size["viewport"])
+        yield name
+    page.set_viewport_size(before)
 
 
 def test_a_lock_is_shown(operator: Page, shop: RunningShop) -> None:
@@ -140,4 +147,5 @@ def test_the_request_log_fits(operator: Page, shop: RunningShop) -> None:
     expect(calls).to_contain_text("“items” has another value")
     expect(operator.get_by_text("POST /api/v1/orders by demo")).to_be_visible()
     fits(operator)
-    assert calls.evaluate("table => table.getBoundingClientRect().right <= innerWidth - 15")
+    for _ in at_each_size(operator):
+        assert calls.evaluate("table => table.getBoundingClientRect().right <= innerWidth - 15")

@@ -37,7 +37,7 @@ PENDING = "() => payonce.pending().map(({ intent }) => intent)"
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, shop: RunningShop) -> Iterator[Page]:
     opened = open_page(browser, shop)
-    log_in(opened)
+    log_in(opened, shop)
     yield opened
     opened.context.close()
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import control, log_in, open_page
+from tests.system.browser.conftest import ON_DESKTOP, control, log_in, open_page
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -146,6 +146,7 @@ def test_wechat_with_double_clicks_everywhere(
     paid_once(shop, api, order_id)
 
 
+@ON_DESKTOP
 def test_alipay_with_double_clicks_everywhere(page: Page, shop: RunningShop, api: httpx.Client) -> None:
     before = order_ids(shop)
     order_id = buy(page)
@@ -173,6 +174,7 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
     assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
 
 
+@ON_DESKTOP
 def test_two_tabs_of_a_product_are_one_order(page: Page, shop: RunningShop) -> None:
     before = order_ids(shop)
     other = page.context.new_page()
@@ -207,7 +209,6 @@ def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api
     paid_once(shop, api, order_id)
 
 
-@pytest.mark.parametrize("size", ["phone"], indirect=True)
 def test_every_tab_sees_the_payment_though_only_two_are_streams(
     page: Page, shop: RunningShop, api: httpx.Client
 ) -> None:
@@ -223,7 +224,6 @@ def test_every_tab_sees_the_payment_though_only_two_are_streams(
         expect(tab.get_by_text("Paid. Thank you!")).to_be_visible()
 
 
-@pytest.mark.parametrize("size", ["phone"], indirect=True)
 def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Page, shop: RunningShop) -> None:
     page.goto("/products/poster")
     left = int(page.locator("#id_quantity").get_attribute("max") or "0")
@@ -247,11 +247,12 @@ def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Pa
     assert int(page.locator("#id_quantity").get_attribute("max") or "0") == left
 
 
+@ON_DESKTOP
 def test_without_script_the_same_holds(
     browser: Browser, shop: RunningShop, api: httpx.Client, size: dict[str, Any]
 ) -> None:
     page = open_page(browser, shop, java_script_enabled=False, **size)
-    log_in(page)
+    log_in(page, shop)
     before = order_ids(shop)
     order_id = buy(page)
     with held_answers(shop):
@@ -267,7 +268,7 @@ def test_without_script_the_same_holds(
     page.context.close()
 
 
-@pytest.mark.parametrize("size", ["desktop"], indirect=True)
+@ON_DESKTOP
 def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, page: Page) -> None:
     order_id = buy(page)
     choose(page, "alipay")
@@ -277,10 +278,7 @@ def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, p
     expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
     until(lambda: notified(shop, number))
     operator = open_page(browser, shop)
-    operator.goto("/admin/login/?next=/admin/")
-    operator.fill("[name=username]", "admin")
-    operator.fill("[name=password]", "admin")
-    operator.click("#login-form [type=submit]")
+    log_in(operator, shop, "admin")
     operator.goto(f"/admin/payments/payment/?q={order_id}")
     operator.locator("#result_list tbody th a").click()
     expect(operator.locator(".payments-case")).to_contain_text("succeeded")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.mark.parametrize(("size", "scheme"), [("phone", "light"), ("desktop", "dark")])
 def test_ten_copies_pay_an_order_once(browser: Browser, shop: RunningShop, size: str, scheme: Any) -> None:
     page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
-    log_in(page)
+    log_in(page, shop)
     number = buy(page)[-6:].upper()
     choose(page, "wechat")
     expect(page.locator(".qr")).to_be_visible()
@@ -47,7 +47,7 @@ def test_a_declined_card_leaves_the_order_payable(
     page = open_page(browser, shop, color_scheme=scheme, java_script_enabled=script, **SIZES[size])
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    log_in(page)
+    log_in(page, shop)
     order_id = buy(page, clicks=1)
     page.check("form.channels [name=channel][value=stripe]", force=True)
     page.locator("form.channels button").click()

@@ -95,7 +95,7 @@ def from_memory(page: Page) -> bool:
 @pytest.mark.parametrize("channel", DEVICES)
 def test_pay_leads_to_a_slow_provider(browser: Browser, shop: RunningShop, proxy: SlowProxy, channel: str) -> None:
     page = open_page(browser, shop, proxy={"server": proxy.url}, **DEVICES[channel])
-    log_in(page)
+    log_in(page, shop)
     order_id = buy(page, clicks=1)
     begun = navigations(page)
     press(page, channel)
@@ -110,7 +110,7 @@ def test_pay_leads_to_a_slow_provider(browser: Browser, shop: RunningShop, proxy
 def test_a_code_that_its_provider_is_slow_to_give(browser: Browser, shop: RunningShop) -> None:
     page = open_page(browser, shop, **SIZES["desktop"])
     page.add_init_script(SAY_NEWS)
-    log_in(page)
+    log_in(page, shop)
     order_id = buy(page, clicks=1)
     until(lambda: stream_opened(page))
     begun = navigations(page)
@@ -130,7 +130,7 @@ def test_a_page_that_is_come_back_to_is_live_again(
     chosen = remembering if memory else browser
     page = open_page(chosen, shop, proxy={"server": proxy.url}, **SIZES["desktop"])
     page.add_init_script(NOTE_MEMORY)
-    log_in(page)
+    log_in(page, shop)
     buy(page, clicks=1)
     press(page, "alipay")
     page.wait_for_url(re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
