@@ -10,6 +10,9 @@ PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/p
   $(wildcard requirements/*.txt)
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
+# tests start hundreds of processes: what one has compiled, the others need not compile again
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test coverage test-django6 cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
 
