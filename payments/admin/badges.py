@@ -47,7 +47,7 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
 
 
 def book_name(account: str) -> str:
-    """Name an account of the journal: ``Orders``, ``Held``, ``WeChat Pay (1900000001)``."""
+    """Name an account of the journal: ``Orders``, ``Held``, or a provider with our number there."""
     channel, _sep, merchant = account.removeprefix("provider:").partition(":")
     if not merchant:
         return gettext(BOOKS.get(account, account))
@@ -55,7 +55,7 @@ def book_name(account: str) -> str:
 
 
 def provider_name(channel: str) -> str:
-    """Name the provider of a channel: ``WeChat Pay``; the channel where its package is gone."""
+    """Name the provider of a channel; return the channel where the provider's package is gone."""
     with suppress(ConfigError):
         return gettext(registry.plugin(channel, {}).label)
     return channel
