@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST_FLAGS ?=
-PARALLEL ?= -n 2
+PARALLEL ?= -n 3
 # what is installed from where: both distributions and each list of other packages
 PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/payments/setup.py VERSION constraints.txt \
   $(wildcard requirements/*.txt)

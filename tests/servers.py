@@ -33,7 +33,7 @@ os.environ.setdefault("PUBLIC_URL", "http://testserver")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start what is missing, in a data folder of the tests' own; with `-n 2` each process has servers of its own."""
+    """Start what is missing, in a data folder of the tests' own; with `-n` each process has servers of its own."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and os.environ.get("DATABASE_URL") == NOWHERE:
         del os.environ["DATABASE_URL"], os.environ["REDIS_URL"]
@@ -52,7 +52,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2` the long files begin first, so that no process waits for the other's last one."""
+    """With `-n` the long files begin first, so that no process waits for the other's last one."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
