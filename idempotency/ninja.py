@@ -116,7 +116,7 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
 
         def handler() -> HttpResponseBase:
             try:
-                if rewind.is_again:
+                if not rewind.begins():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, given(request, *args, **kwargs), kwargs)
             except Problem as problem:
@@ -144,7 +144,7 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
 
         async def handler() -> HttpResponseBase:
             try:
-                if rewind.is_again:
+                if not rewind.begins():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, await given(request, *args, **kwargs), kwargs)
             except Problem as problem:
@@ -186,7 +186,7 @@ def _response(operation: Operation, request: HttpRequest, result: Any, kwargs: d
 
 
 def _resolve_again(operation: Operation, request: Any, kwargs: dict[str, Any]) -> None:
-    """Make the arguments anew, as Ninja did: the run before may have changed them."""
+    """Make the arguments again, as Ninja did: the run before may have changed them."""
     made = {operation.signature.response_arg: operation.api.create_temporal_response(request)}
     for model in operation.models:
         made.update(model.resolve(request, operation.api, request.idempotency_path))

@@ -135,7 +135,10 @@ def _keyed_sync(view: View, policy: Policy) -> View:
         if policy.joins(request):
             return view(request, *args, **kwargs)
 
+        rewind = Rewind(request, *_instance_of(view, args))
+
         def handler() -> HttpResponseBase:
+            rewind.begins()
             try:
                 response: HttpResponseBase = view(request, *args, **kwargs)
             except Problem as problem:
@@ -144,7 +147,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
                 return refusal_of_django(request, error, policy)
             return response
 
-        response = answer(request, policy, handler, rewind=Rewind(request, *_instance_of(view, args)))
+        response = answer(request, policy, handler, rewind=rewind)
         return _page(request, response) if _shows_page(request, policy, response) else response
 
     return wrapper
@@ -160,7 +163,10 @@ def _keyed_async(view: View, policy: Policy) -> View:
         if policy.joins(request):
             return await view(request, *args, **kwargs)
 
+        rewind = Rewind(request, *_instance_of(view, args))
+
         async def handler() -> HttpResponseBase:
+            rewind.begins()
             try:
                 response: HttpResponseBase = await view(request, *args, **kwargs)
             except Problem as problem:
@@ -169,7 +175,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
                 return await sync_to_async(refusal_of_django)(request, error, policy)
             return response
 
-        response = await answer_async(request, policy, handler, rewind=Rewind(request, *_instance_of(view, args)))
+        response = await answer_async(request, policy, handler, rewind=rewind)
         if _shows_page(request, policy, response):
             return await sync_to_async(_page)(request, response)
         return response

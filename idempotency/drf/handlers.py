@@ -1,7 +1,7 @@
 """Keyed handlers of Django REST framework: methods, functions below `@api_view`, a mixin."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any, TypeVar, Unpack, overload
@@ -131,7 +131,10 @@ class _Run:
     position: int
     policy: Policy
     body: Any
-    begun: Rewind | None = None  # by its first run
+    rewind: Rewind = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rewind = Rewind(self.request._request, self.view, self.request)
 
     @property
     def view(self) -> APIView:
@@ -146,19 +149,13 @@ class _Run:
     def answer(self) -> HttpResponseBase:
         """Call the handler; a refusal that it raises is its answer, and so is one of the body's parser."""
         try:
-            if self.begun is None:
-                self.begun = Rewind(self.request._request, self.view, self.request)
-            else:
+            if not self.rewind.begins():
                 self._read_again()
             _ = self.request.data
             response = self.bare()
         except REFUSALS as error:
             response = self._shown(error)
         return self._finalized(response)
-
-    def rewind(self) -> bool:
-        """Prepare another run of the handler; False where it cannot run twice."""
-        return self.begun is not None and self.begun()
 
     def validate(self) -> None:
         """Make the handler's argument `data` of the body, where its serializer is given."""

@@ -25,6 +25,7 @@ log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
 Refuse = Callable[[], HttpResponseBase | None]
+Prepare = Callable[[], bool]
 Begin = Callable[[], Awaitable[Exchange]]
 AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -33,7 +34,7 @@ _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.
 
 
 def execute(
-    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Callable[[], bool] | None = None
+    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Prepare | None = None
 ) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
@@ -58,9 +59,7 @@ def execute(
             _report(exchange, span)
 
 
-async def execute_async(
-    begin: Begin, handler: AsyncHandler, *, rewind: Callable[[], bool] | None = None
-) -> HttpResponseBase:
+async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare | None = None) -> HttpResponseBase:
     """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
 
     A caller that is cancelled is so when the call has ended: what was begun is finished.
@@ -73,9 +72,7 @@ async def execute_async(
         raise
 
 
-async def _execute_async(
-    begin: Begin, handler: AsyncHandler, rewind: Callable[[], bool] | None
-) -> HttpResponseBase:
+async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare | None) -> HttpResponseBase:
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
@@ -98,20 +95,23 @@ async def _execute_async(
 
 
 class Rewind:
-    """What a handler finds, noted before its first run; a call brings it back for another one.
-
-    Attributes:
-        is_again: the next run is another one.
+    """What a handler finds, noted as its first run begins; a call brings it back for another one.
 
     Args:
         holders: objects that a run may leave something on, such as its view; copied one level deep.
     """
 
     def __init__(self, request: HttpRequest, *holders: Any) -> None:
-        self.is_again = False
-        self._request = request
-        found = (get_messages(request), *holders)
-        self._found = [(each, _copied(vars(each))) for each in found if hasattr(each, "__dict__")]
+        self._request, self._holders = request, holders
+        self._found: list[tuple[Any, dict[str, Any]]] | None = None
+
+    def begins(self) -> bool:
+        """Note what the first run finds; return whether the run that begins is the first."""
+        if self._found is not None:
+            return False
+        holders = (get_messages(self._request), *self._holders)
+        self._found = [(each, _copied(vars(each))) for each in holders if hasattr(each, "__dict__")]
+        return True
 
     def __call__(self) -> bool:
         """Return False for an upload, which may be closed by now."""
@@ -119,10 +119,9 @@ class Rewind:
         if request.content_type == "multipart/form-data" or not hasattr(request, "_body"):
             return False
         request._stream.seek(0)
-        for each, attributes in self._found:
+        for each, attributes in self._found or ():
             vars(each).clear()
             vars(each).update(_copied(attributes))
-        self.is_again = True
         return True
 
 
@@ -132,7 +131,7 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _steps(
-    exchange: Exchange, refuse: Refuse | None, rewind: Callable[[], bool] | None
+    exchange: Exchange, refuse: Refuse | None, rewind: Prepare | None
 ) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
     if refuse is not None and (refusal := refuse()) is not None:
