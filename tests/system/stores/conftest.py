@@ -57,7 +57,8 @@ def path(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    return User.objects.create_user("ann", pk=1_000_001)  # the caller decides at which node of a cluster a key lies
+    # the caller's id decides at which node of a cluster a key lies
+    return User.objects.create_user("ann", pk=1_000_001)
 
 
 Post = Callable[..., HttpResponse]
