@@ -15,7 +15,7 @@ TEMPLATES = [
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [__file__.rsplit("/", 1)[0] + "/templates"],
         "OPTIONS": {
-            "context_processors": ["payments.sandbox.state.for_pages"],
+            "context_processors": ["payments.sandbox.words.for_pages"],
             "builtins": ["payments.sandbox.words"],
         },
     }

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-from django.http import HttpRequest
-
 from payments.sandbox.keys import Keys, load
 from payments.sandbox.store import Store
-from payments.sandbox.words import is_chinese
 
 
 class _Process:
@@ -31,11 +28,6 @@ def store() -> Store:
 
 def keys() -> Keys:
     return _process.keys
-
-
-def for_pages(request: HttpRequest) -> dict[str, object]:
-    """Give every page the shop's address, and whether its reader wants Chinese."""
-    return {"shop": shop(), "chinese": is_chinese(request)}
 
 
 def shop() -> str:

@@ -9,6 +9,7 @@ from django import template
 from django.http import HttpRequest
 from django.utils.translation.trans_real import parse_accept_lang_header
 
+from payments.sandbox import state
 from payments.sandbox.stripe.cards import TRY_AGAIN
 
 register = template.Library()
@@ -71,7 +72,12 @@ CHINESE = {
 }
 
 
-def is_chinese(request: HttpRequest) -> bool:
+def for_pages(request: HttpRequest) -> dict[str, object]:
+    """Give every page the shop's address, and whether its reader wants Chinese."""
+    return {"shop": state.shop(), "chinese": _is_chinese(request)}
+
+
+def _is_chinese(request: HttpRequest) -> bool:
     """Return whether the browser's first language is Chinese."""
     wanted = parse_accept_lang_header(request.headers.get("Accept-Language", "").lower())
     return bool(wanted) and wanted[0][0].startswith("zh")
