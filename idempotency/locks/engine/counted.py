@@ -21,20 +21,13 @@ class Settings(Common, total=False):
 
 @dataclass(eq=False, kw_only=True)
 class SessionHold:
-    """Hold that ends with its session, or a wait for one.
-
-    Attributes:
-        shared: with others that are shared.
-        token: fencing token.
-        count: acquires without their releases.
-        notify: called with the end of it and itself; None where nobody listens, or once it was called.
-    """
+    """Hold that ends with its session, or a wait for one."""
 
     holder: holder.Holder
-    shared: bool = False
+    shared: bool = False  # with others that are shared
     token: int | None = None
-    count: int = 1
-    notify: Callable[[str, Any], None] | None = None
+    count: int = 1  # acquires without their releases
+    notify: Callable[[str, Any], None] | None = None  # called once, with the end of it and itself
 
     def over(self, end: str) -> None:
         """Notify of its end, once."""
@@ -59,13 +52,9 @@ class SessionHold:
 
 @dataclass(eq=False)
 class Desk:
-    """Holds of a process: by process (a fork's child holds nothing), resource and holder, the newest last.
+    """Holds of a process: by process (a fork's child holds nothing), resource and holder, the newest last."""
 
-    Attributes:
-        guard: of the holds and their counts.
-    """
-
-    guard: threading.Lock = field(default_factory=threading.Lock)
+    guard: threading.Lock = field(default_factory=threading.Lock)  # of the holds and their counts
     holds: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
 
     def all(self) -> list[Any]:

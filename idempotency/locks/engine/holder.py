@@ -18,15 +18,11 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Attributes:
-    name: unique over all machines.
-    alive: returns False once it cannot release any more; then its locks are renewed no more.
-    suffix: of its terms, as acquire.lua reads them: of a holder of permits for whom, or that each has its own.
-    """
+    """Holder of locks in this process."""
 
-    name: str
-    alive: Callable[[], bool]
-    suffix: bytes = b""
+    name: str  # unique over all machines
+    alive: Callable[[], bool]  # False once it cannot release any more; then its locks are renewed no more
+    suffix: bytes = b""  # of its terms, as acquire.lua reads them: for whom are its permits, or `/`
 
 
 class _Life:

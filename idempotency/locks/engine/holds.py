@@ -45,38 +45,23 @@ def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX)
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """Places that a holder has now. Times are of our clock.
+    """Places that a holder has now. Times are of our clock."""
 
-    Attributes:
-        key: of the resource's holders, as the scripts name it.
-        owner: the field there.
-        token: grows with every acquisition of the resource.
-        shared, exclusive: places, and times all of them, that this process has taken under it.
-        lease_seconds: length of a renewal.
-        ends_at: after it the server may have given it to another.
-        due_at: of the next renewal; None for one that ends by its own lease.
-        renew_until: it is not renewed after that.
-        confirmed: False while only granted: it has a short lease until its first renewal.
-        doubted: its end may have been missed: it is asked for at once.
-        gone: the server said that it is not held any more.
-        notify: called with the end of it and itself; None where nobody listens.
-    """
-
-    key: str
-    owner: str
-    token: int
-    lease_seconds: float
-    ends_at: float
+    key: str  # of the resource's holders, as the scripts name it
+    owner: str  # the field there
+    token: int  # grows with every acquisition of the resource
+    lease_seconds: float  # length of a renewal
+    ends_at: float  # after it the server may have given it to another
     holder: Holder
     renew_until: float
-    shared: int = 0
-    exclusive: int = 0
-    due_at: float | None = None
+    shared: int = 0  # places that this process has taken under it
+    exclusive: int = 0  # times that it has taken all of them
+    due_at: float | None = None  # of the next renewal; None for one that ends by its own lease
     renews: bool = True
-    confirmed: bool = True
-    doubted: bool = False
-    gone: bool = False
-    notify: "Callable[[str, Hold], None] | None" = None
+    confirmed: bool = True  # False while only granted: it has a short lease until its first renewal
+    doubted: bool = False  # its end may have been missed: it is asked for at once
+    gone: bool = False  # the server said that it is not held any more
+    notify: "Callable[[str, Hold], None] | None" = None  # called with the end of it and itself
 
     @property
     def lost(self) -> bool:

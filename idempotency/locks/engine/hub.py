@@ -57,16 +57,13 @@ class Hub(ABC):
     Args:
         client: of redis-py.
         mailbox: of the subscriber.
-
-    Attributes:
-        counted: PUBLISH counts all listeners. A Cluster's node counts its own subscribers alone.
     """
 
     def __init__(self, client: Any, mailbox: Mailbox) -> None:
         self.client = client
         self.process = holder.process
         self.cluster = is_cluster(client)
-        self.counted = not self.cluster
+        self.counted = not self.cluster  # PUBLISH counts all listeners; a node's counts its own subscribers alone
         self.mailbox = mailbox
         self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
         self.holds = self.mail.holds = Holds(self.stir)

@@ -47,27 +47,17 @@ UNANSWERED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)  # may h
 
 @dataclass(eq=False, kw_only=True)
 class Place(SessionHold):
-    """Place in a queue; the first one holds. Its token is the transaction that made the node.
-
-    Attributes:
-        prefix: of the node's name, unique, so that it is found without the server's reply.
-        asked: a node was asked for, and may exist although no reply came.
-        node: its name, once that is known.
-        session: its end is the node's end.
-        gone: the server said that the node is.
-        hears: it wants to, once it holds.
-        ends_at: end of its wait, on `time.monotonic`; infinite for ever.
-    """
+    """Place in a queue; the first one holds. Its token is the transaction that made the node."""
 
     client: KazooClient
     folder: str
-    prefix: str = ""
-    asked: bool = False
-    node: str | None = None
-    session: int = 0
-    gone: bool = False
-    hears: bool = False
-    ends_at: float = math.inf
+    prefix: str = ""  # of the node's name, unique, so that it is found without the server's reply
+    asked: bool = False  # a node was asked for, and may exist although no reply came
+    node: str | None = None  # its name, once that is known
+    session: int = 0  # its end is the node's end
+    gone: bool = False  # the server said that the node is
+    hears: bool = False  # it wants to, once it holds
+    ends_at: float = math.inf  # end of its wait, on `time.monotonic`
 
     def __post_init__(self) -> None:
         self.prefix = f"{uuid.uuid4().hex}{'r' if self.shared else ''}_"
@@ -146,17 +136,12 @@ def desk_of(client: KazooClient) -> QueueDesk:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Queue of one name, reached through `client`; its methods are steps.
-
-    Args:
-        bell: makes what the runner of the steps can wait for, and kazoo's threads can ring.
-        places: how many at the front hold. Of more than one only a single caller may wait here at a time.
-    """
+    """Queue of one name, reached through `client`; its methods are steps."""
 
     client: KazooClient
     folder: str
-    bell: Callable[[], Any]
-    places: int | None = None
+    bell: Callable[[], Any]  # makes what the runner of the steps can wait for, and kazoo's threads can ring
+    places: int | None = None  # that hold, at the front. Of several only one caller may wait here at a time
 
     def first(self, place: Place) -> Steps[bool]:
         """Queue and wait until nobody is before us (True), or until it is too late (False)."""

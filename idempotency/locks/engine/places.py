@@ -35,7 +35,7 @@ LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
 CLAIM_SECONDS = 1.0  # lease of a grant until the waiter's process has confirmed
 PATIENCE_SECONDS = 30.0  # a waiter that has not asked again for so long is taken for dead
-RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
+RELEASE_SECONDS = 2.0  # for which a release bears a server that does not reply; then the lease ends it
 FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
 
 Share = tuple[int, int]  # so many shared places, or all where the second is 1; 0, 0: those that are free now
@@ -48,24 +48,12 @@ _FORCE = script("places", "force")
 
 
 class Placed(Waited, Asked, Resource):
-    """Base of what has places at a server.
-
-    Args:
-        name, client, prefix: as of `Resource`.
-
-    Attributes:
-        _capacity: number of its places.
-        _fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
-        _share: what a question is about.
-        _notify: called with the end of a hold and itself; None where nobody listens.
-        _hold_seconds_max: the watchdog renews no hold for longer.
-        _release_seconds: how long a release bears a server that does not reply.
-    """
+    """Base of what has places at a server; see `Resource` for its arguments."""
 
     _capacity: int
-    _fair = True
-    _share: Share = (1, 0)
-    _notify: Callable[[str, Hold], None] | None = None
+    _fair = True  # nobody passes the queue, and a waiter keeps its place while its process reconnects
+    _share: Share = (1, 0)  # what a question is about
+    _notify: Callable[[str, Hold], None] | None = None  # called with the end of a hold and itself
     _hold_seconds_max = HOLD_SECONDS_MAX
     _release_seconds = RELEASE_SECONDS
 

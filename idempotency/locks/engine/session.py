@@ -93,9 +93,6 @@ class Session(SessionHold):
         parameters: psycopg's, for connecting.
         schema: as of `lock_key`.
         hold: as of `SessionHold`; the token is a transaction id.
-
-    Attributes:
-        backend: process of the server, as `look` names it.
     """
 
     _connection: psycopg.Connection[Any]
@@ -104,7 +101,7 @@ class Session(SessionHold):
         self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "", **hold: Any
     ) -> None:
         super().__init__(holder=mine, **hold)
-        self.backend = 0
+        self.backend = 0  # process of the server, as `look` names it
         self.unwatch: Callable[[], None] = lambda: None  # ends what waits for the end of the connection
         self._name = name
         self._suffix = "_shared" if self.shared else ""

@@ -22,27 +22,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ask:
-    """Run a script on the server; results in its reply, or in the client's error.
-
-    Attributes:
-        seconds: after which it counts as unanswered, where the client would still wait; None: the client decides.
-    """
+    """Run a script on the server; results in its reply, or in the client's error."""
 
     script: Any
     keys: list[str]
     arguments: list[Any]
-    seconds: float | None = field(default=None, kw_only=True)
+    seconds: float | None = field(default=None, kw_only=True)  # until it is unanswered; None: the client decides
 
 
 @dataclass(slots=True)
 class SendNowait(Ask):
-    """Run a script without waiting for its reply or failure, where the runner can.
+    """Run a script without waiting for its reply or failure, where the runner can."""
 
-    Attributes:
-        then: called with the reply when it comes; never, if it is lost. It must not raise, nor ask anything.
-    """
-
-    then: Callable[[Any], None] | None = None
+    then: Callable[[Any], None] | None = None  # called with the reply, if it comes; must not raise nor ask
 
 
 @dataclass(slots=True)

@@ -33,15 +33,11 @@ T = TypeVar("T")
 
 
 class ThreadHub(Hub):
-    """Hub whose subscriber and watchdog are daemon threads, started when they are needed.
-
-    Attributes:
-        subscriber: of the process, which markers use too.
-    """
+    """Hub whose subscriber and watchdog are daemon threads, started when they are needed."""
 
     def __init__(self, client: Any) -> None:
         self._connections = Connections(client)
-        self.subscriber = subscriber_of(client)
+        self.subscriber = subscriber_of(client)  # of the process: markers use it too
         super().__init__(client, self.subscriber.mailbox)
         self._watchdog = Watchdog(
             "locks-watchdog", next_due=self.holds.next_due, work=self._renew, ended=self.holds.unwatched

@@ -19,15 +19,10 @@ _PUBLISH = script("publish")
 
 @dataclass(slots=True, eq=False)
 class Rest:
-    """Wait without a server, of the caller alone.
+    """Wait without a server, of the caller alone."""
 
-    Attributes:
-        deadline: of the wait; 0.0 once it is cancelled.
-        bell: rung then; None for a caller that looks often.
-    """
-
-    deadline: float
-    bell: Any = None
+    deadline: float  # 0.0 once it is cancelled
+    bell: Any = None  # rung then; None for a caller that looks often
 
     def cancel(self) -> None:
         """Let its time be over."""
@@ -38,17 +33,12 @@ class Rest:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Question:
-    """Question to a server that a caller waits with. A message to `request` makes it ask again.
-
-    Attributes:
-        deadline: of the wait; 0.0 to ask once, and once it is cancelled.
-        bears_seconds: how long it bears a server that does not reply.
-    """
+    """Question to a server that a caller waits with. A message to `request` makes it ask again."""
 
     hub: Hub
     request: str
-    deadline: float = 0.0
-    bears_seconds: float = UNAVAILABLE_SECONDS
+    deadline: float = 0.0  # 0.0 to ask once, and once it is cancelled
+    bears_seconds: float = UNAVAILABLE_SECONDS  # a server that does not reply
 
     def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         """Make the command: whether to be notified where the answer is no, whether it was sent before."""
@@ -118,13 +108,9 @@ class Question:
 
 
 class Waited:
-    """Base of every kind that is waited for.
+    """Base of every kind that is waited for."""
 
-    Attributes:
-        _waits: those through this object that have not ended; `cancel` of one ends it, or returns the step for it.
-    """
-
-    _waits: set[Any]
+    _waits: set[Any]  # through this object. `cancel` of one ends it, or returns the step for it
 
     @operation
     def cancel(self) -> Steps[None]:
