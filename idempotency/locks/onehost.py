@@ -135,11 +135,8 @@ class PermitsOfOneHost(Entered):
 
 
 def _unlocked(file: int, *, process: int) -> None:
-    """Unlock and close a file. A forked child has it too: closed alone, it would stay locked.
-
-    Args:
-        process: that locked it; any other one closes it only.
-    """
+    """Unlock and close a file; only close it where another process has locked it."""
+    # a forked child has it too: closed alone, it would stay locked
     if os.getpid() == process:
         fcntl.flock(file, fcntl.LOCK_UN)
     os.close(file)

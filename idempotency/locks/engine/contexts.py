@@ -37,11 +37,7 @@ class Common(TypedDict, total=False):
 
 
 class Listeners:
-    """Callbacks for how a hold of this process ends, run where that is noticed: there is no thread.
-
-    Args:
-        calls: by the end that they want: ``lost``, ``expired`` or ``released``. It is False where there are none.
-    """
+    """Callbacks by how a hold of this process ends, run where that is noticed: there is no thread."""
 
     def __init__(self, name: str, **calls: Listener | None) -> None:
         self._name = name

@@ -22,22 +22,14 @@ NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 
 def bounded(name: str, seconds: float) -> float:
-    """Return `seconds`, the argument `name`, if a server can store something for so long.
-
-    Raises:
-        ValueError: it is not above 0, or above LONGEST_SECONDS.
-    """
+    """Return `seconds`, or raise `ValueError` where no server stores anything for so long."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds}")
     return seconds
 
 
 def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:
-    """Return `number`, the argument `name`, if a script can count with it.
-
-    Raises:
-        ValueError: it is not whole, or not from `least` to `most`.
-    """
+    """Return `number`, or raise `ValueError` where it is not whole, too small or too large."""
     if not (isinstance(number, int) and least <= number <= most):
         raise ValueError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
     return number
@@ -97,16 +89,12 @@ class Hold:
 
 
 class Holds:
-    """Holds of a process at one server, by (key, owner). Thread-safe.
-
-    Args:
-        stir: called when a renewal becomes due earlier than anyone waits for.
-    """
+    """Holds of a process at one server, by (key, owner). Thread-safe."""
 
     def __init__(self, stir: Callable[[], None]) -> None:
         self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
         self._holds: dict[tuple[str, str], Hold] = {}
-        self._stir = stir
+        self._stir = stir  # called when a renewal becomes due earlier than anyone waits for
         self._next = float("inf")
         self._granted = False
         self._sweep_at = SWEEP_AT
@@ -221,15 +209,11 @@ class Slots:
     Each acquire is a holder of its own on the server. Its name there is used again, but only once the server has
     said that nothing is held under it: else an acquire would count as the same holder's second one, for which
     nothing needs to be free.
-
-    Args:
-        holds: know until when a hold is held.
-        new_name: makes one that nobody ever had.
     """
 
     def __init__(self, holds: Holds, new_name: Callable[[], str]) -> None:
         self._holds = holds
-        self._new_name = new_name
+        self._new_name = new_name  # makes one that nobody ever had
         self._lock = threading.RLock()
         self._names: list[str] = []
         self._taken: dict[tuple[str, str], list[Hold]] = {}

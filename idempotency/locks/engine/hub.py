@@ -52,12 +52,7 @@ _numbers = itertools.count(1)  # over all hubs of the process: two of them may l
 
 
 class Hub(ABC):
-    """Hub of one client; a forked child makes its own.
-
-    Args:
-        client: of redis-py.
-        mailbox: of the subscriber.
-    """
+    """Hub of one client of redis-py; a forked child makes its own."""
 
     def __init__(self, client: Any, mailbox: Mailbox) -> None:
         self.client = client
@@ -82,11 +77,7 @@ class Hub(ABC):
         """Wake the watchdog: a renewal is due earlier than it thinks."""
 
     def renew(self, report: Callable[..., None]) -> Steps[None]:
-        """Renew the holds that are due, a command for each batch.
-
-        Args:
-            report: called with a message and its arguments for a batch that could not be renewed.
-        """
+        """Renew the holds that are due, a command for each batch; report one that failed."""
         due, size = self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH
         for batch in (due[at : at + size] for at in range(0, len(due), size)):
             try:

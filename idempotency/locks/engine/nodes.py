@@ -180,11 +180,7 @@ class Queue:
             place.abandon()
 
     def give_back(self, place: Place) -> Steps[bool]:
-        """Delete the node of the holder; return False if it did not exist any more.
-
-        Raises:
-            LockUnavailable: no reply; it is deleted in the background.
-        """
+        """Delete the holder's node, at last in the background; return False if it was gone."""
         repeated = False
         self._desk.heard.pop(place.path, None)  # first: our own deletion is no loss
         try:
@@ -284,14 +280,8 @@ class Queue:
             del desk.waiting[bell]
 
     def _asked(self, ask: Callable[..., Any], node: str | None = None, *arguments: Any) -> Steps[Any]:
-        """Make a call about a node, or about the folder, and return the server's reply.
-
-        A server that is away is not asked: kazoo would keep the request, and nobody could take it back.
-
-        Raises:
-            LockUnavailable: no reply in time; it may come later.
-            kazoo.exceptions.KazooException: as kazoo raises it.
-        """
+        """Make a call about a node or the folder; return the reply, or raise kazoo's error."""
+        # not of a server that is away: kazoo would keep the request, and nobody could take it back
         if self.client.state != KazooState.CONNECTED:
             yield from self._connected()
         bell = self.bell()

@@ -133,14 +133,10 @@ class Placed(Waited, Asked, Resource):
             raise
 
     def _give_places(self, keys: list[str], holder: Holder, share: Share, token: int | None = None) -> Steps[None]:
-        """Give places back, to be performed to the end; raise as `Mutex.release`.
-
-        Args:
-            token: only those that are held under it; None: under the one of the hold here, if there is one.
-        """
+        """Give back places held under `token`, to the end; raise as `Mutex.release`."""
         hub, (shared, exclusive) = self.hub(), share
         hold = hub.holds.get(keys[0], holder.name)
-        if token is None:  # 0, for any, where another loop or process acquired it for this owner
+        if token is None:  # that of the hold here; 0, for any, where another loop or process acquired it
             token = 0 if hold is None else hold.token
         reply = yield from self._insist(
             self._release(hub, keys, holder, share, token=token), [hold] if hold else ()

@@ -59,11 +59,8 @@ ORDER BY query_start
 
 
 def lock_key(name: str, *, schema: str = "") -> int:
-    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is.
-
-    Args:
-        schema: of the lock's tenant (`names.schema`): all schemas of a database share advisory locks.
-    """
+    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is."""
+    # all schemas of a database share advisory locks: each tenant has names of its own
     whole = f"{schema}\x00{name}" if schema else name
     return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -74,10 +71,7 @@ def milliseconds(wait_seconds: float | None) -> str:
 
 
 def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) -> list[Any]:
-    """Return who holds and who waits for a lock: whether granted, backend, name, since when, whether ended.
-
-    Blocks to connect.
-    """
+    """Return who holds and who waits for a lock: whether granted, backend, name, since when, whether ended."""
     with _unavailable(), psycopg.connect(**parameters) as connection:
         return connection.execute(_LOOK, [ends_holders, key]).fetchall()
 
@@ -85,14 +79,7 @@ def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) ->
 class Session(SessionHold):
     """Connection of a holder for one lock. Its methods block for round trips.
 
-    They raise `LockUnavailable` where the connection ends, and nothing is known then.
-
-    Args:
-        name: of the lock.
-        mine: the holder.
-        parameters: psycopg's, for connecting.
-        schema: as of `lock_key`.
-        hold: as of `SessionHold`; the token is a transaction id.
+    They raise `LockUnavailable` where the connection ends; nothing is known then. The token is a transaction id.
     """
 
     _connection: psycopg.Connection[Any]

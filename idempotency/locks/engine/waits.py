@@ -63,11 +63,7 @@ class Question:
         return Ask(_PUBLISH, [self.hub.channel], [self.request])
 
     def until(self, waits: set[Any]) -> Steps[Any]:
-        """Ask; where the answer is no, wait for a message or for a while, and ask again. None: the time is over.
-
-        Args:
-            waits: of the kind, which knows it meanwhile.
-        """
+        """Ask, wait for a message or a while, and ask again; None where the time is over."""
         waits.add(self)
         try:
             if self.deadline > 0.0:
