@@ -16,6 +16,9 @@ from tests import readymade
 from tests.ports import free_ports, is_free
 from tests.sandbox import ROOT
 
+# for a client that many threads share: beyond its limits the pool closes connections that are in use (httpcore 1.0.9,
+# encode/httpcore issue 1110)
+UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 START_SECONDS = 300.0  # a bound for a machine that does much else; one that ends says so at once
 
 
@@ -77,7 +80,9 @@ class RunningShop:
     def api(self, *, token: str = "demo-token", url: str | None = None) -> httpx.Client:
         """A client of the API as the demo user; close it."""
         headers = {"Authorization": f"Token {token}"}
-        return httpx.Client(base_url=url or self.url, headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(
+            base_url=url or self.url, headers=headers, timeout=60, trust_env=False, limits=UNLIMITED
+        )
 
     def stop(self) -> int:
         """Ctrl-C; its exit code."""

@@ -38,7 +38,11 @@ def counts() -> dict[str, int]:
 
 def _run(worker: Worker) -> None:
     store = state.store()
-    with httpx.Client(timeout=10, trust_env=False) as client, ThreadPoolExecutor(max_workers=64) as pool:
+    limits = httpx.Limits(max_keepalive_connections=None)  # beyond it, httpcore 1.0 closes some that are in use
+    with (
+        httpx.Client(timeout=10, trust_env=False, limits=limits) as client,
+        ThreadPoolExecutor(max_workers=64) as pool,
+    ):
         while True:
             store.written.clear()  # before it looks: what is queued from now on wakes it, and so does `stop`
             if worker.stopping.is_set():

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.running import UNLIMITED
 from tests.system.chaos.history import Answer, History, Intent
 from tests.system.chaos.plan import Visit
 from tests.system.chaos.stage import token
@@ -43,8 +44,9 @@ class Shop:
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS)
         self.history = history
         self.ended = threading.Event()
-        limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
-        self._webs = [httpx.Client(base_url=url, timeout=timeout, limits=limits, trust_env=False) for url in urls]
+        self._webs = [
+            httpx.Client(base_url=url, timeout=timeout, limits=UNLIMITED, trust_env=False) for url in urls
+        ]
         self._wallet = httpx.Client(base_url=sandbox_url, timeout=timeout, trust_env=False)
         self._copies = ThreadPoolExecutor(max_workers=24, thread_name_prefix="copies")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx
 import psycopg
 
-from tests.running import until
+from tests.running import UNLIMITED, until
 
 
 def open_sale(database: psycopg.Connection, *, sku: str, units: int, stock: int = 1000) -> int:
@@ -42,7 +42,8 @@ class Crowd:
                 "RETURNING id) INSERT INTO authtoken_token (key, user_id, created) SELECT %s, id, now() FROM made",
                 [(f"{sku}-{number}", token) for number, token in enumerate(self.tokens)],
             )
-        self._client = httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+        # a connection for each request, ended by the server
+        self._client = httpx.Client(timeout=60, trust_env=False, limits=UNLIMITED, headers={"Connection": "close"})
 
     def __enter__(self) -> Self:
         return self
