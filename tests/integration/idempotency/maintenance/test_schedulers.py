@@ -1,6 +1,7 @@
 """Reaping and completing from any scheduler: several at once, what the page shows, and a warning without."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -136,6 +137,18 @@ class TestTheWarning:
         assert check_reaping(None, databases=None) == []
         with override_settings(IDEMPOTENCY={"ENABLED": False}):
             assert check_reaping(None, databases=["default"]) == []
+
+
+@pytest.mark.parametrize(
+    "backend", ["django_redis.cache.RedisCache", "django.core.cache.backends.locmem.LocMemCache"]
+)
+@pytest.mark.parametrize("work", [reap, complete_stalled])
+def test_a_suite_with_enabled_off_needs_no_redis(
+    work: Callable[[], dict[str, int]], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with override_settings(IDEMPOTENCY={"ENABLED": False}, CACHES={"default": {"BACKEND": backend}}):
+        monkeypatch.setitem(sys.modules, "django_redis", None)  # as if it was not installed
+        assert not any(work().values())
 
 
 class TestTheMetric:
