@@ -13,6 +13,7 @@ from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
 from django.utils.module_loading import import_string
 
+from idempotency.extras import needed
 from idempotency.keyring import keyring
 
 MARKED, UNSAFE = "marked", "unsafe"
@@ -313,6 +314,9 @@ def _lock_servers(name: str, value: Any) -> None:
             f"IDEMPOTENCY[{name!r}] is {value!r}. Write a dict with 'redlock', a list of an odd number of URLs, "
             "and 'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
         )
+    if "zookeeper" in value:
+        with needed("zookeeper", by=f"IDEMPOTENCY[{name!r}]", error=ImproperlyConfigured):
+            import kazoo  # noqa: F401, PLC0415  an extra
 
 
 def _keyring(name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ PACKAGES = {
     "django-redis": "django-redis",
     "drf": "Django REST framework",
     "encryption": "cryptography",
+    "metrics": "prometheus-client",
     "ninja": "Django Ninja",
     "zookeeper": "kazoo",
 }

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from redis import Redis
@@ -14,7 +13,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency.conf import config
-from idempotency.extras import needed
 from idempotency.locks import (
     CountDownLatch,
     FairLock,
@@ -170,9 +168,9 @@ class Queue(Kind):
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        with needed("zookeeper", by="IDEMPOTENCY['LOCK_SERVERS']", error=ImproperlyConfigured):
-            from kazoo.client import KazooClient  # noqa: PLC0415  an extra
-            from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
+        from kazoo.client import KazooClient  # noqa: PLC0415  an extra, which the setting requires at start
+        from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
+
         client = KazooClient(config().lock_servers["zookeeper"])
         try:
             client.start(timeout=ANSWER_SECONDS)

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.db import Error as DatabaseError
 
+from idempotency.extras import needed
+
 try:
     import prometheus_client
     from prometheus_client.core import GaugeMetricFamily
@@ -59,6 +61,10 @@ class LedgerCollector:
 
     Register it once a process: ``prometheus_client.REGISTRY.register(LedgerCollector())``.
     """
+
+    def __init__(self) -> None:
+        with needed("metrics", by="LedgerCollector"):
+            import prometheus_client  # noqa: F401, PLC0415
 
     def describe(self) -> list[Any]:
         """Return nothing: registration is too early for a database query."""

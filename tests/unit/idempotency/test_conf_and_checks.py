@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -75,6 +76,23 @@ def test_a_wrong_setting_is_named(raw: Any, word: str) -> None:
         parse(raw)
     with override_settings(IDEMPOTENCY=raw):
         assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "package", "extra"),
+    [
+        ("BODY_KEYS", {"of this test": "A" * 43 + "="}, "cryptography", "encryption"),
+        ("LOCK_SERVERS", {"zookeeper": "one:2181"}, "kazoo", "zookeeper"),
+    ],
+)
+def test_a_setting_names_the_extra_that_it_lacks(
+    setting: str, value: dict[str, str], package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it was not installed
+    with override_settings(IDEMPOTENCY={setting: value}):
+        (message,) = check_settings(None)
+    assert message.id == "idempotency.E001"
+    assert message.msg == f"IDEMPOTENCY['{setting}'] needs {package}: pip install 'payonce[{extra}]'"
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:

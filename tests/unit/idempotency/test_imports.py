@@ -3,6 +3,12 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
+
+import pytest
+
+from idempotency.observability.metrics import LedgerCollector
+from idempotency.webhooks import PayPal
 
 
 def run(code: str) -> str:
@@ -30,6 +36,30 @@ except ImportError as error:
     print(error)
 """
     assert run(code) == "idempotency.client needs httpx: pip install 'payonce[client]'"
+
+
+@pytest.mark.parametrize(
+    ("make", "module", "sentence"),
+    [
+        (
+            LedgerCollector,
+            "prometheus_client",
+            "LedgerCollector needs prometheus-client: pip install 'payonce[metrics]'",
+        ),
+        (
+            lambda: PayPal("WH-1", fetch=str.encode),
+            "cryptography",
+            "idempotency.webhooks.PayPal needs cryptography: pip install 'payonce[encryption]'",
+        ),
+    ],
+)
+def test_what_needs_an_extra_names_it_as_it_is_made(
+    make: Callable[[], object], module: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # as if it was not installed
+    with pytest.raises(ImportError) as lacking:
+        make()
+    assert str(lacking.value) == sentence
 
 
 def test_the_door_of_plain_views_brings_no_other_and_nothing_of_phased_calls() -> None:
