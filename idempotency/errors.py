@@ -34,8 +34,7 @@ from django.utils.translation import gettext_noop as _
 from idempotency.conf import config
 
 URN = "urn:payonce:problem:"
-DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2.7"
-LINKED = frozenset({400, 409, 422})
+DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2"
 UNDEFINED_TABLE, TABLES = "42P01", "idempotency_"  # of PostgreSQL, and the prefix of our tables
 
 
@@ -93,10 +92,8 @@ def type_of(code: str) -> str:
 def link_of(problem: Problem) -> dict[str, str]:
     """Build the `Link` header to the page of the problem's type, or to the draft for the key's own problems.
 
-    Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.7, and RFC 8288 (October 2017).
+    Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.3 and 2.7, and RFC 8288 (October 2017).
     """
-    if problem.status not in LINKED:
-        return {}
     target = type_of(problem.code)
     if target.startswith(URN):
         target = DRAFT if problem.code.startswith("idempotency_") else ""

@@ -12,6 +12,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.test import Client, override_settings
 from django.test.client import RequestFactory
 
+from idempotency.errors import Problem, ResultExpired, problem_response, service_unavailable, token_unknown
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import PHASED
 from idempotency.protocol.policy import Policy
@@ -55,6 +56,14 @@ def test_a_problem_of_the_key_links_to_its_documentation(
     link = kind if base else "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html"
     assert answer["Link"].startswith(f"<{link}")
     assert 'rel="describedby"' in answer["Link"]
+
+
+@pytest.mark.parametrize("problem", [ResultExpired(), token_unknown(), service_unavailable()], ids=str)
+def test_other_problems_link_there_too(problem: Problem) -> None:
+    with override_settings(IDEMPOTENCY={"PROBLEM_TYPE_BASE": "/problems/"}):
+        assert problem_response(problem, None)["Link"].startswith(f"</problems/{problem.code}>")
+    with override_settings(IDEMPOTENCY={}):  # the draft knows of keys alone
+        assert ("Link" in problem_response(problem, None)) == problem.code.startswith("idempotency_")
 
 
 def test_a_problem_of_the_projects_own_links_where_the_project_says(client: Client) -> None:
