@@ -12,7 +12,6 @@ from copy import copy
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.contrib.messages import get_messages
 from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -109,7 +108,8 @@ class Rewind:
         """Note what the first run finds; return whether the run that begins is the first."""
         if self._found is not None:
             return False
-        holders = (get_messages(self._request), *self._holders)
+        # as `get_messages` does, whose import would cost every project
+        holders = (getattr(self._request, "_messages", None), *self._holders)
         self._found = [(each, _copied(vars(each))) for each in holders if hasattr(each, "__dict__")]
         return True
 
