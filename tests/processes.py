@@ -21,7 +21,7 @@ def stand_still(process: int) -> None:
     """Stop a process, and return when none of its threads runs: on a busy machine one may still answer."""
     os.kill(process, signal.SIGSTOP)
     states = Path(f"/proc/{process}/task").glob
-    until(lambda: all(_state_of(task) in "tTZX" for task in states("*")), 30)
+    until(lambda: all(_state_of(task) in "tTZX" for task in states("*")))
 
 
 def _state_of(task: Path) -> str:

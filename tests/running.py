@@ -14,12 +14,11 @@ import redis
 
 from tests import readymade
 from tests.ports import free_ports, is_free
-from tests.sandbox import ROOT
+from tests.sandbox import ROOT, START_SECONDS
 
 # for a client that many threads share: beyond its limits the pool closes connections that are in use (httpcore 1.0.9,
 # encode/httpcore issue 1110)
 UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-START_SECONDS = 300.0  # a bound for a machine that does much else; one that ends says so at once
 
 
 class RunningShop:
@@ -88,7 +87,7 @@ class RunningShop:
         """Ctrl-C; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(60)
+        code = self.process.wait(START_SECONDS)
         self._log.close()
         return code
 
@@ -120,7 +119,7 @@ def _free_ports(web: int) -> tuple[int, int]:
             return first, sandbox
 
 
-def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
+def until(condition: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
     """Poll until `condition` is truthy; its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -11,8 +11,6 @@ import pytest
 from idempotency.conf import Config
 from tests.foreign.foreign import ROOT, ForeignProject, Guest, Server
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 PAGE = (ROOT / "docs" / "how-to" / "come-and-go.md").read_text()
 LEFT, LEAVING = ({"DJANGO_SETTINGS_MODULE": name} for name in ("left", "leaving"))
 

@@ -13,8 +13,6 @@ import redis
 from tests.foreign.doors import DOORS, Door
 from tests.foreign.foreign import ForeignProject, Wheels, at_once, run
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 COPIES = 8
 SHOW_PLACES = """
 import idempotency, json, payments

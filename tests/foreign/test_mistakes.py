@@ -6,8 +6,6 @@ import pytest
 
 from tests.foreign.foreign import ForeignProject
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 TABLE = "idempotency_ledgerentry"
 CONSTRAINT = "ledger_one_entry_per_scope_and_key"
 

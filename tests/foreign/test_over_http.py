@@ -12,8 +12,6 @@ import redis
 
 from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server, at_once
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 COPIES = 8
 ROUNDS = 3
 BOTH_WAYS = pytest.mark.parametrize("path", ["/notes/", "/notes/by-class/"])

@@ -16,8 +16,6 @@ from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 SHOP_IS_THERE = "import importlib.util, json; print(json.dumps(importlib.util.find_spec('shop') is not None))"
 
 
@@ -115,10 +113,10 @@ def is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, method: str) -> 
     if booked["way"] == "redirect":
         httpx.get(booked["link"], follow_redirects=True, timeout=60, trust_env=False).raise_for_status()
     sandbox.pay(booked["number"])
-    until(lambda: state() == ("paid", 1, 12_800, 0), seconds=60)
+    until(lambda: state() == ("paid", 1, 12_800, 0))
     back = hotel.client.post(f"/bookings/refunds/{booked['booking']}").raise_for_status().json()
     assert back["status"] in {"succeeded", "refunded"}
-    until(lambda: state() == ("refunded", 1, 12_800, 12_800), seconds=60)
+    until(lambda: state() == ("refunded", 1, 12_800, 12_800))
     charge = sandbox.charges()[booked["number"]]
     assert (charge["charged_minor"], charge["refunded_minor"]) == (12_800, 12_800)
     assert hotel.project.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]

@@ -3,10 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 SUITE = """
 import django
 from django.conf import settings

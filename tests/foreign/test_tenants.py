@@ -16,8 +16,6 @@ from tests.foreign.doors import Door, TenantDoor
 from tests.foreign.foreign import ForeignProject, Server
 from tests.foreign.test_doors import EACH_TRIAL
 
-pytestmark = pytest.mark.timeout(300)  # three schemas are migrated
-
 NAME, PASSWORD = "first", uuid4().hex
 TENANTS = ("a", "b")
 MAKE_TENANTS = """

@@ -11,8 +11,6 @@ import pytest
 from idempotency.extras import PACKAGES
 from tests.foreign.foreign import PROJECT, ForeignProject, Wheels
 
-pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
-
 VARIANTS = ("with_redis", "without_redis")
 NEEDED = {"django", "redis", "psycopg"}
 EXTRAS = {*PACKAGES, "metrics", "tracing"}  # two that are silent when missing

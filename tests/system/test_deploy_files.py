@@ -66,7 +66,7 @@ def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guar
     command = [sys.executable, "-m", "gunicorn", "--config", str(DEPLOY / "gunicorn.conf.py"), "echo:application"]
     environment = {**os.environ, "BIND": url.removeprefix("http://"), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     guardian.start(command, log=tmp_path / "log", environment=environment, cwd=tmp_path)
-    until(lambda: is_up(url), 60)
+    until(lambda: is_up(url))
     told = httpx.get(f"{url}/shop/x", headers={"SCRIPT_NAME": "/shop", "PATH_INFO": "/y"}, trust_env=False)
     assert told.text == "|/shop/x"
 
@@ -141,7 +141,7 @@ def nginx(open_folder: Path, web: Web, guardian: Guardian) -> str:
     command = [program, "-c", str(open_folder / "nginx.conf"), "-p", str(open_folder)]
     subprocess.run([*command, "-t"], check=True, capture_output=True)
     guardian.start([*command, "-g", "daemon off;"], log=open_folder / "log")
-    until(lambda: is_up(f"http://{listen}/"), 60)
+    until(lambda: is_up(f"http://{listen}/"))
     return f"http://{listen}"
 
 
@@ -198,7 +198,7 @@ def test_nginx_limits_connections_of_an_address(nginx: str, web: Web) -> None:
     try:
         for each in held:
             each.sendall(request)
-        until(lambda: web.held == 200, 60)
+        until(lambda: web.held == 200)
         with caller(nginx) as one_more, caller(nginx, shopper="203.0.113.8") as other:
             assert one_more.get("/").status_code == 429
             assert other.get("/").status_code == 200

@@ -7,8 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import redis
 
 from shop.devserver.embedded import EmbeddedError, EmbeddedServers
 from tests import readymade
+from tests.running import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,16 +38,6 @@ def used(open_folder: Path) -> Path:
     """A folder that has servers' data: what happens at a first start is not the point."""
     readymade.lay_out(open_folder)
     return open_folder
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
-    """Poll `condition`; whether it came true in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def processes_on(folder: Path) -> list[psutil.Process]:
@@ -83,7 +72,7 @@ def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[
 
 def end(starter: subprocess.Popen[str], number: int) -> None:
     starter.send_signal(number)
-    starter.communicate(timeout=60)
+    starter.communicate()
 
 
 def start_apart(folder: Path) -> subprocess.Popen[str]:
@@ -91,7 +80,7 @@ def start_apart(folder: Path) -> subprocess.Popen[str]:
     ready = folder / "ready"
     script = f"from pathlib import Path; import time; Path({str(ready)!r}).touch(); time.sleep(600)"
     starter = run_apart(folder, sys.executable, "-c", script)
-    assert until(ready.exists), "the servers did not come up"
+    until(lambda: ready.exists() or starter.poll() is not None)
     ready.unlink()
     return starter
 
@@ -132,7 +121,7 @@ def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(used: 
     starter = start_apart(used)
     assert names_on(used) >= {"postgres", "redis-server"}
     end(starter, number)
-    assert until(lambda: names_on(used) == set()), names_on(used)  # its command went with it, too
+    until(lambda: names_on(used) == set())  # its command went with it, too
     with EmbeddedServers(used, durable=False) as servers:
         assert set(servers.environment) == {"DATABASE_URL", "REDIS_URL"}
 
@@ -141,7 +130,7 @@ def test_the_exit_code_of_the_command_is_handed_on(used: Path) -> None:
     starter = run_apart(
         used, sys.executable, "-c", "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
     )
-    told, _ = starter.communicate(timeout=60)
+    told, _ = starter.communicate()
     assert starter.returncode == 7
     assert told.startswith("unix://")
 
@@ -158,7 +147,7 @@ def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(used:
     left = [process for process in processes_on(used) if process.name() in {"postgres", "redis-server"}]
     assert len(left) >= 2
     with EmbeddedServers(used, durable=False):
-        assert until(lambda: not any(process.is_running() for process in left))
+        until(lambda: not any(process.is_running() for process in left))
 
 
 def test_a_stale_pid_that_is_another_server_now_is_left_alone(folder: Path) -> None:
@@ -179,12 +168,12 @@ def test_a_stale_pid_that_is_another_server_now_is_left_alone(folder: Path) -> N
 
 def test_a_start_that_is_killed_inside_initdb_leaves_no_process_and_begins_again_at_once(folder: Path) -> None:
     starter = run_apart(folder, "true")
-    assert until(lambda: any(folder.glob("postgresql.new.*/base")) or (folder / "postgresql").exists())
+    until(lambda: any(folder.glob("postgresql.new.*/base")) or (folder / "postgresql").exists())
     end(starter, signal.SIGKILL)
     with EmbeddedServers(folder, durable=False) as servers:
         assert "DATABASE_URL" in servers.environment
-        assert until(lambda: "initdb" not in names_on(folder))
-    assert until(lambda: names_on(folder) == set())
+        until(lambda: "initdb" not in names_on(folder))
+    until(lambda: names_on(folder) == set())
 
 
 def test_a_start_that_was_cut_off_inside_initdb_begins_again(folder: Path) -> None:
@@ -218,8 +207,8 @@ def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(used: Path) -> N
 
 def test_a_strict_umask_is_no_obstacle(folder: Path) -> None:
     starter = run_apart(folder / "new", "true", umask=0o077)
-    assert starter.wait(60) == 0, starter.communicate()
-    starter.communicate()
+    told = starter.communicate()
+    assert starter.returncode == 0, told
 
 
 def test_a_data_folder_that_cannot_be_is_named(folder: Path) -> None:
@@ -251,4 +240,4 @@ def test_a_server_that_cannot_start_tells_the_end_of_its_log(used: Path, monkeyp
     monkeypatch.setattr("shop.devserver.embedded._redis_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="Redis did not start"):
         EmbeddedServers(used, durable=False).start()
-    assert until(lambda: names_on(used) == set())
+    until(lambda: names_on(used) == set())

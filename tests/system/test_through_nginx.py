@@ -45,7 +45,7 @@ def web(transactional_db: None, open_folder: Path, guardian: Guardian) -> Any:
     subprocess.run(collect, cwd=ROOT, env=environment, check=True)  # a page names its files by their hashes
     log = open_folder / "web.log"
     guardian.start(exec_start("payonce-web@.service"), log=log, environment=environment, cwd=ROOT)
-    until(lambda: is_up(f"{url}/readyz"), 60)
+    until(lambda: is_up(f"{url}/readyz"))
     return SimpleNamespace(port=port, log=log)
 
 

@@ -82,13 +82,13 @@ def test_each_account_is_paid_gives_back_and_sends_its_bill(sandboxes: dict[str,
     for account, attempt in attempts.items():
         assert (attempt.channel, attempt.account, attempt.merchant) == ("wechat", account, merchants[account])
         sandboxes[account].pay(attempt.out_trade_no)
-        until(lambda paid=attempt: state(paid) == ("succeeded", 500, 0), seconds=30)
+        until(lambda paid=attempt: state(paid) == ("succeeded", 500, 0))
         refund = payments.refund(Group.objects.get(name=account), amount_minor=200)
-        until(lambda paid=attempt: state(paid) == ("partially_refunded", 500, 200), seconds=30)
+        until(lambda paid=attempt: state(paid) == ("partially_refunded", 500, 200))
         assert refund.attempt == attempt
         charge = sandboxes[account].charges()[attempt.out_trade_no]
         assert (charge["charged_minor"], charge["refunded_minor"]) == (500, 200)
-    until(lambda: Notification.objects.count() == 4, seconds=30)  # of a payment and a refund each
+    until(lambda: Notification.objects.count() == 4)  # of a payment and a refund each
     rows = Notification.objects.all()
     assert {(row.account, row.verdict) for row in rows} >= {("wechat", "applied"), (EU, "applied")}
     for account in attempts:

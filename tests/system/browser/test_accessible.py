@@ -13,8 +13,6 @@ from tests.running import RunningShop, until
 from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose
 
-pytestmark = pytest.mark.timeout(180)
-
 LOOKS = [("phone", "light", "en"), ("desktop", "dark", "zh-CN")]
 
 

@@ -4,14 +4,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 from tests.system.browser.test_purchase import buy
-
-pytestmark = pytest.mark.timeout(120)
 
 ORDER = re.compile(r"/orders/([0-9a-f]{32})$")
 FIRST_PAGE_BYTES_MAX = 60_000

@@ -10,8 +10,6 @@ from tests.running import RunningShop, until
 from tests.system.browser.conftest import SIZES, control, follow, open_page
 from tests.system.browser.test_purchase import charges, press_if_there, press_on, pressed_until
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.mark.parametrize(("size", "user", "script"), [("phone", "demo", False), ("desktop", "other", True)])
 def test_a_coupon_a_receipt_and_a_refund(

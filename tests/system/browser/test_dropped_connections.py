@@ -12,8 +12,6 @@ from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
 
-pytestmark = pytest.mark.timeout(120)
-
 THANKS = {"en": "Paid. Thank you!", "zh-CN": "支付成功"}
 CLICKS = 2
 

@@ -22,10 +22,7 @@ from tests.system.browser.test_payment_admin import api, opened
 
 __all__ = ["api", "operator"]
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.parametrize("operator", [("phone", "dark")], indirect=True, ids="-".join),
-]
+pytestmark = pytest.mark.parametrize("operator", [("phone", "dark")], indirect=True, ids="-".join)
 
 CLICKS = 3
 

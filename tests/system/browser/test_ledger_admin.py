@@ -11,8 +11,6 @@ from idempotency.locks.engine.session import lock_key
 from tests.running import RunningShop, until
 from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 
-pytestmark = pytest.mark.timeout(120)
-
 LEDGER = "/admin/idempotency/ledgerentry/"
 
 

@@ -12,8 +12,6 @@ from tests.running import RunningShop, until
 from tests.system.browser.conftest import control, follow
 from tests.system.browser.test_ledger_admin import at_each_size, fits, operator  # noqa: F401  the same person, the same demand
 
-pytestmark = pytest.mark.timeout(180)
-
 ADMIN = "/admin/payments"
 LISTS = (
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),
@@ -226,14 +224,14 @@ def test_a_delivery_is_sent_again(operator: Page, payment: dict[str, Any]) -> No
         return operator.locator(".field-answers").get_by_text("127.0.0.1 cannot be reached").count()
 
     again = operator.get_by_role("link", name="Send again")
-    until(lambda: tried() and again.is_visible(), 90)  # not while a worker is just sending it
+    until(lambda: tried() and again.is_visible())  # not while a worker is just sending it
     fits(operator)
     follow(operator, again)
     fits(operator)
     operator.fill("[name=reason]", "they were away")
     operator.click("[type=submit][value^=Send]")
     expect(operator.locator(".messagelist")).to_contain_text("It is due now, and a worker sends it.")
-    until(lambda: tried() > 1, 90)
+    until(lambda: tried() > 1)
 
 
 def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Client, shop: RunningShop) -> None:  # noqa: F811

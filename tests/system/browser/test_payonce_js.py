@@ -12,8 +12,6 @@ from tests.running import RunningShop
 from tests.sandbox import ROOT
 from tests.system.browser.conftest import log_in, open_page
 
-pytestmark = pytest.mark.timeout(120)
-
 SCRIPT = ROOT / "idempotency" / "static" / "idempotency" / "payonce.js"
 ORDERS = "**/api/v1/orders"
 DOCS = "docs/how-to/retry-from-the-browser.md"

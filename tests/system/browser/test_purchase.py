@@ -14,8 +14,6 @@ from playwright.sync_api import TimeoutError as TimedOut
 from tests.running import RunningShop, until
 from tests.system.browser.conftest import ON_DESKTOP, control, log_in, open_page
 
-pytestmark = pytest.mark.timeout(120)
-
 ORDER = re.compile(r"/orders/([0-9a-f]{32})")
 
 

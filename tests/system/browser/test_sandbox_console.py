@@ -11,8 +11,6 @@ from tests.system.browser.test_accessible import is_accessible
 from tests.system.browser.test_ledger_admin import fits
 from tests.system.browser.test_purchase import buy, choose, pressed_until, shown_as_paid
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.parametrize(("size", "scheme"), [("phone", "light"), ("desktop", "dark")])
 def test_ten_copies_pay_an_order_once(browser: Browser, shop: RunningShop, size: str, scheme: Any) -> None:

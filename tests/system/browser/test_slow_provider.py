@@ -14,8 +14,6 @@ from tests.system.browser.conftest import FLAGS, SIZES, control, log_in, open_pa
 from tests.system.browser.slow_proxy import SlowProxy, slow_proxy
 from tests.system.browser.test_purchase import buy, held_answers
 
-pytestmark = pytest.mark.timeout(120)
-
 DELAY_SECONDS = 3.0  # longer than the stream takes to look by itself
 DEVICES: dict[str, dict[str, Any]] = {
     "wechat": {**SIZES["phone"], "user_agent": PHONE},  # opens the wallet on the phone itself

@@ -236,7 +236,7 @@ def late_retries(scene: Scene) -> None:
         scene.lab.supervise()  # emptying the tables may have ended the worker by a deadlock with its timer
         return runs("job.id IS NULL") > before
 
-    until(passed, seconds=60)
+    until(passed)
     with closing(scene.lab.redis()) as redis:
         redis.flushall()
     for intent in scene.shop.history.of("order"):

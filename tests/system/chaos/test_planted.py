@@ -17,11 +17,8 @@ TRIES = 10  # the bound that docs/how-to/run-chaos.md states; the first or the s
 REST_SECONDS = 3.0  # of what a bug leaves open nothing is to be hoped for
 PATIENT_SECONDS = 60.0  # and without one everything ends, on a slow machine late
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    # processes are started while clients' threads run, as the real thing does
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
-]
+# processes are started while clients' threads run, as the real thing does
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 BUGS: list[tuple[Bug, Scenario, str]] = [
     (kinds.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d+ orders"),

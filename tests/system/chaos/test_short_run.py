@@ -14,7 +14,6 @@ from tests.system.chaos.plan import Fault, told
 SEED = 7
 
 
-@pytest.mark.timeout(240)
 def test_a_short_run_has_no_violations() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.system.chaos", "--duration", "15", "--seed", str(SEED)],

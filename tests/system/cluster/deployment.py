@@ -123,7 +123,7 @@ class Deployment:
             self.start_web(index)
         self._start_nginx(port)
         for url in [self.sandbox_url + "/", *(f"{each}/readyz" for each in [*self.web_urls, self.url])]:
-            until(lambda url=url: is_up(url), 60)
+            until(lambda url=url: is_up(url))
 
     def _start_nginx(self, port: int) -> None:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")

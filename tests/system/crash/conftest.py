@@ -18,10 +18,10 @@ from shop.devserver.embedded import EmbeddedServers
 from tests import readymade
 from tests.conftest import a_folder_of_its_own
 from tests.ports import free_port
-from tests.sandbox import ROOT, Sandbox
+from tests.running import until
+from tests.sandbox import ROOT, START_SECONDS, Sandbox
 
 PYTHON = sys.executable
-DEADLINE_SECONDS = 30.0
 
 
 class MortalShop:
@@ -83,10 +83,7 @@ class MortalShop:
         subprocess.run([PYTHON, "manage.py", *arguments], cwd=ROOT, env=self.environment, check=True)
 
     def wait_until_paid(self, order_id: str) -> None:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while self.get(f"/api/v1/orders/{order_id}")["status"] != "paid":
-            assert time.monotonic() < deadline, f"order {order_id} was not paid"
-            time.sleep(0.02)
+        until(lambda: self.get(f"/api/v1/orders/{order_id}")["status"] == "paid")
 
     def close(self) -> None:
         self.http.close()
@@ -131,7 +128,7 @@ def run_shop(folder: Path) -> Iterator[MortalShop]:
     )
     try:
         shop = MortalShop(environment, sandbox, port)
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while True:
             try:
                 if httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200:
@@ -144,6 +141,6 @@ def run_shop(folder: Path) -> Iterator[MortalShop]:
         if shop is not None:
             shop.close()
         master.terminate()
-        master.wait(20)
+        master.wait(START_SECONDS)
         sandbox.stop()
         servers.stop()

@@ -55,7 +55,6 @@ def charged_once(shop: MortalShop, order_id: str) -> None:
     assert facts == [(1,)]
 
 
-@pytest.mark.timeout(480)
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_paying_survives_a_kill_at_every_boundary(shop: MortalShop, channel: str) -> None:
     """By the second channel at a third of them: between two statements it is the first one's code."""
@@ -77,7 +76,6 @@ def test_paying_survives_a_kill_at_every_boundary(shop: MortalShop, channel: str
         charged_once(shop, order_id)
 
 
-@pytest.mark.timeout(480)
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_the_timer_and_a_new_key_reach_one_charge_too(shop: MortalShop, channel: str) -> None:
     """Nobody retries the killed call; the timer runs, and later the shopper presses Pay on a fresh page."""

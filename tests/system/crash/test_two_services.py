@@ -83,7 +83,7 @@ class Books:
         command = [sys.executable, "-c", SERVE, str(self.port)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, cwd=ROOT, env=self.environment, **quiet)
-        until(lambda: not is_free(self.port), 120)
+        until(lambda: not is_free(self.port))
 
     def stop(self) -> None:
         if self._process is not None:

@@ -5,7 +5,6 @@ that stand in the queue's table, timers are the functions that the worker runs.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,7 +40,6 @@ CHANNELS = ("wechat", "alipay", "stripe")
 # by which method an opening is a call: Alipay's page is an address that we sign, and nobody is asked
 CALLING = {"wechat": "native", "alipay": "precreate", "stripe": "intent"}
 
-SETTLE_SECONDS = 60.0
 ROUNDS_MAX = 40
 JOB_TRIES = 5  # as the tasks' RetryStrategy says
 
@@ -152,7 +150,7 @@ class Till:
 
     def all_told(self) -> None:
         """Until the sandbox has no notification left to send."""
-        until(lambda: self.deliveries()["due"] == 0, seconds=SETTLE_SECONDS)
+        until(lambda: self.deliveries()["due"] == 0)
 
     def release(self) -> None:
         """Let the one answer go that is held back, as soon as it is."""
@@ -180,9 +178,7 @@ class Till:
 
     def settle(self) -> None:
         """Until nothing is on its way any more: notifications, jobs, timers."""
-        deadline = time.monotonic() + SETTLE_SECONDS
         for _ in range(ROUNDS_MAX):
-            assert time.monotonic() < deadline, "it did not settle in time"
             self.all_told()
             moved = self.work()
             self.pass_time()

@@ -22,7 +22,7 @@ from idempotency.redis import marker
 from tests.system.protocol import requests
 from tests.system.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 RUNS_MAX = 20_000
 EMPTY = "DELETE FROM idempotency_ledgerattempt; DELETE FROM idempotency_ledgerentry; DELETE FROM auth_group"

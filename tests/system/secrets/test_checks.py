@@ -330,7 +330,6 @@ def test_a_mistake_stops_every_start_with_its_sentence(files: Files, start: tupl
         env={**environment, "DJANGO_SETTINGS_MODULE": "shop.settings", "DEBUG": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert done.returncode != 0

@@ -28,8 +28,6 @@ from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until
 from tests.system.secrets.scanner import Scanner, luhn, payer_needles, private_key_needles
 
-pytestmark = pytest.mark.timeout(240)
-
 CARD = "4242424242424242"
 OPENID = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o"
 CHANNELS = ("wechat", "alipay", "stripe")
@@ -112,7 +110,7 @@ class Actor:
         order = self.order()
         payment: dict[str, Any] = self.open(order, channel).raise_for_status().json()
         self.pay(payment)
-        until(lambda: self.status(payment["id"]) == "succeeded", seconds=60)
+        until(lambda: self.status(payment["id"]) == "succeeded")
         return payment
 
     def close(self) -> None:
@@ -186,7 +184,7 @@ def purchase_and_refund(actor: Actor, channel: str) -> dict[str, Any]:
     payment = actor.buy(channel)
     refund = {"amount_minor": 990, "reason": "changed mind"}
     assert actor.post(f"payments/{payment['id']}/refunds", refund).status_code in {201, 202}
-    until(lambda: actor.status(payment["id"]) == "partially_refunded", seconds=60)
+    until(lambda: actor.status(payment["id"]) == "partially_refunded")
     return payment
 
 
@@ -197,7 +195,7 @@ def copies_at_once(actor: Actor, channel: str) -> None:
     actor.faults(duplicates=6, parallel=6)
     for _ in range(PURCHASES_MAX):
         actor.buy(channel)
-        until(lambda: not actor.sandbox.get("/_control/deliveries").json()["due"], seconds=60)
+        until(lambda: not actor.sandbox.get("/_control/deliveries").json()["due"])
         if log.read_text().count(LOSES) > before:
             break
     else:

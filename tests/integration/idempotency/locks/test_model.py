@@ -187,7 +187,6 @@ class Model(RuleBasedStateMachine):
         assert self.tokens == sorted(set(self.tokens))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("capacity", "fair"), [(1, False), (1, True), (3, True), (2**31, True)])
 def test_the_scripts_do_what_the_model_does(
     servers: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capacity: int, fair: bool

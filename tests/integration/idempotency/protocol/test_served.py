@@ -36,7 +36,7 @@ def served(arguments: list[str]) -> Iterator[str]:
     command = [sys.executable, "-m", "gunicorn", *arguments, "--bind", url, "--log-level", "critical"]
     server = subprocess.Popen([*command, "--no-control-socket"], cwd=ROOT, env={**os.environ, **environment})
     try:
-        until(lambda: answers(f"http://{url}/healthz"), seconds=60)
+        until(lambda: answers(f"http://{url}/healthz"))
         yield f"http://{url}"
     finally:
         server.terminate()

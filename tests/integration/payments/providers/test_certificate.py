@@ -18,8 +18,6 @@ from payments.testing import NotCertified, certify
 from tests.integration.payments.providers.certifying import CHANNELS, simulator_of
 from tests.sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @pytest.mark.parametrize("channel", sorted(CHANNELS))
 def test_every_channel_of_ours_is_certified(channel: str, sandbox: Sandbox) -> None:

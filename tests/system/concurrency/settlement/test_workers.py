@@ -14,7 +14,7 @@ from tests.integration.payments.conftest import fold, paid, payment_of, refunded
 from tests.processes import on_the_tests_database
 from tests.sandbox import ROOT
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenAttempt = Callable[..., Attempt]
 

@@ -81,7 +81,7 @@ class Crowd:
             ).fetchone()
             return left == (0,)
 
-        until(all_sold, seconds=90)
+        until(all_sold)
 
     def sold_exactly(self, sale: int, units: int) -> None:
         """The sale, its purchases, its orders and the shelf tell the same."""

@@ -148,7 +148,6 @@ def buy_and_die(mortal: MortalShop, crowd: Crowd, token: str, *, key: str, at: i
         return None
 
 
-@pytest.mark.timeout(240)
 def test_killed_at_every_boundary(mortal: MortalShop) -> None:
     """A buyer whose process died gets his order with the same key, or his unit goes to somebody else."""
     url = str(mortal.http.base_url)
