@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 ENDPOINT = {"URL": "http://127.0.0.1:9/hook", "SECRETS": "whsec_" + "A" * 32}  # nobody listens there
-WAIT_MS = 15_000  # the machine may be busy with other tests
+WAIT_MS = 60_000  # the machine may be busy with other tests
 expect.set_options(timeout=WAIT_MS)
 
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.running import RunningShop, until
 from tests.system.browser.conftest import SIZES, control, follow, open_page
-from tests.system.browser.test_purchase import charges, press_if_there, press_on, pressed_until
+from tests.system.browser.test_purchase import charges, press_if_there, press_on, pressed_until, shown_as_paid
 
 
 @pytest.mark.parametrize(("size", "user", "script"), [("phone", "demo", False), ("desktop", "other", True)])
@@ -47,7 +47,7 @@ def test_a_coupon_a_receipt_and_a_refund(
         number = api.get(f"/api/v1/payments/{payment}").json()["attempts"][0]["out_trade_no"]
     control(shop, "pay", {"out_trade_no": number})
     if not script:  # a page with scripts comes to its end by itself, and would cut a visit of ours short
-        page.goto(f"/orders/{order_id}?check=1")
+        until(lambda: shown_as_paid(page, order_id))
     paid = page.locator(".outcome")
     expect(paid).to_contain_text("Paid with WeChat Pay")
     transaction = paid.locator(".number").inner_text()

@@ -17,7 +17,7 @@ from tests import readymade
 from tests.running import RunningShop, until
 from tests.sandbox import ROOT
 from tests.system.browser.conftest import control, follow
-from tests.system.browser.test_ledger_admin import fits, operator
+from tests.system.browser.test_ledger_admin import fits, operator, used_thrice
 from tests.system.browser.test_payment_admin import api, opened
 
 __all__ = ["api", "operator"]
@@ -45,13 +45,11 @@ class Reader:
         self.click(self.page.get_by_role("button", name="Find"))
 
 
-def post(api: httpx.Client, path: str, body: dict[str, Any], key: str) -> Any:
-    return api.post(f"/api/v1/{path}", json=body, headers={"Idempotency-Key": key})
-
-
 def test_why_was_it_charged_twice(operator: Page, shop: RunningShop, api: httpx.Client) -> None:
-    payment = opened(api)
-    payment = post(api, f"orders/{payment['order']}/payment", {"channel": "alipay"}, uuid4().hex).json()
+    payment, key = opened(api), {"Idempotency-Key": uuid4().hex}
+    payment = api.post(
+        f"/api/v1/orders/{payment['order']}/payment", json={"channel": "alipay"}, headers=key
+    ).json()
     control(shop, "faults", {"pay_closed": True})  # the second one was on its way by then
     for attempt in payment["attempts"]:
         control(shop, "pay", {"out_trade_no": attempt["out_trade_no"]})
@@ -105,11 +103,8 @@ def test_did_yesterdays_bill_agree(operator: Page, shop: RunningShop) -> None:
     expect(bills.first).to_contain_text("agrees")
 
 
-def test_who_used_this_key_and_what_they_got(operator: Page, api: httpx.Client) -> None:
-    key = uuid4().hex
-    for quantity in (1, 1, 2):
-        post(api, "orders", {"items": [{"sku": "mug", "quantity": quantity}]}, key)
-    Reader(operator).find(key)
+def test_who_used_this_key_and_what_they_got(operator: Page, shop: RunningShop) -> None:
+    Reader(operator).find(used_thrice(shop))
     for words in ("by demo", "201: done", "“items” has another value", "got the first answer again"):
         expect(operator.locator("#content")).to_contain_text(words)
 

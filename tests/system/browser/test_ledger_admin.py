@@ -131,7 +131,8 @@ def test_who_abandons_is_not_asked_for_an_answer(operator: Page, uncertain: int)
     expect(operator.get_by_text("The entry is abandoned")).to_be_visible()
 
 
-def test_the_request_log_fits(operator: Page, shop: RunningShop) -> None:
+def used_thrice(shop: RunningShop) -> str:
+    """Place an order, send it again, then another under the same key; the key, once its log has all of it."""
     key = uuid4().hex
     with shop.api() as api:
         for quantity, status in ((1, 201), (1, 201), (2, 422)):
@@ -139,7 +140,11 @@ def test_the_request_log_fits(operator: Page, shop: RunningShop) -> None:
             answer = api.post("/api/v1/orders", json=order, headers={"Idempotency-Key": key})
             assert answer.status_code == status
         until(lambda: len(api.get(f"/api/v1/idempotency-keys/{key}").json()["uses"][0]["log"]) == 3)
-    operator.goto(f"{LEDGER}?q={key}")
+    return key
+
+
+def test_the_request_log_fits(operator: Page, shop: RunningShop) -> None:
+    operator.goto(f"{LEDGER}?q={used_thrice(shop)}")
     follow(operator, operator.locator(".field-condition a"))
     calls = operator.locator(".ledger-calls")
     expect(calls).to_contain_text("“items” has another value")
