@@ -1,8 +1,10 @@
 """One short run of a fixed seed, as `make chaos` does it."""
 
+import itertools
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +65,10 @@ def test_a_sandbox_that_stands_still_is_told_nothing(monkeypatch: pytest.MonkeyP
         Fault(at=0.1, seconds=9, kind="misbehave", **common),
         Fault(at=0.3, seconds=9, kind="stop", **common),
     ]
+    clock = SimpleNamespace(
+        monotonic=itertools.count(step=faults.TICK_SECONDS).__next__, sleep=lambda seconds: None
+    )
+    monkeypatch.setattr(faults, "time", clock)
     breaker = faults.Breaker(Lab(), plan, {})  # type: ignore[arg-type]
     breaker.run(duration=0.5, on_tick=lambda now: None)
     assert told_while_stopped == [False] * 5, "the weather, two beginnings, two ends"
