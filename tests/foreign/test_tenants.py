@@ -42,7 +42,7 @@ def long():
 
 for name in ("a", "b"):
     with schema_context(name):
-        print(once("n", key="lease", lease=1.5).run(long))
+        print(once("n", key="lease", lease=4).run(long))
         LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
 """
 
