@@ -37,7 +37,7 @@ class Opened:
 
 @dataclass
 class ScriptedProvider:
-    """`failure` is raised by the next calls of the methods named in `failing`; `before_close` runs first in a close."""
+    """Provider that fails where a test says so; `before_close` runs first in a close."""
 
     channel: str
     merchant: str = "1900000001"
@@ -49,6 +49,13 @@ class ScriptedProvider:
     failure: Exception | None = None
     before_close: Callable[[str], None] | None = None
     refund_result: RefundResult = field(default_factory=lambda: RefundResult(status=RefundStatus.PROCESSING))
+
+    def fails(self, failure: Exception, *methods: str) -> None:
+        """Raise `failure` from these methods, until it `works` again."""
+        self.failing, self.failure = frozenset(methods), failure
+
+    def works(self) -> None:
+        self.failing = frozenset()
 
     def _begin(self, method: str, out_trade_no: str) -> None:
         self.calls.append((method, out_trade_no))

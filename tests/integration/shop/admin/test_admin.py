@@ -59,18 +59,25 @@ def test_the_site_is_named(operator: Client) -> None:
     assert b"PayOnce" in operator.get("/admin/").content
 
 
-def test_a_product_is_added_with_its_first_stock(operator: Client) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "stock", "segments"),
+    [({"description": ""}, 7, []), ({"strategy": "segmented", "segments": "2"}, 0, [4, 3])],
+    ids=["one number", "segments"],
+)
+def test_a_product_is_added_with_its_first_stock(
+    operator: Client, chosen: dict[str, str], stock: int, segments: list[int]
+) -> None:
     body = {
         "sku": "bag",
         "name": "Bag",
-        "description": "",
         "picture": "parcel",
         "price_minor": "1.00",
         "currency": "CNY",
         "stock": "7",
     }
-    operator.post("/admin/shop/product/add/", body)
-    assert Product.objects.get(sku="bag").stock == 7
+    operator.post("/admin/shop/product/add/", body | chosen)
+    bag = Product.objects.get(sku="bag")
+    assert (bag.stock, list(bag.segments.values_list("units", flat=True))) == (stock, segments)
 
 
 def test_price_is_edited_and_stock_moved_by_a_difference(operator: Client, mug: Product) -> None:
@@ -298,20 +305,6 @@ def test_how_units_are_taken_is_changed_and_they_stay_as_many(
     mug.refresh_from_db()
     assert (mug.stock, mug.stock_strategy, mug.segments.count()) == (100, "version", 0)
     assert "less than or equal to 64" in edit(operator, mug, strategy="segmented", segments="65")
-
-
-def test_a_product_is_added_in_segments(operator: Client) -> None:
-    body = {
-        "sku": "bag",
-        "name": "Bag",
-        "picture": "parcel",
-        "price_minor": "1.00",
-        "currency": "CNY",
-        "stock": "7",
-    }
-    operator.post("/admin/shop/product/add/", body | {"strategy": "segmented", "segments": "2"})
-    bag = Product.objects.get(sku="bag")
-    assert (bag.stock, list(bag.segments.values_list("units", flat=True))) == (0, [4, 3])
 
 
 class TestAccounts:

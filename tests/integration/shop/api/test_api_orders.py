@@ -59,14 +59,6 @@ def test_the_same_key_gives_the_same_bytes_and_no_second_order(caller: Any, mug:
     assert mug.stock == 99
 
 
-def test_two_keys_are_two_orders(caller: Any, mug: Product) -> None:
-    assert caller.order(key="k1").json()["id"] != caller.order(key="k2").json()["id"]
-
-
-def test_another_users_equal_key_is_another_key(caller: Any, stranger: Any, mug: Product) -> None:
-    assert caller.order(key="k1").json()["id"] != stranger.order(key="k1").json()["id"]
-
-
 def test_a_key_for_another_body_is_refused(caller: Any, mug: Product) -> None:
     caller.order(key="k1")
     response = caller.order(quantity=2, key="k1")

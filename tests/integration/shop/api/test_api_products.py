@@ -3,18 +3,10 @@
 from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
 from shop.models import Like, Product
 from shop.platform.parsing import Negotiation
 from tests.integration.shop.conftest import Caller
-
-
-def test_a_guest_is_turned_away(transactional_db: None, mug: Product) -> None:
-    response = APIClient().get("/api/v1/products")
-
-    assert response.status_code == 401
-    assert response["Content-Type"] == "application/problem+json"
 
 
 def test_products_to_the_letter(caller: Any, mug: Product, poster: Product) -> None:
@@ -40,13 +32,6 @@ def test_products_to_the_letter(caller: Any, mug: Product, poster: Product) -> N
 
 def test_one_product_is_equal_to_its_row_in_the_list(caller: Any, mug: Product) -> None:
     assert caller.get("products/mug").json() == caller.get("products").json()[0]
-
-
-def test_an_unknown_product_is_a_problem(caller: Any) -> None:
-    response = caller.get("products/nothing")
-
-    assert response.status_code == 404
-    assert response.json()["code"] == "product_not_found"
 
 
 def test_liking_is_a_constant(caller: Any, stranger: Any, mug: Product) -> None:

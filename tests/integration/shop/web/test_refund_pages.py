@@ -131,7 +131,7 @@ def test_a_refund_is_confirmed_first_with_the_amount_and_where_it_goes(
 
 def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> None:
     wechat = channels["wechat"]
-    wechat.failing, wechat.failure = frozenset({"refund"}), ProviderRejected("NOAUTH", "internal words")
+    wechat.fails(ProviderRejected("NOAUTH", "internal words"), "refund")
     refused = ask(shopper, paid, "1")
     assert (refused.status_code, b"Refund declined" in refused.content) == (409, True)
     assert b"internal words" not in refused.content
