@@ -139,13 +139,6 @@ def test_giving_up_on_an_error(sends: Sends, server: Server) -> None:
     assert isinstance(caught.value.__cause__, httpx.RemoteProtocolError)
 
 
-def test_giving_up_at_once_where_it_would_take_too_long(sends: Sends, server: Server) -> None:
-    server.script = [Says(429, {"Retry-After": "3600"})]
-    with pytest.raises(GaveUp, match="deadline") as caught:
-        sends("POST", server.url)
-    assert (caught.value.attempts, sends.slept) == (1, [])
-
-
 def test_the_deadline_ends_it(sends: Sends, server: Server) -> None:
     server.script = [Says(503, {"Retry-After": "50"})] * 3
     with pytest.raises(GaveUp, match="deadline of 120 s"):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, connections
 
@@ -63,9 +63,3 @@ async def test_a_caller_that_is_cancelled_leaves_a_finished_call() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await once("n", key="k").arun(place) == {"id": (await Group.objects.aget()).pk, "in_transaction": True}
-
-
-def test_a_thread_without_a_loop_may_run_it() -> None:
-    first = async_to_sync(once("n", key="k").arun)(place)
-    assert async_to_sync(once("n", key="k").arun)(place) == first
-    assert Group.objects.count() == 1

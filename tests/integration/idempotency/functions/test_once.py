@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
@@ -21,8 +20,7 @@ from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
 from idempotency.maintenance.decisions import Decision, abandon, resolve
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import logs
-from tests.conftest import hanging
-from tests.integration.idempotency.functions.work import Starts, consume, place
+from tests.integration.idempotency.functions.work import Starts, place
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,29 +139,6 @@ def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:
     with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30}):
         assert once("n", key="k", lease=lease).run(outer) == "done"
     assert Group.objects.count() == 0
-
-
-def test_a_copy_waits_as_long_as_it_says(lease: Any) -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def held() -> str:
-        inside.set()
-        assert go.wait(30)
-        return "first"
-
-    def second() -> Any:
-        assert inside.wait(30)
-        threading.Timer(0.2, go.set).start()
-        return once("n", key="k", lease=lease, wait=30).run(place)
-
-    assert at_once(lambda: once("n", key="k", lease=lease).run(held), second) == ["first", "first"]
-
-
-def test_with_redis_hanging_it_is_the_same(lease: Any, redis_server: redis.Redis) -> None:
-    with hanging(redis_server):
-        first = once("n", key="k", lease=lease).run(place)
-        assert once("n", key="k", lease=lease).run(place) == first
-    assert Group.objects.count() == 1
 
 
 def test_inside_a_transaction_it_refuses_as_a_view_does(lease: Any) -> None:
@@ -319,19 +294,6 @@ class TestProcesses:
         child.kill()
         made = once("n", key="k", wait=30).run(place)
         assert made == {"id": Group.objects.get().pk}
-
-    def test_a_message_whose_consumer_died_before_it_acknowledged_it(
-        self, child_of: Starts, redis_server: redis.Redis
-    ) -> None:
-        """A real stream: its group delivers the message again, and the next consumer acknowledges it."""
-        redis_server.xgroup_create("stock", "shop", mkstream=True)
-        sent = redis_server.xadd("stock", {"sku": "mug"})
-        child = child_of("consume('stock', 'shop', place_and_die)")
-        child.go()
-        assert (child.line(), child.result()) == ("ready", None)
-        assert redis_server.xpending("stock", "shop")["pending"] == 1
-        assert consume("stock", "shop", place) == {sent.decode(): {"id": Group.objects.get().pk}}
-        assert redis_server.xpending("stock", "shop")["pending"] == 0
 
 
 def test_an_entry_of_a_call_is_told_from_one_of_a_request(lease: Any) -> None:

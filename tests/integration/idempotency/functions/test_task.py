@@ -174,11 +174,6 @@ def test_a_task_of_procrastinate() -> None:
     assert Group.objects.count() == 2
 
 
-def test_mypy_sees_the_functions_own_type() -> None:
-    typed: Callable[..., dict[str, int]] = receipt
-    assert typed(1).keys() == {"id", "copies"}
-
-
 def bill(day: str, *, dry: bool = False) -> str:
     raise NotImplementedError
 

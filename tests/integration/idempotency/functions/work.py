@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import redis
 from django.contrib.auth.models import Group
 from django.db import transaction
 
@@ -37,19 +36,6 @@ def place_and_hang() -> dict[str, Any]:
     print("inside", flush=True)
     signal.pause()
     return made
-
-
-def consume(stream: str, group: str, apply: Callable[[], Any]) -> dict[str, Any]:
-    """Apply and acknowledge what a group of Redis Streams has for us, also what a dead consumer left; by its id."""
-    results = {}
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as server:
-        left = server.xautoclaim(stream, group, "us", min_idle_time=0)[1]
-        new = server.xreadgroup(group, "us", {stream: ">"})
-        for message_id, fields in [*left, *(message for _, messages in new for message in messages)]:
-            call = once("stock.apply", key=message_id.decode(), payload=fields[b"sku"].decode(), wait=30)
-            results[message_id.decode()] = call.run(apply)
-            server.xack(stream, group, message_id)
-    return results
 
 
 class Child:

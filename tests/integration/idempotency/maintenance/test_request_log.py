@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import IntegrityError, connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
@@ -328,10 +327,3 @@ def test_only_a_callers_own_entries_are_found(user: User, caller: Caller) -> Non
         copy.save(force_insert=True)
     assert request_log.entries_of(principal=f"user:{user.pk}", key="k1") == [entry]
     assert request_log.entries_of(principal=f"user:{user.pk}", key="k2") == []
-
-
-def test_the_command_stores_it_as_well(caller: Caller) -> None:
-    caller.post()
-    sent(1)
-    call_command("idempotency", "reap", verbosity=0)
-    assert Arrival.objects.count() == 1

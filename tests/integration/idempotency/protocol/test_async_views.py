@@ -9,7 +9,6 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connections
-from django.test import AsyncClient
 
 from idempotency.models import LedgerEntry
 
@@ -35,10 +34,3 @@ async def test_concurrent_duplicates_on_one_event_loop_do_not_share_a_transactio
     assert await Group.objects.acount() == 2
     assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
     assert await LedgerEntry.objects.acount() == 2
-
-
-async def test_without_a_server_the_decorator_makes_a_thread_of_its_own(async_client: AsyncClient) -> None:
-    first = await async_client.post("/async", headers=KEY)
-    again = await async_client.post("/async", headers=KEY)
-    assert (first.status_code, first.content) == (again.status_code, again.content)
-    assert await Group.objects.acount() == 1

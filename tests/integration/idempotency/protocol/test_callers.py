@@ -10,18 +10,36 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.db import connections
+from django.http import HttpRequest
 from django.test import AsyncClient, Client, override_settings
 from django.test.client import RequestFactory
+from django.urls import path
+from ninja import NinjaAPI
 from rest_framework.test import APIClient
 
+from idempotency import ninja
 from idempotency.models import LedgerEntry
 from idempotency.request.principal import principal_of
-from tests.integration.idempotency.urls import PLAN
+from tests.integration.idempotency import urls
+from tests.integration.idempotency.urls import PLAN, effect
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 Effects = Callable[[], int]
-WITHOUT_A_CALLER = pytest.mark.parametrize("path", ["/open/default", "/open/nobody", "/long", "/async"])
+WITHOUT_A_CALLER = pytest.mark.parametrize(
+    "path", ["/open/default", "/open/nobody", "/long", "/async", "/ninja/open"]
+)
+
+guests = NinjaAPI(urls_namespace="guests")
+
+
+@guests.post("/open")
+@ninja.idempotent
+def open_to_guests(request: HttpRequest) -> Any:
+    return {"id": effect("open").pk}
+
+
+urlpatterns = [*urls.urlpatterns, path("ninja/", guests.urls)]
 
 
 def post(path: str, key: str, client: Any = None, **headers: str) -> Any:
@@ -68,6 +86,7 @@ async def test_async_calls_make_no_session_either(transactional_db: None) -> Non
         ("/open/tokens", 401, "Token"),
         ("/long", 403, None),
         ("/async", 403, None),
+        ("/ninja/open", 403, None),
     ],
 )
 def test_anonymous_callers_are_turned_away_as_the_view_does(
@@ -184,11 +203,11 @@ def test_a_tenant_without_a_name_is_an_error_and_not_everybodys(effects: Effects
 
 
 def test_a_session_that_is_gone_names_nobody(effects: Effects) -> None:
-    for path in ("/long", "/open/default", "/open/nobody"):
+    for address in ("/long", "/open/default", "/open/nobody"):
         guest = Client()
         guest.cookies["sessionid"] = "x" * 32
-        assert post(path, "k1", guest).json()["code"] == "idempotency_key_weak"
-        made_up = post(path, str(uuid4()), guest)
+        assert post(address, "k1", guest).json()["code"] == "idempotency_key_weak"
+        made_up = post(address, str(uuid4()), guest)
         assert made_up.status_code < 300
     assert Session.objects.count() == 0
 

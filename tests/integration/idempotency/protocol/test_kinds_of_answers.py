@@ -177,12 +177,6 @@ class TestAtomicRequests:
         assert effects() == 0
 
 
-def test_without_atomic_requests_the_mixin_works_as_well(caller: Caller, effects: Effects) -> None:
-    assert caller.post("/mixed").content == caller.post("/mixed").content
-    assert caller.post("/mixed", key=None).json()["code"] == "idempotency_key_missing"
-    assert effects() == 1
-
-
 def test_files_larger_than_a_body_may_be_go_through_rest_framework_too(caller: Caller, effects: Effects) -> None:
     def upload(content: bytes) -> HttpResponse:
         sent = {"note": "n", "file": SimpleUploadedFile("a.bin", content)}

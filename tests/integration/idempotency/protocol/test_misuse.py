@@ -14,14 +14,11 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
-from django.utils.decorators import method_decorator
-from django.views import View
 from django.views.decorators.http import require_POST
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.test import force_authenticate
 from rest_framework.views import APIView
 
 from idempotency import drf, views
@@ -41,60 +38,12 @@ def answered(request: HttpRequest, view: Any, user: User) -> HttpResponse:
     return answer
 
 
-def in_a_class(door: Any) -> Any:
-    class Thing(APIView):
-        @door
-        def post(self, request: Request) -> Response:
-            return Response({"id": effect("method").pk}, status=201)
-
-    return Thing.as_view()
-
-
-def in_a_class_of_djangos(door: Any) -> Any:
-    @method_decorator(door, name="post")
-    class Thing(View):
-        def post(self, request: HttpRequest) -> HttpResponse:
-            return HttpResponse(f"{effect('method').pk}", status=201)
-
-    return Thing.as_view()
-
-
-def below_api_view(door: Any) -> Any:
-    @api_view(["POST"])
-    @door
-    def view(request: Request) -> Response:
-        return Response({"id": effect("function").pk}, status=201)
-
-    return view
-
-
 def as_a_function(door: Any) -> Any:
     @door
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse(f"{effect('function').pk}", status=201)
 
     return view
-
-
-@pytest.mark.parametrize(
-    ("make", "door"),
-    [
-        (as_a_function, views.idempotent),
-        (as_a_function, views.idempotent()),
-        (in_a_class_of_djangos, views.idempotent),
-        (in_a_class_of_djangos, views.idempotent()),
-        (in_a_class, drf.idempotent),
-        (in_a_class, drf.idempotent()),
-        (below_api_view, drf.idempotent),
-        (below_api_view, drf.idempotent()),
-    ],
-)
-def test_every_door_opens_with_and_without_parentheses(effects: Effects, user: User, make: Any, door: Any) -> None:
-    view = make(door)
-    made = (APIRequestFactory().post("/", headers={"Idempotency-Key": "k1"}) for _ in range(2))
-    first, again = (answered(request, view, user) for request in made)
-    assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
-    assert effects() == 1
 
 
 def create(request: Any, pk: int = 0) -> Any:

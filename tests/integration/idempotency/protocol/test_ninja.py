@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
@@ -95,16 +94,6 @@ def unkeyed(request: HttpRequest) -> str:
 @views.not_keyed
 def hook(request: HttpRequest) -> str:
     raise NotImplementedError
-
-
-guests = NinjaAPI(urls_namespace="guests")
-
-
-@guests.post("/open")
-@ninja.idempotent
-def open_to_guests(request: HttpRequest) -> Any:
-    """Do it for anybody."""
-    return {"id": effect("open").pk}
 
 
 urlpatterns = [path("api/", api.urls), path("other/", other.urls), path("bare/", bare.urls)]
@@ -293,16 +282,3 @@ def test_an_api_inside_atomic_requests_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_an_api_that_authenticates_names_its_callers() -> None:
     with override_settings(MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"]):
         assert check_callers(None) == []
-
-
-@override_settings(ROOT_URLCONF=(path("guests/", guests.urls),))
-def test_a_guest_without_a_session_has_one_effect_for_a_key_that_is_hard_to_guess(effects: Effects) -> None:
-    key = str(uuid4())
-    first, again = (Client().post("/guests/open", headers={"Idempotency-Key": key}) for _ in range(2))
-    assert (again.content, again["Idempotent-Replayed"], effects()) == (first.content, "true", 1)
-    assert not {**first.cookies, **again.cookies}
-    weak = Client().post("/guests/open", headers={"Idempotency-Key": "order-1"})
-    assert (weak.status_code, weak.json()["code"]) == (400, "idempotency_key_weak")
-    with override_settings(IDEMPOTENCY={"ANONYMOUS": "refuse"}):
-        assert Client().post("/guests/open", headers={"Idempotency-Key": key}).status_code in {401, 403}
-    assert effects() == 1

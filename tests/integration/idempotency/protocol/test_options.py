@@ -13,7 +13,7 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
-from idempotency import KeyedCall, Mode, Phases, drf, ninja, once, views
+from idempotency import KeyedCall, Mode, drf, ninja, once, views
 from idempotency.checks.settings import check_settings
 from idempotency.errors import Problem
 from idempotency.models import LedgerEntry
@@ -360,35 +360,6 @@ def test_switched_off_every_call_runs_and_says_so(
     answers = [caller.post(key="k1"), caller.post(key="k1"), caller.post()]
     assert {(answer.status_code, answer["Idempotency"]) for answer in answers} == {(201, "disabled")}
     assert (effects(), LedgerEntry.objects.count()) == (3, 0)
-
-
-def test_switched_off_the_steps_of_phases_run_too(user: User) -> None:
-    done: list[str] = []
-    phases = Phases("tests.switched_off")
-
-    @phases.atomic("begun")
-    def begin(progress: Any) -> Any:
-        from idempotency import RecoveryPoint
-
-        done.append("begun")
-        return RecoveryPoint("outside", {"n": 1})
-
-    @phases.outside("outside")
-    def end(progress: Any) -> Any:
-        from idempotency import Response
-
-        done.append("outside")
-        return Response(201, progress.data)
-
-    @views.idempotent(mode=phases)
-    def view(request: Any) -> Any:
-        return phases.respond(request, {"m": 2})
-
-    with override_settings(IDEMPOTENCY={"ENABLED": False}):
-        answer = Caller(view, user).post()
-    assert (json.loads(answer.content), answer["Idempotency"]) == ({"m": 2, "n": 1}, "disabled")
-    assert done == ["begun", "outside"]
-    assert LedgerEntry.objects.count() == 0
 
 
 def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(user: User, effects: Effects) -> None:

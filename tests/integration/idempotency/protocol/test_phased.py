@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import redis
 from django.core.exceptions import SuspiciousOperation
-from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.test import override_settings
@@ -37,15 +36,6 @@ def take_over(entry: ledger.Found) -> ledger.Run | None:
 
 def end_the_lease() -> None:
     LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
-
-
-def test_the_claim_is_committed_before_the_handler_runs(caller: Caller) -> None:
-    seen: list[Any] = []
-    PLAN["during"] = lambda: seen.append(
-        (LedgerEntry.objects.get().state, transaction.get_connection().in_atomic_block)
-    )
-    caller.post("/phased", body={})
-    assert seen == [(State.RUNNING, False)]
 
 
 def test_an_error_keeps_the_entry_and_lets_the_retry_resume_at_once(caller: Caller) -> None:
@@ -154,13 +144,6 @@ def test_only_one_of_two_retries_takes_over(caller: Caller) -> None:
     assert not ledger.mark_point(former, point="later", data={}, subject="", lease_seconds=30)
     assert not ledger.forget(former)
     assert (found().fence, LedgerEntry.objects.get().state) == (2, "running")
-
-
-def test_an_open_transaction_is_refused(caller: Caller) -> None:
-    with transaction.atomic():
-        answer = caller.post("/phased", body={})
-    assert answer.status_code == 500
-    assert LedgerEntry.objects.count() == 0
 
 
 def test_a_twin_waits_as_long_as_configured(caller: Caller) -> None:

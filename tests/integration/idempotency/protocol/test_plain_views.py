@@ -24,17 +24,6 @@ Effects = Callable[[], int]
 KEY = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}  # guests: nothing but it stands for the caller
 
 
-def test_a_guest_is_known_by_the_session(client: Client, effects: Effects) -> None:
-    guests = (client, client, Client())
-    assert all(guest.session.session_key for guest in guests)
-    first, again, stranger = (
-        guest.post("/plain", {"a": "1"}, headers={"Idempotency-Key": "k1"}) for guest in guests
-    )
-    assert first.status_code == again.status_code == stranger.status_code == 303
-    assert first["Location"] == again["Location"] != stranger["Location"]
-    assert effects() == 2
-
-
 @pytest.mark.parametrize("base", [None, "https://shop.example/docs#", "/problems/"])
 @pytest.mark.parametrize(
     ("key", "fields", "status", "code"),

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
@@ -66,21 +65,18 @@ def test_all_steps_in_their_order(caller: Caller, effects: Effects, killing: Cal
 
 
 @pytest.mark.parametrize("point", ["started", "reserved", "charged", "noted"])
-@pytest.mark.parametrize("by", ["retry", "completer"])
-def test_killed_at_a_step_it_goes_on_there(
-    caller: Caller, effects: Effects, killing: Callable[[str], None], point: str, by: str
+def test_killed_at_a_step_the_completer_goes_on_there(
+    caller: Caller, effects: Effects, killing: Callable[[str], None], point: str
 ) -> None:
+    """A retry does so in test_phases_at_doors.py."""
     killing(point)
     die(caller)
     assert caller.post("/steps", body={"amount": 5}).json()["code"] == "idempotency_in_progress"
     end_the_lease()
-    if by == "retry":
-        assert caller.post("/steps", body={"amount": 5}).status_code == 201
-    else:
-        # what never reached its first recovery point has done nothing, and is forgotten
-        assert complete_stalled() == {"forgotten" if point == "started" else "finished": 1}
-        answer = caller.post("/steps", body={"amount": 5})
-        assert (answer.status_code, answer.json()["receipt"]) == (201, "r-5")
+    # what never reached its first recovery point has done nothing, and is forgotten
+    assert complete_stalled() == {"forgotten" if point == "started" else "finished": 1}
+    answer = caller.post("/steps", body={"amount": 5})
+    assert (answer.status_code, answer.json()["receipt"]) == (201, "r-5")
     assert effects() == 2
     # an atomic step that was killed left nothing and ran again; so did the outside one, which is asked to bear it
     assert [call for call in STEPS["calls"] if call != point] == [
@@ -98,14 +94,6 @@ def test_the_history_tells_every_run(caller: Caller, killing: Callable[[str], No
     runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "owner"))
     assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]
     assert runs[1][2].startswith(OWNER)
-
-
-def test_outside_steps_have_no_transaction_and_know_their_arguments(
-    caller: Caller, killing: Callable[[str], None]
-) -> None:
-    caller.post("/steps", body={"amount": 5})
-    assert STEPS["in_transaction"] == {"started": True, "reserved": False, "charged": True, "noted": True}
-    assert STEPS["kept"]["reserved"] == ("reserved", {"amount": 5})
 
 
 def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(
@@ -337,11 +325,3 @@ def test_mistakes_are_named() -> None:
 
         with pytest.raises(RuntimeError, match="did not end within"):
             call("b")
-
-
-def test_steps_do_not_run_inside_a_transaction_of_the_caller(
-    caller: Caller, killing: Callable[[str], None]
-) -> None:
-    with transaction.atomic():
-        assert caller.post("/steps", body={"amount": 5}).status_code == 500
-    assert STEPS["calls"] == []

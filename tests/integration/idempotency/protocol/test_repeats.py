@@ -1,6 +1,5 @@
 """An atomic call that PostgreSQL ended by a deadlock or a serialization failure runs again by itself."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,14 +18,12 @@ from rest_framework.views import APIView
 
 from idempotency import KeyedCall, conf, drf, once
 from idempotency.models import LedgerEntry
-from idempotency.modes import PHASED
 from idempotency.observability import metrics
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.views import idempotent
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.functions.work import place
 from tests.integration.idempotency.urls import PLAN
-from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -87,28 +84,23 @@ def test_it_runs_again_as_often_as_configured_and_the_key_stays_free() -> None:
     assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
 
 
-def test_it_can_be_turned_off() -> None:
-    function = Failing(1)
-    with override_settings(IDEMPOTENCY={"REPEATS": 0}), pytest.raises(OperationalError, match="it met another"):
-        once("n", key="k").run(function)
+@pytest.mark.parametrize(
+    ("code", "lease", "repeats"),
+    [(DEADLOCK, None, 0), (DEADLOCK, 30, 2), ("55P03", None, 2)],
+    ids=["turned off", "with a lease", "another error"],
+)
+def test_some_calls_never_run_again(code: str, lease: int | None, repeats: int, settings: Any) -> None:
+    function = Failing(1, code)
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REPEATS": repeats}
+    with pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k", lease=lease).run(function)
     assert function.runs == 1
+
+
+def test_a_number_of_repeats_that_is_none_is_refused() -> None:
     for wrong in (-1, 1.5, True):
         with pytest.raises(Exception, match=r"REPEATS.* must be 0 or a positive integer"):
             conf.parse({"REPEATS": wrong})
-
-
-def test_another_error_of_the_database_is_not_repeated() -> None:
-    function = Failing(1, "55P03")
-    with pytest.raises(OperationalError, match="it met another"):
-        once("n", key="k").run(function)
-    assert function.runs == 1
-
-
-def test_a_call_with_a_lease_never_runs_again() -> None:
-    function = Failing(1)
-    with pytest.raises(OperationalError, match="it met another"):
-        once("n", key="k", lease=30).run(function)
-    assert function.runs == 1
 
 
 def test_an_async_function_runs_again() -> None:
@@ -125,25 +117,6 @@ def test_an_async_function_runs_again() -> None:
 
     assert async_to_sync(once("n", key="k").arun)(function) == 2
     assert Group.objects.get().name == "run 2"
-
-
-def test_two_calls_that_deadlock_both_succeed(counted: Any) -> None:
-    rows = [Group.objects.create(name=name).pk for name in "ab"]
-    both_have_one, runs = threading.Barrier(2, timeout=30), []
-
-    def function(first: int, second: int) -> int:
-        runs.append(first)
-        Group.objects.select_for_update().get(pk=first)
-        if runs.count(first) == 1:
-            both_have_one.wait()
-        Group.objects.select_for_update().get(pk=second)
-        return first
-
-    def call(first: int, second: int) -> int:
-        return once("n", key=first).run(function, first, second)
-
-    assert at_once(lambda: call(*rows), lambda: call(*rows[::-1])) == rows
-    assert len(runs) == 2 + counted()["deadlock"] >= 3
 
 
 def test_where_it_cannot_begin_again_its_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,22 +148,6 @@ def post(**what: Any) -> HttpRequest:
     return RequestFactory().post("/", headers={"Idempotency-Key": "k"}, **what)
 
 
-def view_of(function: Failing, **options: Any) -> Callable[[HttpRequest], HttpResponse]:
-    @idempotent(**options)
-    def view(request: HttpRequest) -> HttpResponse:
-        read = request.read()
-        function()
-        return HttpResponse(read)
-
-    return view
-
-
-def test_a_view_runs_again_and_reads_its_body_again() -> None:
-    function = Failing(1)
-    answer = view_of(function)(post(data={"a": 1}, content_type="application/json"))
-    assert (answer.status_code, answer.content, function.runs, Group.objects.count()) == (200, b'{"a": 1}', 2, 1)
-
-
 def test_what_a_run_that_was_undone_said_of_its_answer_is_forgotten() -> None:
     function = Failing(1)
 
@@ -217,13 +174,6 @@ def test_a_view_of_an_upload_does_not() -> None:
 
     with pytest.raises(OperationalError, match="it met another"):
         view(post(data={"file": SimpleUploadedFile("file", b"content")}))
-    assert function.runs == 1
-
-
-def test_a_phased_view_does_not() -> None:
-    function = Failing(1)
-    with pytest.raises(OperationalError, match="it met another"):
-        view_of(function, mode=PHASED)(post())
     assert function.runs == 1
 
 

@@ -2,9 +2,7 @@
 
 import json
 import threading
-import uuid
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,10 +14,8 @@ from django.contrib.auth.models import Group
 from django.contrib.messages.storage import default_storage
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import RequestFactory
-from django.utils.decorators import method_decorator
 from django.views import View
 from rest_framework import serializers
-from rest_framework.decorators import api_view, permission_classes
 from rest_framework.mixins import CreateModelMixin
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -27,9 +23,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from idempotency import Mode, drf, views
+from idempotency import Mode, drf
 from idempotency import ninja as keyed_by_ninja
 from idempotency.middleware import keyed_form
+from tests.integration.idempotency.protocol.optional import DECORATED, operation_of
+from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -57,6 +55,12 @@ class Meeting:
 MEETINGS: list[Meeting] = []
 
 
+def place(request: Any, view: Any) -> HttpResponse:
+    """Take the order from the request's content."""
+    order = request.data if isinstance(request, Request) else json.load(request)
+    return JsonResponse(handle(request, order, view))
+
+
 def handle(request: Any, order: dict[str, Any], view: Any = None) -> dict[str, Any]:
     """Leave something wherever a run can, then meet the other call."""
     messages.success(request, "placed")
@@ -69,38 +73,14 @@ def handle(request: Any, order: dict[str, Any], view: Any = None) -> dict[str, A
     return {"items": order["items"], **left}
 
 
-def function() -> Any:
-    @views.idempotent
-    def view(request: HttpRequest) -> HttpResponse:
-        return JsonResponse(handle(request, json.load(request)))
-
-    return view
-
-
-def asynchronous() -> Any:
-    @views.idempotent
-    async def view(request: HttpRequest) -> HttpResponse:
-        return JsonResponse(await sync_to_async(handle)(request, json.load(request)))
-
-    return view
-
-
 class Order(View):
     def post(self, request: HttpRequest) -> HttpResponse:
-        return JsonResponse(handle(request, json.load(request), self))
+        return place(request, self)
 
 
 class AsyncOrder(View):
     async def post(self, request: HttpRequest) -> HttpResponse:
-        return JsonResponse(await sync_to_async(handle)(request, json.load(request), self))
-
-
-def of_a_class() -> Any:
-    return method_decorator(views.idempotent, name="post")(type("Marked", (Order,), {})).as_view()
-
-
-def of_an_async_class() -> Any:
-    return method_decorator(views.idempotent, name="post")(type("Marked", (AsyncOrder,), {})).as_view()
+        return await sync_to_async(place)(request, self)
 
 
 def by_setting() -> Any:
@@ -118,15 +98,6 @@ class Basket(serializers.Serializer[Any]):
 
 class Open(APIView):
     permission_classes = (AllowAny,)
-
-
-def of_rest() -> Any:
-    class Orders(Open):
-        @drf.idempotent
-        def post(self, request: Request) -> Response:
-            return Response(handle(request, request.data, self))
-
-    return Orders.as_view()
 
 
 def of_rest_with_a_body() -> Any:
@@ -153,16 +124,6 @@ def of_a_viewset() -> Any:
     return Orders.as_view({"post": "create"})
 
 
-def below_api_view() -> Any:
-    @api_view(["POST"])
-    @permission_classes([AllowAny])
-    @drf.idempotent
-    def view(request: Request) -> Response:
-        return Response(handle(request, request.data))
-
-    return view
-
-
 def rest_by_setting() -> Any:
     class Orders(Open):
         def post(self, request: Request) -> Response:
@@ -177,35 +138,30 @@ class OrderIn(ninja.Schema):
 
 
 def of_ninja() -> Any:
-    api = ninja.NinjaAPI(urls_namespace=uuid.uuid4().hex)
-
-    @api.post("/things/{number}")
     @keyed_by_ninja.idempotent
     def place(request: HttpRequest, number: int, order: OrderIn, response: HttpResponse) -> Any:
         response["X-Left"] = str(number)
         return handle(request, vars(order))
 
-    return view_of(api)
+    return partial(operation_of(place, "/things/{number}"), number=7)
 
 
 def of_async_ninja() -> Any:
-    api = ninja.NinjaAPI(urls_namespace=uuid.uuid4().hex)
-
-    @api.post("/things/{number}")
     @keyed_by_ninja.idempotent
     async def place(request: HttpRequest, number: int, order: OrderIn) -> Any:
         return await sync_to_async(handle)(request, vars(order))
 
-    return view_of(api)
+    return partial(operation_of(place, "/things/{number}"), number=7)
 
 
-def view_of(api: Any) -> Any:
-    (found,) = (each.callback for each in api.urls[0] if "number" in str(each.pattern))
-    return partial(found, number=7)
-
-
-DOORS = [function, asynchronous, of_a_class, of_an_async_class, by_setting, by_setting_async]
-DOORS += [of_rest, of_rest_with_a_body, of_a_viewset, below_api_view, rest_by_setting, of_ninja, of_async_ninja]
+# what a run can leave its mark on beside the request and the view: parsed content, arguments, headers
+DOORS = {name: make for name, make in DECORATED.items() if "Ninja" not in name} | {
+    each.__name__: each
+    for each in (
+        *(by_setting, by_setting_async, of_rest_with_a_body, of_a_viewset, rest_by_setting),
+        *(of_ninja, of_async_ninja),
+    )
+}
 
 
 def post(view: Any, call: int) -> tuple[dict[str, Any], list[str]]:
@@ -227,13 +183,14 @@ def meeting(settings: Any) -> Any:
     settings.MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
     settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}
     MEETINGS[:] = [Meeting()]
+    PLAN["handler"] = place
     yield MEETINGS[0]
     MEETINGS.clear()
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_second_run_finds_what_the_first_one_found(door: Callable[[], Any], meeting: Meeting) -> None:
-    view = door()
+def test_a_second_run_finds_what_the_first_one_found(door: str, meeting: Meeting) -> None:
+    view = DOORS[door]()
     answers = at_once(lambda: post(view, 0), lambda: post(view, 1))
     assert sum(meeting.runs.values()) == 3
     for body, shown in answers:
