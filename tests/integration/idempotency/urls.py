@@ -26,7 +26,6 @@ from idempotency.call import KeyedCall
 from idempotency.drf import IdempotentMixin, TokenList
 from idempotency.drf import idempotent as idempotent_method
 from idempotency.errors import Problem
-from idempotency.models import LedgerEntry
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint
 from idempotency.protocol.recovery import Response as StepResponse
@@ -86,14 +85,6 @@ STEPS: dict[str, Any] = {}
 steps = Phases("tests.steps")
 
 
-def _saw(point: str, progress: Progress) -> None:
-    entry = LedgerEntry.objects.filter(handler="tests.steps", state="running").last()
-    STEPS["calls"].append(point)
-    STEPS.setdefault("in_transaction", {})[point] = connection.in_atomic_block
-    if entry is not None:
-        STEPS.setdefault("kept", {})[point] = (entry.recovery_point, entry.recovery_data)
-
-
 def _perhaps_die(point: str) -> None:
     if STEPS.get("die_at") == point:
         raise STEPS["killed"]
@@ -101,7 +92,7 @@ def _perhaps_die(point: str) -> None:
 
 @steps.atomic("started")
 def start(progress: Progress) -> Any:
-    _saw("started", progress)
+    STEPS["calls"].append("started")
     effect("started")
     _perhaps_die("started")
     return STEPS.get("inside") or RecoveryPoint("reserved")
@@ -109,7 +100,7 @@ def start(progress: Progress) -> Any:
 
 @steps.outside("reserved")
 def call_outside(progress: Progress) -> Any:
-    _saw("reserved", progress)
+    STEPS["calls"].append("reserved")
     if hook := STEPS.get("during"):
         hook()
     _perhaps_die("reserved")
@@ -121,7 +112,7 @@ def call_outside(progress: Progress) -> Any:
 
 @steps.atomic("charged")
 def charge(progress: Progress) -> NoOp:
-    _saw("charged", progress)
+    STEPS["calls"].append("charged")
     effect("charged")
     _perhaps_die("charged")
     return NoOp()
@@ -129,7 +120,7 @@ def charge(progress: Progress) -> NoOp:
 
 @steps.atomic("noted")
 def note(progress: Progress) -> StepResponse:
-    _saw("noted", progress)
+    STEPS["calls"].append("noted")
     _perhaps_die("noted")
     return StepResponse(201, progress.data, {"Location": "/steps/1"})
 

