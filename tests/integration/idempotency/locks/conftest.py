@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
+from idempotency.locks.engine import holds
 from idempotency.locks.engine.hub import tagged
 from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
@@ -172,3 +173,9 @@ def one(servers: Callable[[str], Any], face: str) -> Iterator[Bench]:
     """A single Redis, for what does not depend on the kind."""
     with a_bench("Redis", servers("Redis"), tasks=face == "asyncio") as made:
         yield made
+
+
+@pytest.fixture
+def early_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
+    monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)

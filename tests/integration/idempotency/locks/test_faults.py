@@ -48,10 +48,9 @@ def desk_of_tasks(servers: Callable[[str], Any]) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> float:
-    """The watchdog has little time, but more than a busy machine lets a thread wait."""
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not renewed is soon over."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 1.0)
-    return 1.0
 
 
 @contextlib.contextmanager
@@ -408,9 +407,9 @@ def test_what_was_lost_is_released_before_it_is_taken_again(one: Bench) -> None:
     assert other.do(lambda: lock.acquire(wait_seconds=0)) is True
 
 
-def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, short_leases: float) -> None:
+def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, early_renewals: None) -> None:
     lock, actor = one.make("Lock"), one.actor()
-    assert actor.do(lambda: lock.acquire(lease_seconds=1))
+    assert actor.do(lambda: lock.acquire(lease_seconds=20))
     assert actor.do(lock.acquire)
     hold = actor.do(lock._hold)
     for _ in range(2):
@@ -499,7 +498,7 @@ class TestTheServer:
             first.do(lock.release)
         second.do(lock.release)
 
-    def test_connections_that_are_cut_off_are_made_again(self, one: Bench, short_leases: float) -> None:
+    def test_connections_that_are_cut_off_are_made_again(self, one: Bench, early_renewals: None) -> None:
         lock = one.make("Lock")
         first, second = one.actors(2)
         assert first.do(lock.acquire)
@@ -532,11 +531,11 @@ class TestTheServer:
 
 
 class TestTheWatchdog:
-    def test_it_renews_for_longer_than_a_lease(self, one: Bench, short_leases: float) -> None:
-        lock = one.make("Lock")
-        actor = one.actor()
+    def test_it_renews_for_longer_than_a_lease(self, one: Bench, early_renewals: None, monkeypatch: Any) -> None:
+        monkeypatch.setattr(places, "LEASE_SECONDS", 3.0)
+        lock, actor = one.make("Lock"), one.actor()
         assert actor.do(lock.acquire)
-        for _ in range(4):
+        for _ in range(110):
             end = actor.do(lock._hold).ends_at
             until(lambda end=end: actor.do(lock._hold).ends_at > end)
         assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is False
@@ -553,14 +552,14 @@ class TestTheWatchdog:
         until(lambda: second.do(lock._hold).confirmed)
         second.do(lock.release)
 
-    def test_not_for_longer_than_it_may(self, one: Bench, short_leases: float) -> None:
+    def test_not_for_longer_than_it_may(self, one: Bench, short_leases: None) -> None:
         lock = one.make("Lock", hold_seconds_max=0.2)
         first, second = one.actors(2)
         assert first.do(lock.acquire)
         assert second.do(lock.acquire) is True
         assert first.do(lambda: lock.lost) is True
 
-    def test_not_for_a_holder_that_is_gone(self, desk: Bench, short_leases: float) -> None:
+    def test_not_for_a_holder_that_is_gone(self, desk: Bench, short_leases: None) -> None:
         thread = threading.Thread(target=desk.make("Lock").acquire)
         thread.start()
         thread.join()
@@ -568,7 +567,7 @@ class TestTheWatchdog:
         desk.make("Lock").release()
 
     def test_not_for_a_thread_that_python_did_not_start_and_that_is_gone(
-        self, desk: Bench, short_leases: float
+        self, desk: Bench, short_leases: None
     ) -> None:
         """As those of mod_wsgi and uWSGI: `threading` takes such a thread for alive for ever."""
         ended = threading.Event()
@@ -577,7 +576,7 @@ class TestTheWatchdog:
         assert desk.make("Lock").acquire(wait_seconds=20) is True
         desk.make("Lock").release()
 
-    def test_for_a_thread_that_python_did_not_start(self, desk: Bench, short_leases: float) -> None:
+    def test_for_a_thread_that_python_did_not_start(self, desk: Bench, early_renewals: None) -> None:
         lock, answer, ends = desk.make("Lock"), queue.SimpleQueue[Any](), threading.Event()
 
         def work() -> None:
@@ -601,7 +600,7 @@ class TestTheWatchdog:
         assert actor.do(lock._hold).due_at is None
         actor.do(lock.release)
 
-    def test_what_the_server_forgot_is_told(self, one: Bench, short_leases: float) -> None:
+    def test_what_the_server_forgot_is_told(self, one: Bench, early_renewals: None) -> None:
         lock = one.make("Lock")
         actor = one.actor()
         assert actor.do(lock.acquire)

@@ -18,11 +18,12 @@ import sys
 import redis
 
 from idempotency.locks import Lock
-from idempotency.locks.engine import places
+from idempotency.locks.engine import holds, places
 
-places.LEASE_SECONDS = 0.5  # for the watchdog to prolong
+places.LEASE_SECONDS = 0.5  # soon over
 lock = Lock("thing", client=redis.Redis.from_url(sys.argv[1]))
 assert spawn(lock.acquire).get() is True  # and ends without a release
+places.LEASE_SECONDS, holds.RENEW_AFTER = 30.0, 0.01  # for the watchdog to prolong
 assert lock.acquire(wait_seconds=20) is True
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from idempotency.locks import NotHeld
-from idempotency.locks.engine import holds, places
+from idempotency.locks.engine import places
 from idempotency.observability import metrics
 from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
@@ -18,8 +18,7 @@ ENDS = ("lost", "expired", "released")
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
-    monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)
+def ends(early_renewals: None) -> list[tuple[str, str, int]]:
     return []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from idempotency import locks
-from idempotency.locks.engine import holder, threads
+from idempotency.locks.engine import holder, holds, threads
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 from tests.integration.idempotency.locks.worker import Worker, workers
@@ -164,9 +164,7 @@ def test_a_thousand_waiters_have_one_subscriber(desk: Bench) -> None:
 
 
 def test_a_thousand_holds_have_one_watchdog_and_one_batch(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from idempotency.locks.engine import places
-
-    monkeypatch.setattr(places, "LEASE_SECONDS", 3.0)
+    monkeypatch.setattr(holds, "RENEW_AFTER", 1 / 30)  # of a lease of 30 seconds
     others = named("locks-watchdog")
     held = [desk.make("Lock", f"thing {number}") for number in range(1000)]
     for lock in held:

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, redlock
-from idempotency.locks.engine import holds, places
+from idempotency.locks.engine import places
 from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import until
@@ -143,14 +143,15 @@ def test_a_minority_is_rolled_back(quorum: Quorum) -> None:
     actor.do(lock.release)
 
 
-def test_it_is_renewed_and_lost_with_its_majority(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "LEASE_SECONDS", 0.5)
-    lock = quorum.make()
-    actor = quorum.actor()
+def test_it_is_renewed_and_lost_with_its_majority(quorum: Quorum, early_renewals: None, monkeypatch: Any) -> None:
+    lock, actor = quorum.make(), quorum.actor()
     assert actor.do(lock.acquire)
     ends = [actor.do(node._hold).ends_at for node in lock.locks]
     until(lambda: all(actor.do(node._hold).ends_at > end for node, end in zip(lock.locks, ends, strict=True)))
     assert actor.do(lambda: (lock.held, lock.lost)) == (True, False)
+    actor.do(lock.release)
+    monkeypatch.setattr(places, "LEASE_SECONDS", 0.5)  # soon over
+    assert actor.do(lock.acquire)
     for server in quorum.servers[:3]:
         server.kill()
     until(lambda: actor.do(lambda: lock.lost))
@@ -227,8 +228,7 @@ def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
         quorum.bench.locks.RedLock("thing", clients=quorum.clients[:4])
 
 
-def test_a_listener_hears_once_of_the_end_of_a_majority(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)
+def test_a_listener_hears_once_of_the_end_of_a_majority(quorum: Quorum, early_renewals: None) -> None:
     ends: list[str] = []
     calls = {f"on_{end}": lambda *_, end=end: ends.append(end) for end in ("lost", "expired", "released")}
     lock, actor = quorum.make(**calls), quorum.actor()

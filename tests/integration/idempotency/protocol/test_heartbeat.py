@@ -1,18 +1,18 @@
 """A phased call keeps its lease while its process lives, however long it runs, and no longer."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models.functions import Now
-from django.test import override_settings
 
 from idempotency import InProgress, ledger, once
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import watchdog
+from idempotency.protocol import heartbeat
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.functions.work import Starts, place
 from tests.integration.idempotency.urls import PLAN, STEPS
@@ -21,31 +21,31 @@ from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
-SHORT = 2.0  # seconds of a lease
+SHORT = 2.0  # seconds of a lease that is to end
 
 
 @pytest.fixture(autouse=True)
-def _short_leases() -> Iterator[None]:
+def _early_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
     STEPS.clear()
     STEPS["calls"] = []
-    with override_settings(IDEMPOTENCY={"LEASE_SECONDS": SHORT}):
-        yield
+    monkeypatch.setattr(heartbeat, "RENEW_AFTER", 0.01)
 
 
-def outlive_the_lease() -> None:
-    """Go on until the lease would be over, and is not."""
-    first = LedgerEntry.objects.get().lease_until
-    until(lambda: LedgerEntry.objects.filter(lease_until__gt=Now()).exclude(lease_until=first).exists())
-    until(lambda: LedgerEntry.objects.annotate(now=Now()).filter(now__gt=first).exists())
+def outlive_beats() -> None:
+    """Go on until the lease was renewed three times, each after a third of it or much earlier."""
+    for _ in range(3):
+        end = LedgerEntry.objects.get().lease_until
+        until(lambda end=end: LedgerEntry.objects.filter(lease_until__gt=end).exists())
 
 
 def first_and_copy(call: Callable[[], Any], copy: Callable[[], Any]) -> tuple[Any, Any]:
-    """Results of a call that goes on beyond its lease, and of a copy meanwhile."""
+    """Results of a call that is renewed while it runs, and of a copy meanwhile."""
     copies: list[Any] = []
 
     def hook() -> None:
         PLAN["during"] = STEPS["during"] = None
-        outlive_the_lease()
+        outlive_beats()
         copies.extend(at_once(copy))
 
     PLAN["during"] = STEPS["during"] = hook
@@ -53,7 +53,7 @@ def first_and_copy(call: Callable[[], Any], copy: Callable[[], Any]) -> tuple[An
 
 
 @pytest.mark.parametrize("path", ["/phased", "/steps"])
-def test_a_view_longer_than_its_lease_keeps_it(caller: Caller, user: User, path: str) -> None:
+def test_a_view_keeps_its_lease_while_it_runs(caller: Caller, user: User, path: str) -> None:
     body = {"amount": 5}
     first, copy = first_and_copy(
         lambda: caller.post(path, body=body), lambda: Caller(user).post(path, body=body).json()["code"]
@@ -63,16 +63,16 @@ def test_a_view_longer_than_its_lease_keeps_it(caller: Caller, user: User, path:
     assert (entry.state, entry.fence) == (State.FINISHED, 1)
 
 
-def test_a_function_longer_than_its_lease_keeps_it() -> None:
+def test_a_function_keeps_its_lease_while_it_runs() -> None:
     def long() -> str:
         PLAN["during"]()
         return "done"
 
     def copy() -> Any:
         with pytest.raises(InProgress):
-            once("n", key="k", lease=SHORT).run(place)
+            once("n", key="k", lease=30).run(place)
 
-    first, _ = first_and_copy(lambda: once("n", key="k", lease=SHORT).run(long), copy)
+    first, _ = first_and_copy(lambda: once("n", key="k", lease=30).run(long), copy)
     assert (first, Group.objects.count(), LedgerEntry.objects.get().fence) == ("done", 0, 1)
 
 
@@ -80,7 +80,7 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
     holder = child_of(f"once('n', key='k', lease={SHORT}).run(place_and_hang)")
     holder.go()
     assert (holder.line(), holder.line()) == ("ready", "inside")
-    outlive_the_lease()
+    outlive_beats()
     with pytest.raises(InProgress):
         once("n", key="k", lease=SHORT).run(place)
     holder.kill()
@@ -129,12 +129,8 @@ def test_the_thread_ends_with_the_calls_and_begins_again(monkeypatch: pytest.Mon
     def beats() -> bool:
         return any(thread.name == "idempotency-heartbeat" for thread in threading.enumerate())
 
-    def long() -> bool:
-        outlive_the_lease()
-        return beats()
-
     for key in ("k", "l"):
-        assert once("n", key=key, lease=0.5).run(long) is True
+        assert once("n", key=key, lease=30).run(beats) is True
         until(lambda: not beats())
         LedgerEntry.objects.all().delete()
 
@@ -149,5 +145,5 @@ def test_a_beat_that_fails_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
         return original(leases)
 
     monkeypatch.setattr(ledger, "renew_leases", renew)
-    once("n", key="k", lease=SHORT).run(outlive_the_lease)
+    once("n", key="k", lease=30).run(outlive_beats)
     assert failures == []
