@@ -797,10 +797,10 @@ class TestBesideTheTimer:
     def test_the_doubt_is_as_old_as_the_newest_request(
         self, admin_user: User, provider: ScriptedProvider, doubted: Refund
     ) -> None:
-        Refund.objects.update(submitted_at=F("submitted_at") + timedelta(seconds=5))
+        Refund.objects.update(submitted_at=F("submitted_at") + timedelta(minutes=5))
         by = Operator(user_id=admin_user.pk, reason="seen in the portal")
         with pytest.raises(NotDecidable, match="ask the provider"):
             manual.record(doubted, moved=False, number="", by=by)
-        Refund.objects.update(submitted_at=F("submitted_at") - timedelta(seconds=5))
+        Refund.objects.update(submitted_at=F("submitted_at") - timedelta(minutes=5))
         manual.record(doubted, moved=False, number="", by=by)
         assert totals(doubted)[3] == 0
