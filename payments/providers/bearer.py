@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -14,27 +13,26 @@ from payments.providers.transport import Limits, reading, send
 SPARE_SECONDS = 60  # a token that ends sooner is not used any more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """Our account at the token endpoint (RFC 6749, section 4.4)."""
-
-    token_url: str
-    client_id: str
-    secret: str = field(repr=False)
-
-
 class Bearer:
-    """Sends JSON with a token of `client`. Thread-safe.
+    """Sends JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe.
 
     Args:
         session: of `payments.providers.transport.client`.
+        login: our client's credentials.
         clock: seconds since the epoch.
     """
 
     def __init__(
-        self, session: httpx.Client, client: Client, *, clock: Callable[[], float], limits: Limits
+        self,
+        session: httpx.Client,
+        token_url: str,
+        login: httpx.BasicAuth,
+        *,
+        clock: Callable[[], float],
+        limits: Limits,
     ) -> None:
-        self._session, self._client, self._clock, self._limits = session, client, clock, limits
+        self._session, self._token_url, self._login = session, token_url, login
+        self._clock, self._limits = clock, limits
         self._guard = threading.Lock()
         self._token, self._ends_at = "", 0.0
 
@@ -73,11 +71,8 @@ class Bearer:
     def _fetched(self) -> tuple[str, float]:
         """Fetch a token. Whatever fails here, the call itself was not sent."""
         asked_at = self._clock()
-        request = self._session.build_request(
-            "POST", self._client.token_url, data={"grant_type": "client_credentials"}
-        )
-        basic = httpx.BasicAuth(self._client.client_id, self._client.secret)
-        request = next(basic.auth_flow(request))
+        wanted = {"grant_type": "client_credentials"}
+        request = next(self._login.auth_flow(self._session.build_request("POST", self._token_url, data=wanted)))
         try:
             received = send(self._session, request, limits=self._limits)
             if received.status != httpx.codes.OK:

@@ -16,6 +16,7 @@ import httpcore
 import httpx
 
 KEEPALIVE_SECONDS = 5.0
+CONNECTIONS_MAX = 20
 
 _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
@@ -36,12 +37,12 @@ class BoundedTransport(httpx.HTTPTransport):
     Not bounded: the name's lookup, and each further address of a name. Nothing is sent by then.
     """
 
-    def __init__(self, *, authorities: ssl.SSLContext, max_connections: int) -> None:
+    def __init__(self, *, authorities: ssl.SSLContext) -> None:
         # httpx takes no backend for the pool that it makes, so this one is made for it
         self._pool = httpcore.ConnectionPool(
             ssl_context=authorities,
-            max_connections=max_connections,
-            max_keepalive_connections=max_connections,
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_MAX,
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=_Network(),
         )

@@ -16,7 +16,7 @@ from payments.providers.base import Provider
 from payments.providers.plugin import VERSION, Plugin
 from payments.providers.settings_fields import ConfigError, Settings, env_name
 
-__all__ = ["ConfigError", "build", "names", "plugin", "problems", "setting", "tried", "unlimited"]
+__all__ = ["ConfigError", "build", "names", "plugin", "setting", "tried"]
 
 BACKEND = "BACKEND"
 ENTRY_POINTS = "payonce.providers"
@@ -70,13 +70,10 @@ def _plugin_at(path: str) -> Plugin:
     return found
 
 
-def unlimited(account: str) -> AbstractContextManager[None]:
-    """Set no limits on the calls of `account`."""
-    return nullcontext()
-
-
 def build(
-    accounts: Mapping[str, Settings], *, limits: Callable[[str], AbstractContextManager[None]] = unlimited
+    accounts: Mapping[str, Settings],
+    *,
+    limits: Callable[[str], AbstractContextManager[None]] = lambda account: nullcontext(),
 ) -> dict[str, Provider]:
     """Build a provider for every configured account.
 
@@ -95,11 +92,6 @@ def build(
         with _named(account, settings):
             built[account] = found.build(settings, partial(limits, account))
     return built
-
-
-def problems(account: str, settings: Settings) -> list[ConfigError]:
-    """List everything that is wrong with an account's settings; empty if it can be built."""
-    return tried(account, settings)[1]
 
 
 def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:

@@ -47,7 +47,7 @@ class Answer:
             return found
 
 
-def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
+def client(*, timeout_seconds: float) -> httpx.Client:
     """Make a thread-safe client for one provider.
 
     Its connections end with the last reference to it: `payments.channels.configured` drops a provider that was
@@ -57,10 +57,8 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
         timeout_seconds: for one call in all its parts, from the wait for a connection to the answer's last byte;
             and for each wait of a download.
     """
-    pool = BoundedTransport(authorities=_authorities(), max_connections=max_connections)
-    made = httpx.Client(
-        transport=pool, timeout=httpx.Timeout(timeout_seconds), follow_redirects=False, trust_env=False
-    )
+    pool = BoundedTransport(authorities=_authorities())
+    made = httpx.Client(transport=pool, timeout=timeout_seconds, follow_redirects=False, trust_env=False)
     weakref.finalize(made, pool.close)
     return made
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -73,26 +72,11 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
     )
 
 
-class Trust(Protocol):
-    """Keys whose signatures count as Alipay's.
+class KeyTrust:
+    """Key mode: Alipay's public keys, the current one and its successor; any of them may sign.
 
     Attributes:
         parameters: what every request carries about them.
-    """
-
-    parameters: Mapping[str, str]
-
-    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Return the keys for an answer that names certificate `cert_sn` (or none, empty)."""
-        ...
-
-    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Return every key that is Alipay's at `now`, in seconds since the epoch."""
-        ...
-
-
-class KeyTrust:
-    """Key mode: Alipay's public keys, the current one and its successor; any of them may sign.
 
     Raises:
         ValueError: `pem` holds no RSA public key, or something else beside.
@@ -103,10 +87,8 @@ class KeyTrust:
     def __init__(self, pem: bytes) -> None:
         self._keys = rsa.load_public_keys(pem)
 
-    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        return self._keys
-
-    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+    def keys(self, cert_sn: str | None, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """Return all of them, whatever certificate is named."""
         return self._keys
 
 
@@ -139,14 +121,13 @@ class CertificateTrust:
         }
         self._held = _believed(_loaded(PLATFORM, pems.platform), roots, now=now)
 
-    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Return the key of the held certificate of this SN; none if unknown or not valid at `now`."""
-        found = self._held.get(cert_sn)
-        return (found[1],) if found is not None and _is_valid(found[0], now) else ()
+    def keys(self, cert_sn: str | None, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """Return the key of the held certificate of this SN, or of each; only of those valid at `now`."""
+        named = (held for sn, held in self._held.items() if cert_sn in {None, sn})
+        return tuple(key for certificate, key in named if _is_valid(certificate, now))
 
-    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Return the keys of all certificates that are valid at `now`."""
-        return tuple(key for certificate, key in self._held.values() if _is_valid(certificate, now))
+
+Trust = KeyTrust | CertificateTrust  # keys whose signatures count as Alipay's
 
 
 def _loaded(which: str, pem: bytes) -> list[x509.Certificate]:

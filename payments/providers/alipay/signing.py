@@ -125,9 +125,8 @@ def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float, encodi
     whether the signature covers that name, and independent SDKs disagree; both are accepted, because the name
     only chooses one of the trusted keys.
     """
-    named = given.get(CERT_SN, "")
-    keys = trust.keys(named, now=now) if named else trust.all_keys(now=now)
-    sign = given.get("sign", "")
+    named, sign = given.get(CERT_SN) or None, given.get("sign", "")
+    keys = trust.keys(named, now=now)
     if any_verifies(signed_text(given, without=_NOT_NOTIFIED, encoding=encoding), sign, keys):
         return True
     return bool(named and trust.parameters) and any_verifies(

@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
+import httpx
 from cryptography.x509 import load_pem_x509_certificates
 
+from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers.account import Account, Opening, Options, Refunding, unfunded_if, unless_refused
 from payments.providers.answers import follow_up
@@ -33,9 +35,10 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.bearer import Bearer, Client
+from payments.providers.bearer import Bearer
 from payments.providers.documents import in_utc, text_of
 from payments.providers.paypal import facts
+from payments.providers.paypal.facts import Document
 from payments.providers.paypal.webhook import verify
 from payments.providers.transport import reading
 
@@ -46,8 +49,6 @@ NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
 # event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
 _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
-
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +82,9 @@ class PayPalOrders(Account):
         super().__init__(config.merchant_id, **options)
         self.config = config
         self._certificates = load_pem_x509_certificates(config.certificates)
-        client = Client(
-            token_url=f"{config.api_url}/v1/oauth2/token",
-            client_id=config.client_id,
-            secret=config.client_secret,
-        )
-        self._bearer = Bearer(self._http, client, clock=self._clock, limits=self._limits)
+        login = httpx.BasicAuth(config.client_id, config.client_secret)
+        token_url = f"{config.api_url}/v1/oauth2/token"
+        self._bearer = Bearer(self._http, token_url, login, clock=self._clock, limits=self._limits)
 
     def open(self, wanted: Opening) -> NextAction:
         unit = {
@@ -107,9 +105,8 @@ class PayPalOrders(Account):
             )
             links = {link["rel"]: link for link in order["links"]}
             page = links.get("payer-action") or links["approve"]
-            return NextAction(
-                type=NextActionType.REDIRECT, url=text_of(page, "href"), reference=text_of(order, "id")
-            )
+            number = text_of(order, "id")
+            return NextAction(type=NextActionType.REDIRECT, url=text_of(page, "href"), reference=number)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         order = self._order(out_trade_no, reference)
@@ -120,9 +117,8 @@ class PayPalOrders(Account):
         trade = self.query(out_trade_no=out_trade_no, reference=reference)
         if trade.status is not TradeStatus.APPROVED:
             return trade
-        with suppress(
-            ProviderRejected
-        ):  # captured meanwhile, or its means of payment failed: the order says which
+        # where it is refused, captured meanwhile or its means of payment failed, the order says which
+        with suppress(ProviderRejected):
             self._call("POST", f"{_path(reference)}/capture", {}, once=f"{out_trade_no}-capture")
         return self._asked_again(out_trade_no, reference)
 
@@ -231,15 +227,12 @@ class PayPalOrders(Account):
     def _known_refund(self, order: Document | None, out_refund_no: str) -> Document | None:
         with reading("refunds"):
             made = facts.payments_of(facts.unit_of(order), "refunds") if order else []
-            return next((dict(refund) for refund in made if refund.get("invoice_id") == out_refund_no), None)
+            return next((refund for refund in made if refund.get("invoice_id") == out_refund_no), None)
 
     def _refund_result(self, refund: Document, paid: tuple[Fact, ...]) -> RefundResult:
         with reading("refund"):
-            return facts.refund_result(
-                refund,  # type: ignore[arg-type]
-                merchant=self.merchant,
-                paid_minor=paid[0].amount_minor if paid else None,
-            )
+            paid_minor = paid[0].amount_minor if paid else None
+            return facts.refund_result(refund, merchant=self.merchant, paid_minor=paid_minor)
 
     def _searched(self, day: date) -> Iterator[Document]:
         begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
@@ -283,17 +276,14 @@ def _line(entry: Document) -> BillLine | None:
         if kind is None or entry["transaction_status"] not in ("S", "V"):
             return None
         is_refund = kind is FactKind.REFUNDED
-        amount = facts.Money(
-            currency_code=entry["transaction_amount"]["currency_code"],
-            value=entry["transaction_amount"]["value"].removeprefix("-"),
-        )
+        amount = entry["transaction_amount"]
         invoice, mark = entry.get("invoice_id", ""), entry.get("custom_field", "")
         return BillLine(
             kind=kind,
             out_trade_no=mark.partition(":")[2] if is_refund else invoice,
             provider_txn_id=text_of(entry, "transaction_id"),
             out_refund_no=invoice if is_refund else "",
-            amount_minor=facts.minor_of(amount),
+            amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
             currency=amount["currency_code"],
             occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
         )

@@ -5,9 +5,9 @@ number travels as ``invoice_id`` and our mark as ``custom_id``: another system o
 PayPal, Orders v2 and Payments v2, "Webhook event names" (read 2026-11).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
@@ -26,62 +26,37 @@ REFUND_STATES = {
 }
 
 
-class Money(TypedDict):
-    """An amount, such as ``{"currency_code": "USD", "value": "19.90"}``."""
-
-    currency_code: str
-    value: str
+Document = dict[str, Any]
 
 
-class Payment(TypedDict):
-    """A capture or a refund, as far as it is read."""
-
-    id: str
-    status: str
-    amount: Money
-    invoice_id: NotRequired[str]
-    custom_id: NotRequired[str]
-    create_time: NotRequired[str]
-    payee: NotRequired[dict[str, str]]
-    links: NotRequired[list[dict[str, str]]]
-
-
-class Unit(TypedDict):
-    """The one purchase unit of our orders."""
-
-    amount: Money
-    invoice_id: str
-    custom_id: str
-    payee: NotRequired[dict[str, str]]
-    payments: NotRequired[dict[str, list[Payment]]]
-
-
-def written(amount_minor: int, currency: str) -> Money:
-    """Write an amount as PayPal does."""
+def written(amount_minor: int, currency: str) -> Document:
+    """Write an amount as PayPal does: ``{"currency_code": "USD", "value": "19.90"}``."""
     return {"currency_code": currency, "value": money.to_decimal(amount_minor, currency)}
 
 
-def unit_of(order: Mapping[str, Any]) -> Unit:
+def unit_of(order: Document) -> Document:
+    """Return the one purchase unit of an order of ours."""
+    unit: Document
     (unit,) = order["purchase_units"]
-    return unit  # type: ignore[no-any-return]
+    return unit
 
 
-def payments_of(unit: Unit, kind: str) -> list[Payment]:
+def payments_of(unit: Document, kind: str) -> list[Document]:
     """List the unit's ``captures`` or ``refunds``."""
     return (unit.get("payments") or {}).get(kind) or []
 
 
-def paid_facts(unit: Unit, *, merchant: str) -> tuple[Fact, ...]:
+def paid_facts(unit: Document, *, merchant: str) -> tuple[Fact, ...]:
     """Read every capture of an order that brought money."""
     payee = {"payee": unit["payee"]} if "payee" in unit else {}
     return tuple(
-        paid_fact({**payee, **capture}, unit["invoice_id"], merchant=merchant)  # type: ignore[typeddict-item]
+        paid_fact({**payee, **capture}, unit["invoice_id"], merchant=merchant)
         for capture in payments_of(unit, "captures")
         if capture["status"] in PAID_STATES
     )
 
 
-def paid_fact(capture: Payment, number: str, *, merchant: str) -> Fact:
+def paid_fact(capture: Document, number: str, *, merchant: str) -> Fact:
     """Read a capture; `merchant` got it unless it names another payee."""
     return _fact(
         capture,
@@ -91,7 +66,7 @@ def paid_fact(capture: Payment, number: str, *, merchant: str) -> Fact:
     )
 
 
-def refund_result(refund: Payment, *, merchant: str, paid_minor: int | None = None) -> RefundResult:
+def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = None) -> RefundResult:
     """Read a refund of ours; an unknown state counts as under way."""
     status, number = REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING), text_of(refund, "invoice_id")
     if status is not RefundStatus.SUCCEEDED:
@@ -108,7 +83,7 @@ def refund_result(refund: Payment, *, merchant: str, paid_minor: int | None = No
     return RefundResult(status=status, facts=(fact,), out_refund_no=number)
 
 
-def notified(event: Mapping[str, Any], *, merchant: str) -> Iterator[Fact | RefundResult]:
+def notified(event: Document, *, merchant: str) -> Iterator[Fact | RefundResult]:
     """Read a genuine event: a fact, or news of a refund that failed; nothing where no money of ours moves."""
     kind, payment = event["event_type"], event["resource"]
     if not is_keepable(payment.get("invoice_id"), most=64):
@@ -125,30 +100,26 @@ def refund_mark(out_trade_no: str) -> str:
     return f"{OURS}:{out_trade_no}"
 
 
-def number_of(refund: Payment) -> str:
+def number_of(refund: Document) -> str:
     """Return our number of the trade that a refund is of; empty if it is not ours."""
     mark, _, number = str(refund.get("custom_id", "")).partition(":")
     return number if mark == OURS and is_keepable(number, most=64) else ""
 
 
-def capture_of(refund: Payment) -> str:
+def capture_of(refund: Document) -> str:
     """Return PayPal's number of the capture that a refund is of; empty if it does not say."""
     above = (link["href"] for link in refund.get("links", []) if link["rel"] == "up")
     return next(above, "").rpartition("/")[2]
 
 
-def minor_of(amount: Money) -> int:
-    return money.from_decimal(text_of(amount, "value"), amount["currency_code"])
-
-
-def _fact(payment: Payment, kind: FactKind, **members: Any) -> Fact:
-    when = payment.get("create_time")
+def _fact(payment: Document, kind: FactKind, **members: Any) -> Fact:
+    when, amount = payment.get("create_time"), payment["amount"]
     return Fact(
         kind=kind,
         channel=CHANNEL,
         provider_txn_id=text_of(payment, "id"),
-        amount_minor=minor_of(payment["amount"]),
-        currency=payment["amount"]["currency_code"],
+        amount_minor=money.from_decimal(text_of(amount, "value"), amount["currency_code"]),
+        currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(when)) if when else None,
         **members,
     )

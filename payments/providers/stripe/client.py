@@ -7,6 +7,7 @@ Intents do not expire by themselves: our timer closes them at `expires_at`.
 Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
@@ -18,6 +19,7 @@ from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
 from payments.providers.account import Account, Opening, Options, Refunding
 from payments.providers.answers import follow_up
+from payments.providers.authenticity import readable
 from payments.providers.base import (
     BillLine,
     NextAction,
@@ -35,13 +37,15 @@ from payments.providers.stripe.facts import (
     CHANNEL,
     about,
     canceled_fact,
+    facts_of,
     number_of,
     paid_fact,
+    refund_news,
     refund_status_of,
     refunded_fact,
 )
 from payments.providers.stripe.lookup import Document, Lookup, answered, as_any, born_at_of
-from payments.providers.stripe.signing import read_event
+from payments.providers.stripe.signing import must_be_of_our_mode, verify
 from payments.providers.stripe.transport import Transport
 from payments.providers.transport import reading
 
@@ -112,12 +116,8 @@ class StripeIntents(Account):
             body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
         with answered():
             intent = self._v1.payment_intents.create(as_any(body), _once(wanted.out_trade_no)).to_dict()
-            asked = {
-                "out_trade_no": wanted.out_trade_no,
-                "amount_minor": wanted.amount_minor,
-                "currency": wanted.currency,
-            }
-            self.must_match(asked, about(intent))
+            asked = {"amount_minor": wanted.amount_minor, "currency": wanted.currency}
+            self.must_match({"out_trade_no": wanted.out_trade_no, **asked}, about(intent))
             return _next_action(intent)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -189,14 +189,20 @@ class StripeIntents(Account):
         return tuple(bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        return read_event(
-            headers=headers,
-            body=body,
-            now=now.timestamp(),
-            secrets=self.config.webhook_secrets,
-            secret_key=self.config.secret_key,
-            merchant=self.merchant,
-        )
+        verify(headers, body, now=now.timestamp(), secrets=self.config.webhook_secrets)
+        with readable("event"):
+            event = json.loads(body)
+            if event.get("object", "event") != "event":
+                raise ValueError("not an event")
+            must_be_of_our_mode(event, secret_key=self.config.secret_key)
+            # our endpoint may get events of connected accounts, whose facts are theirs
+            account = self.merchant if event.get("account") is None else text_of(event, "account")
+            return Notice(
+                notification_id=text_of(event, "id"),
+                event_type=text_of(event, "type"),
+                facts=facts_of(event, merchant=account),
+                refund=refund_news(event) if account == self.merchant else None,
+            )
 
     def _id_of(self, out_trade_no: str) -> str:
         intent = self._lookup.intent(out_trade_no, "")

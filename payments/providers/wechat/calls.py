@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Unpack
 
 import httpx
@@ -123,11 +124,12 @@ class WeChatCalls(Account):
             raise ValueError(f"unknown algorithm {sealed['algorithm']!r}")
         ciphertext, nonce = sealed["ciphertext"], sealed["nonce"].encode()
         associated_data = sealed.get("associated_data", "").encode()
+        decrypt = partial(rsa.decrypt, ciphertext, nonce=nonce, associated_data=associated_data)
         *earlier, last = self.config.api_v3_keys
         for key in earlier:
             with suppress(ValueError):
-                return rsa.decrypt(ciphertext, key=key, nonce=nonce, associated_data=associated_data)
-        return rsa.decrypt(ciphertext, key=last, nonce=nonce, associated_data=associated_data)
+                return decrypt(key=key)
+        return decrypt(key=last)
 
     def _headers(self, method: str, path: str, body: str) -> dict[str, str]:
         headers = {
@@ -143,10 +145,7 @@ class WeChatCalls(Account):
 
     def _verify_answer(self, received: Answer) -> None:
         try:
-            self._verify(received.headers, received.content, now=self._clock())
+            verify(received.headers, received.content, keys=self._platform, now=self._clock())
         except SignatureInvalid as error:
             # an unsigned refusal may come from anything on the way; it proves nothing
             raise OutcomeUnknown(f"answer {received.status} is not signed by the platform: {error}") from error
-
-    def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
-        verify(headers, body, keys=self._platform, now=now)

@@ -31,12 +31,10 @@ from payments.providers.base import (
 from payments.providers.documents import CHINA, text_of
 from payments.providers.transport import reading
 from payments.providers.wechat.bill import due_at, parse
-from payments.providers.wechat.calls import WeChatCalls, WeChatConfig
+from payments.providers.wechat.calls import WeChatCalls
 from payments.providers.wechat.facts import PAID_STATES, about, facts_of, paid_fact, refund_news, refunded_fact
-from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, serial_of
-from payments.providers.wechat.signing import answer_message, request_message
-
-__all__ = ["PUBLIC_KEY_PREFIX", "WeChatConfig", "WeChatPay", "answer_message", "request_message"]
+from payments.providers.wechat.keys import serial_of
+from payments.providers.wechat.signing import verify
 
 BILL_BYTES_MAX = 50_000_000
 
@@ -193,7 +191,7 @@ class WeChatPay(WeChatCalls):
             return found
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        self._verify(headers, body, now=now.timestamp())
+        verify(headers, body, keys=self._platform, now=now.timestamp())
         with readable("notification"):
             envelope = json.loads(body)
             content = json.loads(self._decrypt(envelope["resource"]))

@@ -12,8 +12,6 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -26,15 +24,6 @@ from payments.providers import rsa
 PUBLIC_KEY_PREFIX = "PUB_KEY_ID_"
 SERIAL = re.compile(r"[0-9A-F]{8,64}")
 _FILE_MODE = 0o644
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A key with its time of validity; a bare public key has no end."""
-
-    key: RSAPublicKey
-    valid_from: datetime | None = None
-    valid_until: datetime | None = None
 
 
 class KeyRing:
@@ -66,14 +55,17 @@ class KeyRing:
         Raises:
             SignatureInvalid: not held, or its certificate was not valid then.
         """
-        held = self._held.get(_name(serial))
-        if held is None:
+        key, certificate = self._held.get(_name(serial), (None, None))
+        if key is None:
             raise SignatureInvalid("signed with a key that we do not hold")
-        if held.valid_from is not None and now < held.valid_from.timestamp():
+        if certificate is None:
+            return key
+        first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        if now < first.timestamp():
             raise SignatureInvalid("signed with a certificate that is not valid yet")
-        if held.valid_until is not None and now > held.valid_until.timestamp():
-            raise SignatureInvalid(f"signed with a certificate that expired on {held.valid_until:%Y-%m-%d}")
-        return held.key
+        if now > last.timestamp():
+            raise SignatureInvalid(f"signed with a certificate that expired on {last:%Y-%m-%d}")
+        return key
 
 
 def serial_of(pem: bytes) -> str:
@@ -141,18 +133,14 @@ def _name(serial: str) -> str:
     return serial if serial.startswith(PUBLIC_KEY_PREFIX) else serial.upper().lstrip("0")
 
 
-def _held(serial: str, pem: bytes) -> _Held:
+def _held(serial: str, pem: bytes) -> tuple[RSAPublicKey, x509.Certificate | None]:
+    """Load a key with its certificate, whose time it has; a bare public key has no end."""
     try:
         key = rsa.load_public_key(pem)
     except UnsupportedAlgorithm as error:
         raise ValueError("a key of an unknown kind") from error
     if serial.startswith(PUBLIC_KEY_PREFIX):
-        return _Held(key=key)
+        return key, None
     if serial_of(pem) != _name(serial):
         raise ValueError(f"the certificate under {serial} has the serial {serial_of(pem)}")
-    certificate = x509.load_pem_x509_certificate(pem)
-    return _Held(
-        key=key,
-        valid_from=certificate.not_valid_before_utc,
-        valid_until=certificate.not_valid_after_utc,
-    )
+    return key, x509.load_pem_x509_certificate(pem)

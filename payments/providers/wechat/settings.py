@@ -105,7 +105,7 @@ def _platform_keys(settings: Settings) -> dict[str, bytes]:
 
 
 def valid_platform_keys(settings: Settings) -> None:
-    """Require one valid certificate; `problems` alone asks, for an expired one beside its successor is fine."""
+    """Require one valid certificate; the checks alone ask, for an expired one beside its successor is fine."""
     if not any(key_files.is_valid(pem) for pem in _platform_keys(settings).values()):
         raise ConfigError(
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "
@@ -114,15 +114,7 @@ def valid_platform_keys(settings: Settings) -> None:
 
 
 def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
-    """Store the platform's new certificates beside those that we hold, one of which verifies the answer.
-
-    Returns:
-        Their serials.
-
-    Raises:
-        ProviderError: they could not be had.
-        ConfigError: they could not be stored.
-    """
+    """Store the platform's new certificates beside those that we hold, as `Plugin.renew`; return their serials."""
     offered = cast("WeChatPay", provider).download_certificates()
     try:
         return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)

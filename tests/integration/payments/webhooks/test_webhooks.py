@@ -20,7 +20,7 @@ from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
-from payments.providers.wechat.client import answer_message
+from payments.providers.wechat.signing import answer_message
 from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.stripe.documents import signature

@@ -16,7 +16,8 @@ import pytest
 from payments.providers import registry, rsa
 from payments.providers.alipay.client import Alipay
 from payments.providers.stripe.client import StripeIntents
-from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.signing import answer_message
 from payments.sandbox import keys, state
 from tests.sandbox import channels_at
 

@@ -14,7 +14,8 @@ from payments.providers import registry, rsa
 from payments.providers.alipay.client import Alipay
 from payments.providers.alipay.signing import signed_member, signed_text
 from payments.providers.base import Payer, PayMethod, RefundStatus, TradeStatus
-from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.signing import answer_message, verify
 from payments.sandbox import keys, state
 from tests.unit.payments.providers.conftest import (
     NUMBER,
@@ -444,4 +445,4 @@ def test_keys_are_never_shown(wechat: WeChatPay, alipay: Alipay) -> None:
         assert "PRIVATE KEY" not in repr(provider.config)
     assert state.keys().settings["WECHAT_API_V3_KEY"] not in repr(wechat.config)
     with pytest.raises(SignatureInvalid):
-        wechat._verify({}, b"", now=0)
+        verify({}, b"", keys=wechat._platform, now=0)

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderUnavailable, SignatureInvalid
 from payments.providers import paypal, registry
 from payments.providers.base import FactKind, RefundStatus, TradeStatus
-from payments.providers.bearer import Bearer, Client
+from payments.providers.bearer import Bearer
 from payments.providers.paypal.client import PayPalConfig, PayPalOrders
 from payments.providers.transport import client
 from payments.testing.relay import Reply, Server
@@ -244,9 +245,8 @@ def test_an_order_that_paypal_has_dropped_is_closed_and_no_error(platform: Platf
 
 def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> None:
     now = [1000.0]
-    session = client(timeout_seconds=5)
-    us = Client(token_url=f"{platform.url}/token", client_id="us", secret="hush")
-    bearer = Bearer(session, us, clock=lambda: now[0], limits=account()._limits)
+    session, login = client(timeout_seconds=5), httpx.BasicAuth("us", "hush")
+    bearer = Bearer(session, f"{platform.url}/token", login, clock=lambda: now[0], limits=account()._limits)
     platform.order = Reply(status=200, body=b"{}")
     for now[0], tokens in ((1000.0, 1), (1039.0, 1), (1040.0, 2)):
         bearer.call("GET", f"{platform.url}/order")
@@ -258,7 +258,7 @@ def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> Non
     with pytest.raises(OutcomeUnknown, match="cannot be read"):
         bearer.call("GET", f"{platform.url}/order")
     assert platform.calls.count("POST /token") == 3
-    assert "hush" not in repr(us)
+    assert "hush" not in repr(login)
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,12 @@ def test_without_a_token_nothing_was_sent(platform: Platform, token: Reply) -> N
 def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----")
     fields = {"API_URL": "ftp://paypal", "CLIENT_ID": "us", "CERT_FILE": str(tmp_path / "cert.pem")}
-    found = "\n".join(str(problem) for problem in registry.problems("paypal", fields))
+    found = "\n".join(str(problem) for problem in registry.tried("paypal", fields)[1])
     for name in ("MERCHANT_ID", "WEBHOOK_ID", "API_URL", "CLIENT_SECRET", "CERT_FILE"):
         assert f"PAYPAL_{name}" in found
     (tmp_path / "cert.pem").write_bytes(certificate())
     whole = {"API_URL": "https://api-m.paypal.com", "MERCHANT_ID": "m", "WEBHOOK_ID": "w", "CLIENT_SECRET": "s"}
-    assert registry.problems("paypal", fields | whole) == []
+    assert registry.tried("paypal", fields | whole)[1] == []
 
 
 def test_the_plugin_is_at_most_450_lines_of_code() -> None:

@@ -21,8 +21,9 @@ from cryptography.x509.oid import NameOID
 
 from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
-from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
+from payments.providers.wechat.signing import answer_message
 from payments.sandbox import keys, state
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
 

@@ -11,7 +11,8 @@ import pytest
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import rsa
 from payments.providers.base import FactKind, Notice, RefundResult, RefundStatus
-from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.signing import answer_message
 from payments.sandbox import keys
 
 SENT_AT = int(time.time())  # the platform's certificate is as young as this run

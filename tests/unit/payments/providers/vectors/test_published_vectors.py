@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payments.providers import rsa
-from payments.providers.wechat.client import answer_message
+from payments.providers.wechat.signing import answer_message
 
 
 @pytest.fixture(scope="module")
