@@ -1,8 +1,8 @@
 """What a case has at hand: the plug-in's provider, its simulator, the relay between them, a shopper."""
 
 import queue
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -220,13 +220,3 @@ class Bench:
     def read(self, headers: Mapping[str, str], body: bytes, *, age: timedelta = timedelta()) -> Notice:
         """Let the plug-in read it as if it arrived `age` later."""
         return self.provider.read_notification(headers=headers, body=body, now=datetime.now(UTC) + age)
-
-
-@contextmanager
-def bench(plugin: Plugin, simulator: Simulator) -> Iterator[Bench]:
-    """Set a bench up, and clear it away."""
-    made = Bench(plugin, simulator)
-    try:
-        yield made
-    finally:
-        made.close()

@@ -1,10 +1,11 @@
 """`certify`: every case against one plug-in, and what came of each."""
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from payments.providers.plugin import Plugin
-from payments.testing.bench import Simulator, bench
+from payments.testing.bench import Bench, Simulator
 from payments.testing.cases import CASES
 from payments.testing.verdicts import Broken, Skipped
 
@@ -58,8 +59,8 @@ def certify(plugin: Plugin, simulator: Simulator, *, only: Collection[str] = ())
         if only and name not in only:
             continue
         try:
-            with bench(plugin, simulator) as made:
-                case(made)
+            with closing(Bench(plugin, simulator)) as bench:
+                case(bench)
             passed.append(name)
         except Skipped as why:
             skipped[name] = str(why)

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, repeat
 
 from idempotency.ids import new_id
-from payments.errors import (
-    OutcomeUnknown,
-    ProviderError,
-    ProviderUnavailable,
-)
+from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers.base import RefundStatus, TradeStatus
 from payments.testing.bench import AMOUNT_MINOR, MOVED, PART_MINOR, Bench, Opened
 from payments.testing.relay import Behaviour, Reply, losing, saying
@@ -19,21 +16,11 @@ def wrong_number(bench: Bench) -> None:
     """A genuine answer about another trade, or another refund, is no answer about ours."""
     other, ours = bench.paid(), bench.paid()
     theirs, number = new_id().hex, new_id().hex
-    asked: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-        "query": (lambda: bench.query(other), lambda: bench.query(ours)),
-        "refund": (
-            lambda: bench.refund(other, theirs, PART_MINOR),
-            lambda: bench.refund(ours, number, PART_MINOR),
-        ),
-        "query_refund": (
-            lambda: bench.query_refund(other, theirs),
-            lambda: bench.query_refund(ours, number),
-        ),
-    }
-    for what, (of_theirs, of_ours) in asked.items():
-        of_theirs()
+    of_theirs, of_ours = _calls(bench, other, theirs), _calls(bench, ours, number)
+    for what in ("query", "refund", "query_refund"):
+        of_theirs[what]()
         with bench.relay.behaving(saying(bench.relay.last)):
-            proves_nothing(of_ours, what=what, after="an answer about another number")
+            proves_nothing(of_ours[what], what=what, after="an answer about another number")
 
 
 def answers_lost(bench: Bench) -> None:
@@ -47,27 +34,19 @@ def answers_lost(bench: Bench) -> None:
     must(bench.simulator.pay(trade.number), "a trade that was opened again after a lost answer cannot be paid")
     if bench.query(trade).status is TradeStatus.APPROVED:
         with bench.relay.behaving(losing):
-            must(
-                not unless_unknown(lambda: bench.provider.capture(**trade.names)),
-                "capture returned although its answer was lost",
-            )
+            captured = unless_unknown(lambda: bench.provider.capture(**trade.names))
+        must(not captured, "capture returned although its answer was lost")
     must(bench.take(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
+    asked = partial(bench.refund, trade, number, PART_MINOR)
     with bench.relay.behaving(losing):
-        must(
-            not unless_unknown(lambda: bench.refund(trade, number, PART_MINOR)),
-            "refund returned although its answer was lost",
-        )
+        must(not unless_unknown(asked), "refund returned although its answer was lost")
     must(bench.query_refund(trade, number).status in MOVED, "the query does not know a refund that was made")
-    must(
-        bench.refund(trade, number, PART_MINOR).status in MOVED,
-        "a refund that was made is refused when asked again",
-    )
+    must(asked().status in MOVED, "a refund that was made is refused when asked again")
     must(bench.refunded(trade) == PART_MINOR, "a refund moved money twice after its answer was lost")
     with bench.relay.behaving(losing):
         unless_unknown(lambda: bench.close_trade(closing))
-    must(
-        bench.close_trade(closing).status is TradeStatus.CLOSED, "a close whose answer was lost cannot be repeated"
-    )
+    closed = bench.close_trade(closing).status is TradeStatus.CLOSED
+    must(closed, "a close whose answer was lost cannot be repeated")
 
 
 def refused_questions(bench: Bench) -> None:
@@ -82,7 +61,7 @@ def refused_questions(bench: Bench) -> None:
         ("close", partial(bench.close_trade, trade)),
         ("refund", partial(bench.refund, trade, number, 2 * AMOUNT_MINOR)),
     ):
-        with bench.relay.behaving(_failing_after(1)):
+        with bench.relay.behaving(_failing_after_one()):
             try:
                 result = command()
             except (ProviderError, ValueError) as error:
@@ -119,10 +98,6 @@ def _calls(bench: Bench, trade: Opened, number: str) -> dict[str, Callable[[], o
     }
 
 
-def _failing_after(passed: int) -> Behaviour:
-    left = iter(range(passed))
-
-    def behave(method: str, forward: Callable[[], Reply]) -> Reply | None:
-        return Reply(status=500) if next(left, None) is None else forward()
-
-    return behave
+def _failing_after_one() -> Behaviour:
+    fails = chain([False], repeat(True))
+    return lambda method, forward: Reply(status=500) if next(fails) else forward()

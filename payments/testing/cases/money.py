@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from idempotency.ids import new_id
-from payments.errors import (
-    ProviderError,
-)
+from payments.errors import ProviderError
 from payments.providers.base import FactKind, RefundStatus, TradeStatus
 from payments.testing.bench import AMOUNT_MINOR, COPIES, MOVED, PART_MINOR, Bench
 from payments.testing.verdicts import must
 
 T = TypeVar("T")
+
+THREADS = 4
 
 
 def a_payment(bench: Bench) -> None:
@@ -61,12 +61,11 @@ def refunds(bench: Bench) -> None:
         result = bench.refund(trade, one, PART_MINOR)
         must(result.status in MOVED, f"a refund of a part is {result.status}")
     must(bench.refunded(trade) == PART_MINOR, "the same refund, asked for twice, moved money twice")
-    (fact,) = bench.query_refund(trade, one).facts or (None,)
-    must(fact is not None, "the query of a refund that was made states no fact")
-    assert fact is not None  # noqa: S101  for the type checker
-    must(
-        (fact.kind, fact.out_refund_no) == (FactKind.REFUNDED, one), "a refund's fact must carry our number of it"
-    )
+    facts = bench.query_refund(trade, one).facts
+    must(bool(facts), "the query of a refund that was made states no fact")
+    (fact,) = facts
+    ours = (fact.kind, fact.out_refund_no) == (FactKind.REFUNDED, one)
+    must(ours, "a refund's fact must carry our number of it")
     must(fact.amount_minor == PART_MINOR, "a refund's fact must state its own amount, not a sum")
     bench.refund(trade, new_id().hex, AMOUNT_MINOR - PART_MINOR)
     try:
@@ -88,9 +87,8 @@ def parallel(bench: Bench) -> None:
     must(bench.simulator.charge(trade.number).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
     letter = bench.received(trade)
     read = _at_once(lambda: bench.read(letter.headers, letter.body))
-    must(
-        all(notice == letter.notice for notice in read), "threads that read one notification read different things"
-    )
+    alike = all(notice == letter.notice for notice in read)
+    must(alike, "threads that read one notification read different things")
     number = new_id().hex
     _at_once(lambda: bench.refund(trade, number, PART_MINOR))
     must(bench.refunded(trade) == PART_MINOR, "one refund, asked for by several threads, moved money twice")
@@ -137,9 +135,9 @@ def a_bill(bench: Bench) -> None:
     must(lines == wanted, f"the bill lists {sorted(lines)}, the facts are {sorted(wanted)}")
 
 
-def _at_once(call: Callable[[], T], *, threads: int = 4) -> list[T]:
+def _at_once(call: Callable[[], T]) -> list[T]:
     """Return the answers of calls that start together; those that were turned away have none."""
-    barrier = threading.Barrier(threads)
+    barrier = threading.Barrier(THREADS)
 
     def one() -> T | None:
         barrier.wait()
@@ -148,6 +146,6 @@ def _at_once(call: Callable[[], T], *, threads: int = 4) -> list[T]:
         except ProviderError:
             return None
 
-    with ThreadPoolExecutor(threads) as pool:
-        answers = [future.result() for future in [pool.submit(one) for _ in range(threads)]]
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [future.result() for future in [pool.submit(one) for _ in range(THREADS)]]
     return [answer for answer in answers if answer is not None]

@@ -6,11 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from idempotency.ids import new_id
-from payments.errors import (
-    NotificationMalformed,
-    ProviderError,
-    SignatureInvalid,
-)
+from payments.errors import NotificationMalformed, ProviderError, SignatureInvalid
 from payments.providers.base import FactKind
 from payments.testing.bench import AMOUNT_MINOR, COPIES, Bench, Opened, Received
 from payments.testing.relay import Reply
@@ -28,10 +24,8 @@ def duplicates(bench: Bench) -> None:
 def delayed(bench: Bench) -> None:
     """A notification after the query states the same fact, so that it counts once."""
     trade = bench.paid()
-    must(
-        money(bench.received(trade).fact()) == money(bench.paid_fact(trade)),
-        "the notification and the query state different facts of one payment, so it would count twice",
-    )
+    same = money(bench.received(trade).fact()) == money(bench.paid_fact(trade))
+    must(same, "the notification and the query state different facts of one payment, so it would count twice")
 
 
 def reordered(bench: Bench) -> None:
@@ -41,17 +35,14 @@ def reordered(bench: Bench) -> None:
     bench.refund(trade, number)
     refunded = bench.received(trade, FactKind.REFUNDED)
     for letter in (refunded, paid):
-        must(
-            bench.read(letter.headers, letter.body) == letter.notice,
-            "a notification reads differently after another one",
-        )
+        same = bench.read(letter.headers, letter.body) == letter.notice
+        must(same, "a notification reads differently after another one")
     back = refunded.fact(FactKind.REFUNDED)
     must(back.amount_minor == AMOUNT_MINOR, "the notification of a refund states another amount")
     must(back.is_whole or back.out_refund_no == number, "the notification of a refund does not carry our number")
     (asked,) = bench.query_refund(trade, number).facts
-    must(
-        back.is_whole or money(back) == money(asked), "notification and query state different facts of one refund"
-    )
+    same = back.is_whole or money(back) == money(asked)
+    must(same, "notification and query state different facts of one refund")
 
 
 def early(bench: Bench) -> None:
@@ -83,12 +74,11 @@ def early(bench: Bench) -> None:
 def wrong_amount(bench: Bench) -> None:
     """Another amount than was asked for is stated as it is."""
     trade = _mistaken(bench, "amount")
-    charge = bench.simulator.charge(trade.number)
-    must(charge.paid_minor != AMOUNT_MINOR, "the simulator charged the right amount")
+    charged_minor = bench.simulator.charge(trade.number).paid_minor
+    must(charged_minor != AMOUNT_MINOR, "the simulator charged the right amount")
     for fact in (bench.received(trade).fact(), bench.paid_fact(trade)):
-        must(
-            fact.amount_minor == charge.paid_minor, "a fact states the amount that was asked, not what was charged"
-        )
+        stated = fact.amount_minor == charged_minor
+        must(stated, "a fact states the amount that was asked, not what was charged")
 
 
 def wrong_currency(bench: Bench) -> None:
