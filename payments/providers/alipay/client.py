@@ -101,9 +101,8 @@ class Alipay(AlipayCalls):
             return self._refund_in_doubt(wanted.out_trade_no, wanted.out_refund_no)
         with reading("refund"):
             so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
-            if (
-                not wanted.amount_minor <= so_far_minor <= wanted.paid_minor
-            ):  # all refunds of the trade, this one among them
+            # of all refunds of the trade, this one among them
+            if not wanted.amount_minor <= so_far_minor <= wanted.paid_minor:
                 self.must_match({"amount_minor": wanted.amount_minor}, {"amount_minor": so_far_minor})
             fact = refunded_fact(
                 answer,

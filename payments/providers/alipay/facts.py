@@ -49,16 +49,15 @@ def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
     if money.from_decimal(given["refund_fee"], CURRENCY) != payment.amount_minor:
         return ()
     when = given.get("gmt_refund", "").partition(".")[0]  # it has fractions of a second
-    return (
-        replace(
-            payment,
-            kind=FactKind.REFUNDED,
-            provider_txn_id=payment.out_trade_no,
-            occurred_at=china_time(when) if when else None,
-            paid_txn_id=payment.provider_txn_id,
-            is_whole=True,
-        ),
+    whole = replace(
+        payment,
+        kind=FactKind.REFUNDED,
+        provider_txn_id=payment.out_trade_no,
+        occurred_at=china_time(when) if when else None,
+        paid_txn_id=payment.provider_txn_id,
+        is_whole=True,
     )
+    return (whole,)
 
 
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:

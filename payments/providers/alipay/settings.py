@@ -74,12 +74,11 @@ def certificates(settings: Settings) -> CertificatePems | None:
             raise ConfigError(
                 f"{fields.env_name('alipay', field)} is not set, but {known} is: certificate mode needs all three."
             )
-
-    def read(which: str) -> bytes:
-        field = _CERTIFICATE_FILES[which]
-        return fields.content(fields.env_name("alipay", field), settings[field])
-
-    return CertificatePems(app=read(APP), platform=read(PLATFORM), root=read(ROOT))
+    pems = {
+        which: fields.content(fields.env_name("alipay", field), settings[field])
+        for which, field in _CERTIFICATE_FILES.items()
+    }
+    return CertificatePems(**pems)
 
 
 # each read by itself, so that one mistake does not hide another

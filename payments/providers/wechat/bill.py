@@ -110,7 +110,7 @@ def _bill_line(row: Mapping[str, str]) -> BillLine | None:
         out_refund_no=_number(row, OUT_REFUND_NO) if refunded else "",
         amount_minor=amount_minor,
         currency=row[CURRENCY],
-        occurred_at=_time(row[TIME]),
+        occurred_at=china_time(row[TIME]) if row[TIME] else None,
         refund_status=refund_status,
     )
 
@@ -120,7 +120,3 @@ def _number(row: Mapping[str, str], name: str) -> str:
     if not value or value == "0":  # how the bill writes that there is none
         raise ValueError(f"{name} is missing")
     return value
-
-
-def _time(text: str) -> datetime | None:
-    return china_time(text) if text else None

@@ -59,17 +59,12 @@ _UNFUNDED = "NOT_ENOUGH"
 
 _REFUNDS = "/v3/refund/domestic/refunds"
 
-# the shopper's next step, and the member of the answer it is made from
+# the shopper's next step, the member of the answer it is made from, and how long that is good; a second call under
+# the same number gives a fresh one
 _NEXT = {
-    PayMethod.NATIVE: (NextActionType.QR_CODE, "code_url"),
-    PayMethod.H5: (NextActionType.REDIRECT, "h5_url"),
-    PayMethod.JSAPI: (NextActionType.JSAPI, "prepay_id"),
-}
-# how long that member is good; a second call under the same number gives a fresh one
-_LIVES = {
-    PayMethod.NATIVE: timedelta(hours=2),
-    PayMethod.H5: timedelta(minutes=5),
-    PayMethod.JSAPI: timedelta(hours=2),
+    PayMethod.NATIVE: (NextActionType.QR_CODE, "code_url", timedelta(hours=2)),
+    PayMethod.H5: (NextActionType.REDIRECT, "h5_url", timedelta(minutes=5)),
+    PayMethod.JSAPI: (NextActionType.JSAPI, "prepay_id", timedelta(hours=2)),
 }
 
 
@@ -97,15 +92,15 @@ class WeChatPay(WeChatCalls):
             **_payer_part(chosen, wanted.payer),
         }
         answer = self._call("POST", f"/v3/pay/transactions/{chosen.value}", body)
-        kind, name = _NEXT[chosen]
+        kind, name, lives = _NEXT[chosen]
         with reading(name):
             given = text_of(answer, name)
         if chosen is PayMethod.JSAPI:
             params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=given, now=self._clock())
-            return NextAction(type=kind, url="", params=params, lives=_LIVES[chosen])
+            return NextAction(type=kind, url="", params=params, lives=lives)
         if chosen is PayMethod.H5 and wanted.return_url:
             given += f"{'&' if '?' in given else '?'}redirect_url={quote(wanted.return_url, safe='')}"
-        return NextAction(type=kind, url=given, lives=_LIVES[chosen])
+        return NextAction(type=kind, url=given, lives=lives)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         path = f"{_trade_path(out_trade_no)}?mchid={quote(self.config.mch_id)}"
