@@ -27,17 +27,11 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """Settings of an account's calls.
+    """Settings of an account's calls."""
 
-    Attributes:
-        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
-        clock: seconds since the epoch; for tests.
-        limits: around every outbound call.
-    """
-
-    timeout_seconds: float
-    clock: Callable[[], float]
-    limits: Limits
+    timeout_seconds: float  # for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`
+    clock: Callable[[], float]  # seconds since the epoch; for tests
+    limits: Limits  # around every outbound call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +126,7 @@ class Account:
         return Trade(status=TradeStatus.CLOSED, facts=(fact,), may_yet_begin=may_yet_begin)
 
     def _method(self, wanted: str | None, payer: Payer) -> PayMethod:
-        """Return `wanted`, or the channel's first method.
-
-        Raises:
-            ValueError: the channel has no such method, or `payer` lacks what the method needs.
-        """
+        """Return `wanted`, or the channel's first method; raises as `Provider.create`."""
         chosen = next((one for one in self.methods if wanted in {None, one}), None)
         if chosen is None:
             raise ValueError(f"{wanted!r} is not one of {', '.join(self.methods)}")
@@ -146,11 +136,7 @@ class Account:
         return chosen
 
     def _after_refused_close(self, refused: ProviderRejected, out_trade_no: str) -> Trade:
-        """Query a trade that could not be closed: paid, or closed before.
-
-        Raises:
-            ProviderRejected: it is neither, so the refusal stands.
-        """
+        """Query a trade that could not be closed: paid, or closed before; else raise the refusal."""
         with follow_up():
             trade = self.query(out_trade_no=out_trade_no)
         if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:

@@ -18,26 +18,18 @@ MISMATCHED = Counter(
 
 
 def must_match(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
-    """Refuse an answer that is not about what was asked, see `differences`.
+    """Refuse an answer that is not about what was asked: OutcomeUnknown, see `differences`.
 
     A genuine answer may be about another trade; this check keeps it from becoming a fact about ours.
-
-    Raises:
-        OutcomeUnknown: they differ.
     """
     if found := differences(channel, asked=asked, answer=answer):
         raise OutcomeUnknown(f"the answer is not about what was asked: {found}")
 
 
 def differences(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> str:
-    """Compare each member of `asked` with the answer's, which must be there; count and log what differs.
+    """Compare each member of `asked` with the answer's, which must be there.
 
-    Args:
-        asked: what the call is about, such as our number, amount and currency.
-        answer: the same members of the answer.
-
-    Returns:
-        What differs; empty where nothing does.
+    What differs is counted, logged and returned as a text.
     """
     wrong = [name for name, value in asked.items() if answer.get(name) != value]
     if not wrong:
@@ -50,12 +42,9 @@ def differences(channel: str, *, asked: Mapping[str, object], answer: Mapping[st
 
 @contextmanager
 def follow_up() -> Iterator[None]:
-    """Keep a failed question about an earlier command from ending that command.
+    """Raise `OutcomeUnknown` where a question about an earlier command fails.
 
     Only a verified answer about the command ends it; a refused or unsent question does not.
-
-    Raises:
-        OutcomeUnknown: instead of any other `ProviderError`.
     """
     try:
         yield

@@ -14,13 +14,7 @@ SPARE_SECONDS = 60  # a token that ends sooner is not used any more
 
 
 class Bearer:
-    """Sends JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe.
-
-    Args:
-        session: of `payments.providers.transport.client`.
-        login: our client's credentials.
-        clock: seconds since the epoch.
-    """
+    """Sends JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe."""
 
     def __init__(
         self,

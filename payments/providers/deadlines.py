@@ -85,11 +85,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
-    """Return the time for one wait: its own time-out, and at most the rest of the call's.
-
-    Raises:
-        httpcore.TimeoutException: of type `late`; nothing is left.
-    """
+    """Return the time for one wait: its own, at most the rest of the call's; or raise `late`."""
     left = _ends.get() - time.monotonic()
     if left <= 0:
         raise late("the call's time is over")

@@ -41,11 +41,7 @@ def setting(account: str, field: str, settings: Settings) -> str:
 
 
 def plugin(account: str, settings: Settings) -> Plugin:
-    """Return the plug-in of `account`.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the plug-in of `account`, or raise `ConfigError`."""
     path = settings.get(BACKEND, "")
     if not path and account not in names():
         raise ConfigError(
@@ -75,14 +71,11 @@ def build(
     *,
     limits: Callable[[str], AbstractContextManager[None]] = lambda account: nullcontext(),
 ) -> dict[str, Provider]:
-    """Build a provider for every configured account.
+    """Build a provider for every configured account, or raise `ConfigError`.
 
     Args:
         accounts: account -> field -> value; the environment's name of a field is ``CHANNEL_FIELD``.
         limits: account -> a context for one outbound call; see `payments.providers.transport.Limits`.
-
-    Raises:
-        ConfigError: a field is missing or wrong, or the channel is unknown.
     """
     built = {}
     for account, settings in accounts.items():

@@ -38,11 +38,7 @@ PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.D
 
 
 def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
-    """Load every public key or certificate of `pem`, in order: the current key and its successor.
-
-    Raises:
-        ValueError: there is none, or one of them is not an RSA public key.
-    """
+    """Load every public key or certificate of `pem`, in order, at least one. Raises ValueError."""
     try:
         keys = tuple(load_public_key(block.group()) for block in PEM_BLOCK.finditer(pem))
     except UnsupportedAlgorithm as error:
@@ -72,11 +68,7 @@ def encrypt(plaintext: bytes, *, key: bytes, nonce: bytes, associated_data: byte
 
 
 def decrypt(ciphertext: str, *, key: bytes, nonce: bytes, associated_data: bytes) -> bytes:
-    """Decrypt what `encrypt` made; the key's length chooses AES-128, -192 or -256.
-
-    Raises:
-        ValueError: not base64, not authentic, or a key or nonce of a wrong length.
-    """
+    """Decrypt what `encrypt` made, by a key of 16, 24 or 32 bytes. Raises ValueError."""
     try:
         return AESGCM(key).decrypt(nonce, base64.b64decode(ciphertext, validate=True), associated_data)
     except (InvalidTag, binascii.Error) as error:

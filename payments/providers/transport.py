@@ -118,8 +118,7 @@ def download(
 ) -> bytes:
     """Fetch a file from an address that a genuine answer named, within `DOWNLOAD_SECONDS_MAX`.
 
-    Raises:
-        ProviderUnavailable, OutcomeUnknown: as `send`; also for a malformed address, and any status but 200.
+    Raises as `send`; OutcomeUnknown also for a malformed address, and any status but 200.
     """
     try:
         request = session.build_request("GET", url, headers=headers)

@@ -93,18 +93,13 @@ class Server:
 
 
 class Relay(Server):
-    """Stands between a plug-in and its simulator; honest unless a case changes it.
-
-    Attributes:
-        last: the answer that was passed on last.
-        calls: the number of calls.
-    """
+    """Stands between a plug-in and its simulator; honest unless a case changes it."""
 
     def __init__(self, target: str) -> None:
         self._target = target.rstrip("/")
         self._http = httpx.Client(timeout=SECONDS_MAX, trust_env=False)
         self._behaviour: Behaviour = honest
-        self.last = Reply(status=500)
+        self.last = Reply(status=500)  # the answer that was passed on last
         self.calls = 0
         super().__init__(self._serve)
 

@@ -21,14 +21,9 @@ def must(holds: bool, sentence: str) -> None:
 
 
 def proves_nothing(call: Callable[[], object], *, what: str, after: str) -> None:
-    """Require `call` to leave the outcome open.
+    """Require `call`, named `what`, to leave the outcome open after this answer.
 
-    Args:
-        what: the call's name.
-        after: the answer that it got.
-
-    Raises:
-        Broken: it returned, or raised anything but `OutcomeUnknown` and `ProviderUnavailable`.
+    Broken is whatever returns, or raises anything but `OutcomeUnknown` and `ProviderUnavailable`.
     """
     try:
         result = call()

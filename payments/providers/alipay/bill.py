@@ -64,12 +64,9 @@ def says_missing(code: str) -> bool:
 
 
 def checked_address(url: str, *, gateway_url: str) -> str:
-    """Return the bill's address: over https, or at the gateway's own origin.
+    """Return the bill's address: https, or at the gateway's own origin. Raises ValueError.
 
     Alipay gives addresses of a neighbour of its gateway with ``http``; those become https.
-
-    Raises:
-        ValueError: any other address.
     """
     asked, gateway = urlsplit(url), urlsplit(gateway_url)
     if asked.username is not None or asked.password is not None or not asked.hostname:
@@ -93,12 +90,7 @@ def _domain(host: str) -> list[str]:
 def read_bill(
     content: bytes, *, day: date, seller_id: str, max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 ) -> tuple[BillLine, ...]:
-    """Read the detail table in the zip `content`.
-
-    Raises:
-        ValueError: not the bill of `day` and `seller_id`, not readable to its end, or larger than
-            `max_unpacked_bytes` unpacked.
-    """
+    """Read the zip's detail table. Raises ValueError unless it is that seller's and day's."""
     try:
         with zipfile.ZipFile(io.BytesIO(content), metadata_encoding="gbk") as archive:
             _must_be_small(archive.infolist(), max_unpacked_bytes)

@@ -29,28 +29,18 @@ _NOT_OUR_SIGNATURE = "isv.invalid-signature"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlipayConfig:
-    """One application of one seller.
-
-    Attributes:
-        alipay_public_key_pem: Alipay's public keys, during a rotation several; unused with `certificates`.
-        certificates: for certificate mode.
-    """
+    """One application of one seller."""
 
     gateway_url: str
     app_id: str
     seller_id: str
     app_private_key_pem: bytes = field(repr=False)
-    alipay_public_key_pem: bytes = b""
-    certificates: CertificatePems | None = None
+    alipay_public_key_pem: bytes = b""  # during a rotation several; unused with `certificates`
+    certificates: CertificatePems | None = None  # for certificate mode
 
 
 class AlipayCalls(Account):
-    """Signed calls of one application. Thread-safe.
-
-    Raises:
-        ValueError: a key is none.
-        CertificateError: a certificate cannot be used.
-    """
+    """Signed calls of one application. Thread-safe. Raises ValueError for an unusable key."""
 
     channel = CHANNEL
 

@@ -61,12 +61,7 @@ def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
 
 
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
-    """Read a payment.
-
-    Args:
-        trade: of a query's answer or a notification.
-        seller_id: ours, for a query's answer, which names no seller: it can only be about our own trades.
-    """
+    """Read a payment of a notification, or of a query's answer, which names no seller: ours."""
     when = trade.get("gmt_payment") or trade.get("send_pay_date")
     return Fact(
         kind=FactKind.PAID,
@@ -104,11 +99,7 @@ def refunded_fact(
     amount_minor: int,
     paid_minor: int,
 ) -> Fact:
-    """Build the fact of a refund, identified by our number: Alipay has none of its own.
-
-    Args:
-        answer: to the refund or its query; may hold the time.
-    """
+    """Build the fact of a refund, identified by our number: Alipay has none of its own."""
     when = answer.get("gmt_refund_pay")
     return Fact(
         kind=FactKind.REFUNDED,

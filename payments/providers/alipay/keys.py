@@ -30,26 +30,15 @@ APP, PLATFORM, ROOT = "app", "platform", "root"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePems:
-    """Files of certificate mode, in PEM form; names as in `CertificateError.which`.
+    """Files of certificate mode, in PEM form; names as in `CertificateError.which`."""
 
-    Attributes:
-        app: our certificate, of our private key; issuers may follow it.
-        platform: Alipay's certificates (several during a rotation) and their issuers.
-        root: the roots of every one of them.
-    """
-
-    app: bytes
-    platform: bytes
-    root: bytes
+    app: bytes  # our certificate, of our private key; issuers may follow it
+    platform: bytes  # Alipay's certificates (several during a rotation) and their issuers
+    root: bytes  # the roots of every one of them
 
 
 class CertificateError(ValueError):
-    """An unusable certificate.
-
-    Args:
-        which: ``app``, ``platform`` or ``root``.
-        problem: what is wrong with it, a part of a sentence.
-    """
+    """Unusable certificate: which of `CertificatePems`, and a part of a sentence about it."""
 
     def __init__(self, which: str, problem: str) -> None:
         super().__init__(f"{which}: {problem}")
@@ -73,16 +62,9 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
 
 
 class KeyTrust:
-    """Key mode: Alipay's public keys, the current one and its successor; any of them may sign.
+    """Key mode: Alipay's public keys, the current one and its successor; any of them may sign."""
 
-    Attributes:
-        parameters: what every request carries about them.
-
-    Raises:
-        ValueError: `pem` holds no RSA public key, or something else beside.
-    """
-
-    parameters: Mapping[str, str] = {}
+    parameters: Mapping[str, str] = {}  # what every request carries about them
 
     def __init__(self, pem: bytes) -> None:
         self._keys = rsa.load_public_keys(pem)
@@ -96,13 +78,6 @@ class CertificateTrust:
     """Certificate mode: Alipay's certificates, each issued under a root that we hold.
 
     An expired one beside a valid one may stay: notifications of its time still count.
-
-    Args:
-        app_key: the public half of the key that we sign with.
-        now: seconds since the epoch; ours and one of Alipay's must be valid then.
-
-    Raises:
-        CertificateError: one is unreadable, not valid, comes from no root, or is not of our key.
     """
 
     def __init__(self, pems: CertificatePems, *, app_key: RSAPublicKey, now: float) -> None:

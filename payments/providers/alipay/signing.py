@@ -27,23 +27,17 @@ def signed_text(
 ) -> bytes:
     """Build the text that an RSA2 signature covers: ``name=value`` sorted, joined by ``&``, without empty values.
 
-    Args:
-        parameters: decoded once.
-        without: names not covered: ``sign`` for requests, ``sign`` and ``sign_type`` for notifications.
-        encoding: in which the platform signs and sends.
+    A request's covers all but ``sign``, a notification's neither that nor ``sign_type``.
     """
     pairs = sorted((name, value) for name, value in parameters.items() if name not in without and value)
     return "&".join(f"{name}={value}" for name, value in pairs).encode(encoding)
 
 
 def signed_member(answer: str, name: str) -> str:
-    """Cut the value of the top-level member `name` out of `answer`, character by character.
+    """Cut the value of the top-level member `name` out of `answer`, or raise ValueError.
 
     The platform signs those very characters, so decoding and encoding again would not do. Braces, quotes and
     escapes inside strings are respected.
-
-    Raises:
-        ValueError: no such member, or it never ends.
     """
     start = answer.index(f'"{name}"')
     start = answer.index(":", start + len(name) + 2) + 1
@@ -59,10 +53,9 @@ def any_verifies(message: bytes, signature: str, keys: Iterable[RSAPublicKey]) -
 
 
 def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> dict[str, Any]:
-    """Verify and decode the gateway's answer to `method`, a result or an error; exactly the signed bytes are read.
+    """Verify and decode the gateway's answer to `method`, a result or an error.
 
-    Raises:
-        OutcomeUnknown: unsigned, signed by no key of `trust`, or not of the documented shape.
+    Exactly the signed bytes are read. Raises OutcomeUnknown for any others.
     """
     name = method.replace(".", "_") + "_response"
     try:
@@ -80,12 +73,7 @@ def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> 
 
 
 def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[str, str]:
-    """Verify and decode a notification that Alipay sent for our application.
-
-    Raises:
-        NotificationMalformed: `body` is no form.
-        SignatureInvalid: another application's, or signed by no key of `trust`.
-    """
+    """Verify and decode a notification that Alipay sent for our application."""
     try:
         pairs, encoding = _decoded(body)
     except ValueError:

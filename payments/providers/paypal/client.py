@@ -53,20 +53,14 @@ _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayPalConfig:
-    """One merchant account.
+    """One merchant account."""
 
-    Attributes:
-        api_url: base URL, without a trailing slash.
-        webhook_id: PayPal's number of our endpoint.
-        certificates: PEM, of those that sign webhooks.
-    """
-
-    api_url: str
+    api_url: str  # without a trailing slash
     client_id: str
     client_secret: str = field(repr=False)
     merchant_id: str
-    webhook_id: str
-    certificates: bytes
+    webhook_id: str  # PayPal's number of our endpoint
+    certificates: bytes  # PEM, of those that sign webhooks
 
 
 class PayPalOrders(Account):
@@ -250,12 +244,7 @@ class PayPalOrders(Account):
         raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
 
     def _call(self, method: str, path: str, body: Any = None, *, once: str = "") -> Document:
-        """Send one call; `once` is its PayPal-Request-Id.
-
-        Raises:
-            ProviderRejected: refused, by the first issue that PayPal names.
-            ProviderUnavailable, OutcomeUnknown: as `Bearer.call`.
-        """
+        """Send one call; `once` is its PayPal-Request-Id, a refusal's code PayPal's first issue."""
         headers = {"Prefer": "return=representation", **({"PayPal-Request-Id": once} if once else {})}
         status, answer = self._bearer.call(method, self.config.api_url + path, body, headers=headers)
         if 200 <= status < 300:

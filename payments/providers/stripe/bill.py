@@ -32,11 +32,7 @@ _TYPES = {
 
 
 def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[BillLine]:
-    """Yield the lines of `day`.
-
-    Args:
-        ask: lists balance transactions.
-    """
+    """Yield the lines of `day`; `ask` lists balance transactions."""
     start = datetime(day.year, day.month, day.day, tzinfo=zone)
     window = {"gte": int(start.timestamp()), "lt": int((start + timedelta(days=1)).timestamp())}
     for name, kind in _TYPES.items():

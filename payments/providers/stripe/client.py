@@ -63,20 +63,13 @@ _STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeConfig:
-    """One account.
+    """One account."""
 
-    Attributes:
-        api_url: base URL, without a trailing slash.
-        webhook_secrets: of our endpoint; each is good, so that a new one can be put beside the old.
-        method: one of `METHODS`.
-        account: the account's name in facts, ``acct_…`` or the default: Stripe's documents do not name it, and
-            asking would cost a call.
-    """
-
-    api_url: str
+    api_url: str  # without a trailing slash
     secret_key: str = field(repr=False)
-    webhook_secrets: tuple[str, ...] = field(repr=False)
+    webhook_secrets: tuple[str, ...] = field(repr=False)  # each is good: a new one may be beside the old
     method: str = METHODS[0]
+    # its name in facts: Stripe's documents do not name it, and asking would cost a call
     account: str = "stripe"
 
 

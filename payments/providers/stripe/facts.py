@@ -58,8 +58,7 @@ def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
 def paid_fact(intent: Mapping[str, Any], *, merchant: str, occurred_at: datetime | None = None) -> Fact:
     """Read a paid intent; `amount_received` came in, `amount` was only asked for.
 
-    Args:
-        occurred_at: time of payment; else its charge's time, where that is expanded.
+    Without `occurred_at` the time is its charge's, where that is expanded.
     """
     charge = intent.get("latest_charge")
     if occurred_at is None and isinstance(charge, Mapping):

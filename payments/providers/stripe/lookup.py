@@ -84,12 +84,7 @@ def as_any(wanted: Document) -> Any:
 
 
 class Lookup:
-    """Search by our numbers.
-
-    Args:
-        v1: the library's services.
-        clock: seconds since the epoch.
-    """
+    """Search by our numbers, with the library's services."""
 
     def __init__(self, v1: Any, *, clock: Callable[[], float]) -> None:
         self._v1 = v1

@@ -14,12 +14,7 @@ from payments.providers.transport import Limits, send
 
 
 class Transport(stripe.HTTPClient):
-    """HTTP client of `stripe.StripeClient`. Thread-safe.
-
-    Args:
-        session: of `payments.providers.transport.client`.
-        limits: around every call.
-    """
+    """HTTP client of `stripe.StripeClient`. Thread-safe."""
 
     name = "httpx"
 
@@ -37,11 +32,7 @@ class Transport(stripe.HTTPClient):
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
-        """Send one call.
-
-        Raises:
-            ProviderUnavailable, OutcomeUnknown: as `payments.providers.transport.send`.
-        """
+        """Send one call; raises as `payments.providers.transport.send`."""
         # the library would send this machine's name, and how long our last call took
         kept = {
             name: value

@@ -26,30 +26,19 @@ _TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeChatConfig:
-    """One merchant account.
+    """One merchant account."""
 
-    Attributes:
-        api_url: base URL, without a trailing slash.
-        api_v3_keys: the current key first, then former ones that may still encrypt older messages; 32 bytes each.
-        mch_private_key_pem: our key, of certificate `mch_serial`.
-        platform_keys: the platform's certificates by upper-case serial, its public keys by ``PUB_KEY_ID_…``.
-    """
-
-    api_url: str
+    api_url: str  # without a trailing slash
     mch_id: str
     app_id: str
     mch_serial: str
-    api_v3_keys: tuple[bytes, ...] = field(repr=False)
-    mch_private_key_pem: bytes = field(repr=False)
-    platform_keys: Mapping[str, bytes]
+    api_v3_keys: tuple[bytes, ...] = field(repr=False)  # the current one first; older messages may need a former
+    mch_private_key_pem: bytes = field(repr=False)  # of certificate `mch_serial`
+    platform_keys: Mapping[str, bytes]  # certificates by upper-case serial, public keys by ``PUB_KEY_ID_…``
 
 
 class WeChatCalls(Account):
-    """Signed calls of one merchant account. Thread-safe.
-
-    Raises:
-        ValueError: a key is not what `config` says it is.
-    """
+    """Signed calls of one merchant account. Thread-safe. Raises ValueError for an unusable key."""
 
     def __init__(self, config: WeChatConfig, **options: Unpack[Options]) -> None:
         if not config.api_v3_keys or any(len(key) != API_V3_KEY_BYTES for key in config.api_v3_keys):
@@ -88,21 +77,12 @@ class WeChatCalls(Account):
         raise ProviderRejected(code, str(answer.get("message", "")))
 
     def _download(self, address: str, *, bytes_max: int) -> bytes:
-        """Fetch a file that a signed answer named; the file is not signed, so the caller checks it.
-
-        Raises:
-            ProviderUnavailable: it did not leave this machine.
-            OutcomeUnknown: another host than the API's own, more than `bytes_max`, or no whole file.
-        """
+        """Fetch a file that a signed answer named; the file is not signed, so the caller checks it."""
         headers = self._headers("GET", self._own_target(address), "") | {"Accept": "*/*"}
         return download(self._http, address, headers=headers, bytes_max=bytes_max, limits=self._limits)
 
     def _own_target(self, address: str) -> str:
-        """Return path and query of `address` as its signature covers them.
-
-        Raises:
-            OutcomeUnknown: not under the API's own address, so nothing is sent there.
-        """
+        """Return path and query of `address` as signed; OutcomeUnknown at any host but our API's."""
         base = httpx.URL(self.config.api_url)
         prefix = base.raw_path.rstrip(b"/")
         try:
@@ -115,11 +95,7 @@ class WeChatCalls(Account):
         return url.raw_path.removeprefix(prefix).decode("ascii")
 
     def _decrypt(self, sealed: Mapping[str, Any]) -> bytes:
-        """Decrypt an ``AEAD_AES_256_GCM`` part by the current key or a former one.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError: another shape, or encrypted with none of them.
-        """
+        """Decrypt an ``AEAD_AES_256_GCM`` part by any key that we hold; raises of `UNREADABLE`."""
         if sealed["algorithm"] != "AEAD_AES_256_GCM":
             raise ValueError(f"unknown algorithm {sealed['algorithm']!r}")
         ciphertext, nonce = sealed["ciphertext"], sealed["nonce"].encode()

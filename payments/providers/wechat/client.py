@@ -216,11 +216,7 @@ def _trade_path(out_trade_no: str) -> str:
 
 
 def _payer_part(method: PayMethod, payer: Payer) -> dict[str, Any]:
-    """Build the members of an order that describe the shopper.
-
-    Raises:
-        ValueError: the payer's address is none.
-    """
+    """Build an order's members that describe the shopper. Raises ValueError for no address."""
     if method is PayMethod.JSAPI:
         return {"payer": {"openid": payer.openid}}
     if method is PayMethod.H5:

@@ -47,13 +47,9 @@ class KeyRing:
         self.public_key_id = max((name for name in self._held if name.startswith(PUBLIC_KEY_PREFIX)), default=None)
 
     def find(self, serial: str, *, now: float) -> RSAPublicKey:
-        """Return the key of `serial`, written in any case.
+        """Return the key of `serial`, in any case, if it was good `now`, in seconds since the epoch.
 
-        Args:
-            now: arrival of its signature, in seconds since the epoch.
-
-        Raises:
-            SignatureInvalid: not held, or its certificate was not valid then.
+        Raises SignatureInvalid where it is not held, or its certificate was not valid then.
         """
         key, certificate = self._held.get(_name(serial), (None, None))
         if key is None:

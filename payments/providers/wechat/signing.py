@@ -35,11 +35,7 @@ def wallet_message(*, app_id: str, timestamp: str, nonce: str, package: str) -> 
 
 
 class Signer:
-    """The merchant's signature.
-
-    Args:
-        serial: of the certificate that belongs to `key`.
-    """
+    """The merchant's signature, by the key of the certificate `serial`."""
 
     def __init__(self, *, mch_id: str, serial: str, key: RSAPrivateKey) -> None:
         self._mch_id, self._serial, self._key = mch_id, serial, key
