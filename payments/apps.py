@@ -27,11 +27,7 @@ class PaymentsConfig(AppConfig):
 
 
 def refuse_namesake() -> None:
-    """Stop the start where django-payments is installed too: its files and ours overwrite each other.
-
-    Raises:
-        ImproperlyConfigured: with both places, and what to do.
-    """
+    """Stop the start beside django-payments: its files and ours overwrite each other."""
     try:
         other = metadata.distribution(NAMESAKE)
     except metadata.PackageNotFoundError:

@@ -198,11 +198,7 @@ def _former_orders() -> Iterator[CheckMessage]:
 
 
 def must_be_sound() -> None:
-    """Stop an entry point that starts no management command on the same mistakes.
-
-    Raises:
-        ImproperlyConfigured: with a line for each.
-    """
+    """Stop an entry point that starts no management command on the same mistakes, one a line."""
     found = [*check_settings(None), *check_payments(None), *check_channels(None)]
     if errors := [message.msg for message in found if message.is_serious()]:
         raise ImproperlyConfigured("\n".join(errors))

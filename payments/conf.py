@@ -240,11 +240,7 @@ def orders() -> Orders:
 
 
 def payable() -> Payable:
-    """Return the project's `Payable`.
-
-    Raises:
-        ImproperlyConfigured: ``ORDER`` names none.
-    """
+    """Return the project's `Payable`. Raises ImproperlyConfigured where ``ORDER`` names none."""
     if isinstance(found := orders(), _Steps):
         return found.payable
     raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
@@ -280,8 +276,7 @@ def beside_former(columns: Mapping[str, Any]) -> dict[str, Any]:
 def of_order(order_id: object) -> Q:
     """Return what selects the payment of an order, and not that of a former model's order with the same key.
 
-    Raises:
-        ValidationError: as `order_columns`.
+    Raises as `order_columns`.
     """
     columns = order_columns(order_id)
     if not columns["order_key"]:

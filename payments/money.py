@@ -55,10 +55,9 @@ def _exponent(currency: str) -> int:
 
 
 def minor(amount: object) -> int:
-    """Return an amount in minor units as it is; a decimal would be in another unit, and cut to a whole number.
+    """Return an amount in minor units as it is, and refuse what is no int.
 
-    Raises:
-        TypeError: it is no int.
+    A decimal would be in another unit, and cut to a whole number.
     """
     if isinstance(amount, int):
         return amount

@@ -118,13 +118,7 @@ def attempts_before(after: AttemptStatus) -> list[str]:
 
 
 def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[AttemptStatus]) -> PaymentStatus:
-    """The status that totals and attempts add up to; nobody ever sets one.
-
-    Args:
-        paid_minor: credited, in minor units.
-        refunded_minor: given back of that, at most `paid_minor`.
-        attempts: the status of every attempt of the payment.
-    """
+    """Return the status that totals and attempts add up to; nobody ever sets one."""
     if paid_minor:
         if not refunded_minor:
             return PaymentStatus.SUCCEEDED

@@ -53,9 +53,6 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
     """Retry the jobs of a killed worker that no timer finds, or not at once; every five minutes.
 
     These are a `look_again`, and `handle_events`, whose lock would keep its payment without a job for ever.
-
-    Args:
-        context: of the worker, whose connection is used.
     """
     return await retry_stalled(context, look_again, handle_events)
 

@@ -34,9 +34,6 @@ def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
     Returns:
         What `ask` returns; None if nobody was asked.
 
-    Raises:
-        ProviderError: as `ask` does.
-
     Transaction: NONE may be open.
     """
     seldom = Q(asked_at__isnull=True) | Q(asked_at__lte=Now() - AGAIN)

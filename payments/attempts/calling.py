@@ -13,11 +13,7 @@ from payments.providers.base import Provider
 
 
 def provider(account: str) -> Provider:
-    """Return the provider of an account.
-
-    Raises:
-        ChannelUnavailable: it is not configured here.
-    """
+    """Return the provider of an account, or raise `ChannelUnavailable`."""
     try:
         return channels.current()[account]
     except KeyError:
@@ -27,8 +23,7 @@ def provider(account: str) -> Provider:
 def provider_of(attempt: Attempt) -> Provider:
     """Return the provider at which an attempt was opened, and where its money is; its calls are recorded.
 
-    Raises:
-        ChannelOff: nothing can be asked until it is on again.
+    Raises ChannelOff: nothing can be asked until it is on again.
     """
     try:
         return recorded(provider(attempt.account), attempt)
@@ -49,10 +44,6 @@ def may_be_paid(attempt: Attempt) -> bool:
 
 
 def must_be_outside_transactions() -> None:
-    """Refuse to call a provider inside a transaction: it may take seconds, with our rows locked.
-
-    Raises:
-        RuntimeError: a transaction is open.
-    """
+    """Refuse to call a provider inside a transaction: it may take seconds, with our rows locked."""
     if transaction.get_connection().in_atomic_block:
         raise RuntimeError("a provider must not be called inside a transaction")

@@ -17,10 +17,6 @@ def capture(channel: Provider, attempt: Attempt) -> Trade:
     closed (`must_not_be_captured`). A closing looks for that last, and `Provider.capture` for what is closed, so
     of both at once one gives way.
 
-    Raises:
-        OutcomeUnknown: it may be carried out.
-        ProviderUnavailable: nothing was sent.
-
     Transaction: NONE may be open. May run any number of times, also at once.
     """
     live = Attempt.objects.filter(pk=attempt.pk, status__in=LIVE_ATTEMPTS)
@@ -41,10 +37,6 @@ def capture(channel: Provider, attempt: Attempt) -> Trade:
 
 
 def must_not_be_captured(attempt: Attempt) -> None:
-    """Refuse to take an attempt for closed while a capture of it may be carried out.
-
-    Raises:
-        OutcomeUnknown: one went out, and there is no word about it.
-    """
+    """Raise `OutcomeUnknown` while a capture of an attempt, so not to be closed, may go through."""
     if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - backoff.IN_DOUBT).exists():
         raise OutcomeUnknown("a capture of it may still be carried out")

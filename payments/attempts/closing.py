@@ -49,10 +49,7 @@ def query_attempt(attempt_id: UUID) -> Payment:
 def close_attempt(attempt_id: UUID) -> Payment:
     """Close the attempt at its provider, and settle what that says: it may have been paid.
 
-    Raises:
-        ProviderError: no trustworthy answer; nothing changed.
-
-    Transaction: NONE may be open.
+    Raises, and needs no transaction, as `query_attempt`.
     """
     return _while_live(attempt_id, close)
 
@@ -61,12 +58,8 @@ def look_again(attempt_id: UUID) -> None:
     """Ask about an attempt whose time is over, even a closed one: it may have been paid by its link.
 
     Such a payment goes back by policy if the order is closed; mostly a notification has reported it before. A
-    shopper who has begun to pay there and not finished finds it closed.
-
-    Raises:
-        ProviderError: no trustworthy answer; nothing changed.
-
-    Transaction: NONE may be open.
+    shopper who has begun to pay there and not finished finds it closed. Raises, and needs no transaction, as
+    `query_attempt`.
     """
     calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)

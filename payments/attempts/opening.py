@@ -98,13 +98,9 @@ def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, cu
 
 
 def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attempt | None:
-    """Find the order's attempt by this channel and method that may still be paid.
+    """Find the order's attempt by this channel and method, its first by default, that is live.
 
-    Args:
-        method: one of the channel's; None is its first.
-
-    Raises:
-        ChannelUnavailable, MethodUnavailable: as `open_attempt`.
+    Raises as `open_attempt`.
     """
     chosen = _chosen(calling.provider(accounts.chosen(channel)), method)
     return _live_attempt(order_id, channel=channel, method=chosen)

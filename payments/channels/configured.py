@@ -104,11 +104,7 @@ def can(account: str, capability: Capability) -> bool:
 
 
 def plugin(account: str) -> Plugin:
-    """Return the plug-in of an account, configured or not.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the plug-in of an account, configured or not, or raise `ConfigError`."""
     return registry.plugin(account, config().providers.get(account, {}))
 
 

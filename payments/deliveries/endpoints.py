@@ -15,11 +15,7 @@ KEY_BYTES = range(24, 65)  # Standard Webhooks 1.0.0, "Signature scheme" (read 2
 
 
 def signer(name: str, endpoint: Endpoint) -> StandardWebhooks:
-    """Return what signs for an endpoint, with its secrets of now.
-
-    Raises:
-        ConfigError: their file cannot be read.
-    """
+    """Return what signs for an endpoint, by its secrets of now. Raises ConfigError."""
     file = endpoint.secrets_file
     text = content(f"{where(name)}['SECRETS_FILE']", file).decode(errors="replace") if file else endpoint.secrets
     return StandardWebhooks([secret for secret in re.split(r"[\s,]+", text) if secret])

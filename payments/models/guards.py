@@ -43,11 +43,7 @@ def fixed(name: str, *columns: str, message: str) -> Guard:
 
 
 def balanced(name: str, *, entry: str) -> Guard:
-    """Refuse at the commit a journal entry without lines, or whose lines don't add up to zero in each currency.
-
-    Args:
-        entry: the column that holds the entry's id.
-    """
+    """Refuse at the commit an `entry` without lines, or whose lines don't add up to zero."""
     return Guard(
         name=name,
         on="INSERT",

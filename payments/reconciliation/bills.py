@@ -152,11 +152,7 @@ def resolve(difference_id: int, *, resolution: str) -> bool:
 
 
 def export(differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS) -> Iterator[str]:
-    """Write the differences as lines of CSV, header first, with no cell that a spreadsheet takes for a formula.
-
-    Args:
-        headings: what to write over `COLUMNS`.
-    """
+    """Write differences as lines of CSV, with no cell that a spreadsheet takes for a formula."""
     yield _csv_line(headings)
     for one in differences:
         values = {name: getattr(one, name, None) for name in COLUMNS}

@@ -93,13 +93,10 @@ def all_due(*, limit: int) -> Iterator[Asked]:
 
 
 def all_open(*, limit: int | None = None) -> Iterator[Asked]:
-    """Ask about every open attempt and refund, due or not, each once and the oldest first.
+    """Ask about every open attempt and refund, or `limit` of them, due or not, the oldest first.
 
     Nothing is claimed, and the timer's next question stays: an early question must not put it off. Two questions
     about one row at once move nothing twice.
-
-    Args:
-        limit: ask about at most so many together; None: about all.
 
     Transaction: NONE may be open.
     """
@@ -144,19 +141,12 @@ def _ask_refund(refund_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """A kind of row that providers are asked about.
+    """Kind of row that providers are asked about."""
 
-    Attributes:
-        name: in the log.
-        model: its rows.
-        open_in: the statuses in which there is something to ask.
-        ask: about the row of that id; False if the answer settles nothing.
-    """
-
-    name: str
+    name: str  # in the log
     model: type[models.Model]
-    open_in: frozenset[Any]
-    ask: Callable[[UUID], bool]
+    open_in: frozenset[Any]  # the statuses in which there is something to ask
+    ask: Callable[[UUID], bool]  # False if the answer settles nothing
 
     def rows(self) -> models.QuerySet[Any]:
         """Select the open ones."""

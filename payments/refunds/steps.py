@@ -172,13 +172,10 @@ def charge_of(refund: Refund) -> Observation:
 
 
 def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:
-    """File what a notification says of a refund in trouble.
+    """File what a notification says of a refund in trouble; return whether a person must look.
 
     "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" counts for a
     succeeded one only: the timer finds the failure of an open one, and frees its reservation.
-
-    Returns:
-        Whether a person must look.
 
     Transaction: needs the caller's; locks the payment's row.
     """
@@ -201,8 +198,7 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
 def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
     """Ask about an earlier request, or make one if the provider has none; None if another process is at it.
 
-    Args:
-        began: when this request begins; the compare-and-set on `submitted_at` lets one process make it.
+    The compare-and-set on `submitted_at` lets one process make it.
     """
     channel, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
     result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)

@@ -44,10 +44,7 @@ def file_anomaly(
 
 
 def approve(anomaly_id: int, *, refund: PolicyRefund, payment_id: UUID) -> bool:
-    """Store the refund that waits for an operator's approval.
-
-    Returns:
-        Whether it waited; not if it was approved or declined before.
+    """Store the refund that waits for an operator's approval; return whether it still waited.
 
     Transaction: needs the caller's.
     """
@@ -55,10 +52,7 @@ def approve(anomaly_id: int, *, refund: PolicyRefund, payment_id: UUID) -> bool:
 
 
 def resolve(anomaly_id: int, *, resolution: str) -> None:
-    """Settle an anomaly, unless it was before.
-
-    Args:
-        resolution: cut off after 160 characters.
+    """Settle an anomaly, unless it was before; of `resolution` 160 characters are stored.
 
     Transaction: needs the caller's.
     """

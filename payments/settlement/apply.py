@@ -52,11 +52,7 @@ def settle_on(
 def record(
     work: UnitOfWork, before: PaymentState | None, decisions: Sequence[Decision], *, is_locked: bool = False
 ) -> None:
-    """Inform the order, and add the writes of decisions about one payment to `work`.
-
-    Args:
-        before: the state that the first was made on.
-    """
+    """Inform the order, and add the writes of decisions, the first on `before`, to `work`."""
     after = decisions[-1].state if decisions else before
     if before is not None and after is not None and after.payment.version != before.payment.version:
         for decision in decisions:

@@ -47,18 +47,14 @@ class PolicyRefund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
-    """An anomaly to file, once per kind, channel and reference.
-
-    Attributes:
-        refund: what policy gives back because of it.
-    """
+    """An anomaly to file, once per kind, channel and reference."""
 
     kind: AnomalyKind
     channel: str
     reference: str
     payment_id: uuid.UUID | None
     detail: Mapping[str, Any]
-    refund: PolicyRefund | None = None
+    refund: PolicyRefund | None = None  # what policy gives back because of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,10 +132,7 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
 
 
 def quarantine(received: Notification) -> bool:
-    """Store other content that arrived under a known id, once; a person decides about it.
-
-    Returns:
-        Whether it is new; a further copy of it is not.
+    """Store other content under a known id, for a person to decide; return whether it is new.
 
     Transaction: needs the caller's.
     """

@@ -29,11 +29,7 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
 
 
 def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
-    """Read a payment.
-
-    Args:
-        lock: have all others wait for its row first; needs the caller's transaction.
-    """
+    """Read a payment; `lock` as of `state_for`."""
     locking = [Statement(queries.LOCK_BY_ID, [payment_id])] if lock else []
     by_id = [[], [], [], "", payment_id, None, ""]
     state = state_of(send(*locking, Statement(queries.READ, by_id))[-1])

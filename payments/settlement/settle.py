@@ -53,11 +53,7 @@ def settle(*facts: Fact, source: str) -> list[Outcome]:
 
 
 def settle_here(*facts: Fact, source: str) -> list[Outcome]:
-    """As `settle`, in the caller's transaction, with the payment's row locked until it ends.
-
-    Raises:
-        RuntimeError: no transaction is open.
-    """
+    """As `settle`, in the caller's transaction, with the payment's row locked until it ends."""
     _needs_transaction()
     work = UnitOfWork()
     outcomes = settle_on(work, read.state_for(facts, lock=True), facts, source=source, is_locked=True)
@@ -77,10 +73,7 @@ def rederive(payment_id: UUID) -> None:
 
 
 def step_attempt(attempt: Attempt, *, among: Sequence[str], status: AttemptStatus, **columns: Any) -> bool:
-    """Set an attempt's status and columns after a call of ours to its provider, if it is still `among` these.
-
-    Returns:
-        Whether it was.
+    """Set an attempt's status and columns after our call; return whether it was `among` these.
 
     Transaction: opens its own; goes by the payment's version.
     """

@@ -108,11 +108,7 @@ class PaymentState:
         return next((stored for stored in self.facts if stored.identity == wanted), None)
 
     def attempt_of(self, fact: Fact) -> AttemptRow:
-        """Return the attempt that the fact names.
-
-        Raises:
-            LookupError: it is none of this payment's; facts of one settlement are about one number.
-        """
+        """Return the attempt that the fact names. Raises LookupError if it is not this payment's."""
         for attempt in self.attempts:
             if attempt.id == as_id(fact.out_trade_no):
                 return attempt

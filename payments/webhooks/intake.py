@@ -100,9 +100,6 @@ def replay(notification_pk: int) -> str:
 
     Its bytes are verified as of the moment when they arrived, with the keys that we hold now.
 
-    Args:
-        notification_pk: of its row.
-
     Returns:
         The verdict of this time; its row has it too, unless nothing has changed (see `inbox.finish`).
 
