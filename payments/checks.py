@@ -220,7 +220,6 @@ def _plain_http(account: str, fields: Mapping[str, str]) -> list[CheckMessage]:
 
 
 def _unshown_actions(account: str, plugin: Plugin) -> Iterator[CheckMessage]:
-    """Report next actions that no page can show."""
     for kind in plugin.actions:
         renderer, problem = plugin.renderer(kind), ""
         if len(kind) > KIND_MAX:

@@ -229,7 +229,6 @@ def parse(raw: Any) -> Config:
 
 @lru_cache(maxsize=1)
 def config() -> Config:
-    """Return the configuration in force."""
     return parse(getattr(settings, "PAYMENTS", {}))
 
 

@@ -93,7 +93,6 @@ def plain(amount_minor: int, currency: str) -> str:
 
 
 def refund_money(refund: Refund) -> str:
-    """Write the refund's amount."""
     return money(refund.amount_minor, refund.currency)
 
 
@@ -164,7 +163,6 @@ def stored_text(text: str) -> str:
 
 
 def source_in_words(fact: Observation) -> str:
-    """Say how we learned a fact first."""
     return _(SOURCES.get(fact.source, fact.source))
 
 

@@ -124,7 +124,6 @@ def close(channel: Provider, attempt: Attempt) -> None:
 
 
 def ended_unpaid(attempt: Attempt) -> Fact:
-    """Build the fact that the attempt ended unpaid."""
     return closed_fact(
         channel=attempt.channel,
         merchant=attempt.merchant,

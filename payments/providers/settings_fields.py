@@ -64,5 +64,4 @@ def content(name: str, file: str) -> bytes:
 
 
 def env_name(channel: str, field: str) -> str:
-    """Return the environment's name of a field."""
     return f"{channel.upper()}_{field}"

@@ -135,7 +135,6 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
 
 
 def open_differences(comparison: BillComparison) -> QuerySet[Difference]:
-    """Select the day's unresolved differences."""
     return comparison.differences.filter(resolved_at__isnull=True)
 
 

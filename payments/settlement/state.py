@@ -209,7 +209,6 @@ class PaymentState:
         )
 
     def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
-        """Derive the payment's status from totals and attempts."""
         statuses = [AttemptStatus(attempt.status) for attempt in self.attempts]
         return derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
 
@@ -218,7 +217,6 @@ class PaymentState:
         return [one for one in self.attempts if one.status in LIVE_ATTEMPTS and one.id != paid.id]
 
     def with_attempt(self, attempt_id: uuid.UUID, status: AttemptStatus) -> "PaymentState":
-        """Copy the state with the status of one attempt changed."""
         return replace(
             self,
             attempts=tuple(
@@ -233,7 +231,6 @@ class PaymentState:
         return replace(self, facts=(*stored, *changed.values()))
 
     def with_refunds(self, refunds: Iterable[RefundRow]) -> "PaymentState":
-        """Copy the state with refunds replaced."""
         changed = {refund.id: refund for refund in refunds}
         return replace(self, refunds=tuple(changed.get(refund.id, refund) for refund in self.refunds))
 

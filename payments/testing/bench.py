@@ -125,7 +125,6 @@ class Bench:
         )
 
     def close(self) -> None:
-        """Close both ports."""
         self.relay.stop()
         self.endpoint.stop()
 
@@ -154,7 +153,6 @@ class Bench:
         return action
 
     def opened(self) -> Opened:
-        """Open a new trade."""
         trade = self.new()
         self.create(trade)
         return trade

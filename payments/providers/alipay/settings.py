@@ -19,7 +19,6 @@ CERTIFICATE_FILES = tuple(_CERTIFICATE_FILES.values())
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Build the provider. Raises ConfigError."""
     certified = certificates(settings)
     try:
         return Alipay(
@@ -39,7 +38,6 @@ def build(settings: Settings, limits: Limits) -> Provider:
 
 
 def app_key(settings: Settings) -> bytes:
-    """Read our application's private key, as PEM."""
     return fields.pem("ALIPAY_APP_KEY_FILE", settings["APP_KEY_FILE"], key_files.private_key)
 
 
@@ -59,7 +57,6 @@ def platform_keys(settings: Settings) -> bytes:
 
 
 def certificates_set(settings: Settings) -> list[str]:
-    """List the fields of certificate mode that are set."""
     return [field for field in CERTIFICATE_FILES if settings.get(field)]
 
 

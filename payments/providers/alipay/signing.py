@@ -48,7 +48,6 @@ def signed_member(answer: str, name: str) -> str:
 
 
 def any_verifies(message: bytes, signature: str, keys: Iterable[RSAPublicKey]) -> bool:
-    """Check `signature` against `message` with each of `keys`."""
     return any(rsa.verifies(message, signature, key) for key in keys)
 
 

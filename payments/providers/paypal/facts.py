@@ -47,7 +47,6 @@ def payments_of(unit: Document, kind: str) -> list[Document]:
 
 
 def paid_facts(unit: Document, *, merchant: str) -> tuple[Fact, ...]:
-    """Read every capture of an order that brought money."""
     payee = {"payee": unit["payee"]} if "payee" in unit else {}
     return tuple(
         paid_fact({**payee, **capture}, unit["invoice_id"], merchant=merchant)

@@ -20,7 +20,6 @@ def certificates(settings: Settings) -> bytes:
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Build the provider. Raises ConfigError."""
     config = PayPalConfig(
         api_url=api_url(settings),
         client_id=settings["CLIENT_ID"],

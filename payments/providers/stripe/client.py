@@ -220,7 +220,6 @@ class StripeIntents(Account):
 
 
 def _next_action(intent: Document) -> NextAction:
-    """Read the shopper's next step."""
     action, reference = intent["next_action"], text_of(intent, "id")
     if action["type"] == "wechat_pay_display_qr_code":
         code = text_of(action["wechat_pay_display_qr_code"], "data")

@@ -15,7 +15,6 @@ _VISIBLE = re.compile(r"[!-~]+")
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Build the provider. Raises ConfigError."""
     config = StripeConfig(
         api_url=api_url(settings),
         secret_key=secret_key(settings),

@@ -46,5 +46,4 @@ class Transport(stripe.HTTPClient):
         return received.content.decode(errors="replace"), received.status, received.headers
 
     def close(self) -> None:
-        """Close the pool."""
         self._session.close()

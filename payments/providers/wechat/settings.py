@@ -18,7 +18,6 @@ REQUIRED = ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFO
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Build the provider. Raises ConfigError."""
     serial, private_key_pem = mch_pair(settings)
     return WeChatPay(
         WeChatConfig(
