@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
-from idempotency.locks.engine.steps import Finish, On, Steps, deadline_of, operation
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.steps import DEFAULT, Finish, On, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, Owned, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Entered, Owned, WithStatement
 from idempotency.locks.engine.holds import Hold
-from idempotency.locks.engine.steps import Finish, On, Steps, operation
+from idempotency.locks.engine.steps import DEFAULT, Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockError, LockUnavailable
@@ -35,10 +35,10 @@ class Mutex(Held, Owned):
         Raises:
             LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
         """
-        return (yield from self._take(self._holder(), self._share, wait_seconds, lease_seconds)) is not None
+        return (yield from self._take_places(self._holder(), self._share, wait_seconds, lease_seconds)) is not None
 
     def _entering(self) -> Steps[bool]:
-        return (yield from self._take(self._holder(), self._share, within=True)) is not None
+        return (yield from self._take_places(self._holder(), self._share, within=True)) is not None
 
     @operation
     def release(self) -> Steps[None]:

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.holds import whole_number
-from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Pause, Steps, deadline_of, operation
+from idempotency.locks.engine.steps import DEFAULT, BesideTheLoop, Blocking, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.waits import Rest
 from idempotency.locks.errors import not_held
 

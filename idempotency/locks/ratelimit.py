@@ -100,19 +100,17 @@ class Limiter(Waited, Resource):
             raise ValueError(f"permits must be 1 to {wait}, not {permits}")
         if not given:
             raise RateExceeded(self.name, wait / MICROSECONDS)
-        if wait and (yield from self._sleep(wait / MICROSECONDS)):
-            yield self._ask("release", permits, ask.arguments[1], caller=caller)
-            raise RateExceeded(self.name, wait / MICROSECONDS)
-
-    def _sleep(self, seconds: float) -> Steps[bool]:
-        """Sleep until permits are valid; return whether that was cancelled before."""
+        if not wait:
+            return
         rest = Rest(float("inf"), self.hub().bell())
         self._waits.add(rest)
         try:
-            yield Pause(seconds, rest.bell)
+            yield Pause(wait / MICROSECONDS, rest.bell)
         finally:
             self._waits.discard(rest)
-        return rest.deadline == 0.0
+        if rest.deadline == 0.0:  # cancelled
+            yield self._ask("release", permits, ask.arguments[1], caller=caller)
+            raise RateExceeded(self.name, wait / MICROSECONDS)
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Common, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX
-from idempotency.locks.engine.steps import Finish, On, Pause, Steps, deadline_of, operation
+from idempotency.locks.engine.steps import DEFAULT, Finish, On, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import UNAVAILABLE_SECONDS
@@ -76,7 +76,8 @@ class Majority(Several):
         deadline = deadline_of(self._limit(wait_seconds))
         answered_at, cancels = time.monotonic(), self._cancels
         while True:
-            self._refuse_lost()
+            if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
+                raise self._lost()
             away: list[Exception] = []
             if (yield from self._all_or_nothing(partial(self._round, lease, away))):
                 return True
@@ -131,10 +132,6 @@ class Majority(Several):
         if lost or len(held) - forgot < self.majority:
             raise self._lost()
 
-    def _refuse_lost(self) -> None:
-        if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
-            raise self._lost()
-
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost while it was held: a majority of its leases ended.")
 
@@ -146,7 +143,8 @@ class Majority(Several):
     @property
     def valid_seconds(self) -> float:
         """Time that it is certainly held without a renewal: lease − elapsed − drift; 0 if not held."""
-        ends = [one.ends_at - _drift_seconds(one.lease_seconds) for one in self._holds() if not one.gone]
+        holds = [hold for hold in self._holds() if not hold.gone]
+        ends = [hold.ends_at - hold.lease_seconds * DRIFT_PART - DRIFT_SECONDS for hold in holds]
         if len(ends) < self.majority:
             return 0.0
         return max(0.0, sorted(ends, reverse=True)[self.majority - 1] - time.monotonic())
@@ -163,10 +161,6 @@ class Majority(Several):
     def lost(self) -> bool:
         """True if the caller held it and a majority has ended it."""
         return any(node.token is not None for node in self.locks) and not self.held
-
-
-def _drift_seconds(lease_seconds: float) -> float:
-    return lease_seconds * DRIFT_PART + DRIFT_SECONDS
 
 
 class RedLock(OnThreads, WithStatement, Majority):

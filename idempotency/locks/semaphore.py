@@ -9,12 +9,12 @@ from typing import Any, Unpack
 
 from django.utils.encoding import force_str
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Owned, Settings, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Owned, Settings, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import NUMBER_MAX, Hold, bounded, whole_number
 from idempotency.locks.engine.hub import renewal, script
 from idempotency.locks.engine.places import RELEASE_SECONDS, Placed
-from idempotency.locks.engine.steps import Ask, Finish, Steps, operation
+from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import NotHeld, not_held
@@ -111,7 +111,7 @@ class Permits(Owned, Totals):
     def _take_permits(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
         hub, own = self.hub(), self._holder()
         slot = Holder(hub.slots.name(), own.alive, _for(own))
-        hold = yield from self._take(slot, (permits, 0), wait_seconds, lease_seconds)
+        hold = yield from self._take_places(slot, (permits, 0), wait_seconds, lease_seconds)
         if hold is None:
             hub.slots.free(slot.name)
         else:
@@ -234,9 +234,7 @@ class ExpirablePermits(Totals):
         """Take several permits, all or none, as `acquire` takes one; return their names."""
         whole_number("permits", permits, most=self.permits or NUMBER_MAX)
         one = Holder(self.hub().new_request(), lambda: True, b"/")
-        hold = yield from self._take_places(
-            one, (permits, 0), watched=False, wait_seconds=wait_seconds, lease_seconds=lease_seconds
-        )
+        hold = yield from self._take_places(one, (permits, 0), wait_seconds, lease_seconds, watched=False)
         names = [one.name, *(f"{one.name}/{number}" for number in range(2, permits + 1))]
         return [] if hold is None else [f"{name}@{hold.token}" for name in names]
 

@@ -89,7 +89,18 @@ class QueueLock(Counted):
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
         ends_at = deadline_of(wait_seconds)
-        places = [self._place(queue, ends_at) for queue in self._queues]
+        places = [
+            Place(
+                client=self._client,
+                folder=queue.folder,
+                holder=self._holder(),
+                shared=self._shared,
+                ends_at=ends_at,
+                notify=self._listeners or None,
+                hears=queue is self._queue and "lost" in self._listeners.calls,
+            )
+            for queue in self._queues
+        ]
         self._waits.update(places)
         try:
             for queue, place in zip(self._queues, places, strict=True):
@@ -109,18 +120,6 @@ class QueueLock(Counted):
             self._waits.difference_update(places)
         yield from self._leave(places)
         return None
-
-    def _place(self, queue: Queue, ends_at: float) -> Place:
-        hears = queue is self._queue and "lost" in self._listeners.calls
-        return Place(
-            client=self._client,
-            folder=queue.folder,
-            holder=self._holder(),
-            shared=self._shared,
-            ends_at=ends_at,
-            notify=self._listeners or None,
-            hears=hears,
-        )
 
     def _leave(self, places: list[Place]) -> Steps[None]:
         for queue, place in reversed(list(zip(self._queues, places, strict=False))):

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any, Self, TypedDict, Unpack
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.hub import Resource
-from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Placed, Share
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Placed
 from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.engine.waits import Waited
 from idempotency.locks.errors import LockError, LockTimeout, NotHeld, not_held
@@ -19,8 +18,6 @@ from idempotency.locks.state import AskedByHolder
 from idempotency.observability import metrics
 
 log = logging.getLogger(__name__)
-
-DEFAULT: Any = object()  # the constructor's value
 
 Listener = Callable[[str, int], None]
 
@@ -104,10 +101,6 @@ class Entered(Waited):
     def _holder(self) -> holder.Holder:
         return self._owner or holder.current()
 
-    def _limit(self, wait_seconds: float | None) -> float | None:
-        """Return how long to wait: the argument, or the constructor's value."""
-        return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
-
     @operation
     def _exit(self, error: BaseException | None) -> Steps[None]:
         """Release, and raise its failure unless the block's own error is on its way: that says more."""
@@ -175,20 +168,6 @@ class Owned(AskedByHolder, Entered, Placed):
         yield from self.hub().prolong(holds, seconds)
         if any(hold.gone for hold in holds):
             raise self._lost()
-
-    def _take(
-        self,
-        holder: Holder,
-        share: Share,
-        wait_seconds: float | None = DEFAULT,
-        lease_seconds: float | None = DEFAULT,
-        *,
-        within: bool = False,
-    ) -> Steps[Hold | None]:
-        """Take places, by the constructor's times where none are given."""
-        lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
-        wait = self._limit(wait_seconds)
-        return self._take_places(holder, share, wait_seconds=wait, lease_seconds=lease, within=within)
 
 
 class WithStatement:

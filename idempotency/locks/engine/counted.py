@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Unpack
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import DEFAULT, Common, Entered
-from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.contexts import Common, Entered
+from idempotency.locks.engine.steps import DEFAULT, Steps, operation
 from idempotency.locks.errors import LockLost, UpgradeRefused, not_held
 from idempotency.locks.state import Held
 

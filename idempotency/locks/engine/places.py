@@ -25,7 +25,7 @@ from django.utils.encoding import force_str
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
 from idempotency.locks.engine.hub import Hub, Resource, script, tagged
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, deadline_of, insist, operation
+from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Listen, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
 from idempotency.locks.state import Asked, Owner, State
@@ -54,6 +54,7 @@ class Placed(Waited, Asked, Resource):
     _fair = True  # nobody passes the queue, and a waiter keeps its place while its process reconnects
     _share: Share = (1, 0)  # what a question is about
     _notify: Callable[[str, Hold], None] | None = None  # called with the end of a hold and itself
+    _lease_seconds: float | None = None
     _hold_seconds_max = HOLD_SECONDS_MAX
     _release_seconds = RELEASE_SECONDS
 
@@ -94,9 +95,9 @@ class Placed(Waited, Asked, Resource):
         self,
         holder: Holder,
         share: Share,
+        wait_seconds: float | None = DEFAULT,
+        lease_seconds: float | None = DEFAULT,
         *,
-        wait_seconds: float | None,
-        lease_seconds: float | None,
         watched: bool = True,
         within: bool = False,
     ) -> Steps[Hold | None]:
@@ -111,9 +112,10 @@ class Placed(Waited, Asked, Resource):
             LockLost: the holder had some, lost them, and has not released them yet. Not where a lease that it
                 asked for ended them and this is no `with`: then it may take them again.
         """
+        lease_seconds = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
-        hub, deadline = self.hub(), deadline_of(wait_seconds)
+        hub, deadline = self.hub(), deadline_of(self._limit(wait_seconds))
         request = hub.new_request()
         asking = Asking(self, holder, share, lease_seconds, watched, hub=hub, request=request, deadline=deadline)
         before = hub.holds.get(asking.keys[0], holder.name)

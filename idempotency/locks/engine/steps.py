@@ -16,6 +16,8 @@ from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 from idempotency.redis.task_connection import whole
 
+DEFAULT: Any = object()  # argument that leaves the constructor's value
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idempotency.locks.engine.hub import Hub, script
-from idempotency.locks.engine.steps import Ask, Listen, Pause, Steps, Wait, bound_of, operation
+from idempotency.locks.engine.steps import DEFAULT, Ask, Listen, Pause, Steps, Wait, bound_of, operation
 from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 
@@ -107,6 +107,11 @@ class Waited:
     """Base of every kind that is waited for."""
 
     _waits: set[Any]  # through this object. `cancel` of one ends it, or returns the step for it
+    _wait_seconds: float | None = None
+
+    def _limit(self, wait_seconds: float | None) -> float | None:
+        """Return how long to wait: the argument, or the constructor's value."""
+        return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
 
     @operation
     def cancel(self) -> Steps[None]:
