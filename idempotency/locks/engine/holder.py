@@ -22,7 +22,7 @@ class Holder:
 
     name: str  # unique over all machines
     alive: Callable[[], bool]  # False once it cannot release any more; then its locks are renewed no more
-    suffix: bytes = b""  # of its terms, as acquire.lua reads them: for whom are its permits, or `/`
+    suffix: bytes = b""  # of its terms, as places.lua reads them: for whom are its permits, or `/`
 
 
 class _Life:

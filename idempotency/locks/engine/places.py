@@ -40,7 +40,7 @@ FRONT = 8  # of the queue; these look when the holder's lease ends, the others m
 
 Share = tuple[int, int]  # so many shared places, or all where the second is 1; 0, 0: those that are free now
 
-_TERMS = struct.Struct(">8d")  # as acquire.lua reads them
+_TERMS = struct.Struct(">8d")  # as places.lua reads them
 _ACQUIRE = script("places", "acquire")
 _RELEASE = script("places", "release")
 _LOOK = script("places", "look")
@@ -70,13 +70,13 @@ class Placed(Waited, Asked, Resource):
                 permit.
         """
         hub = self.hub()
-        ask = Ask(_FORCE, self._keys, [hub.new_request(), self._terms(hub, self._share), token or 0])
+        ask = Ask(_FORCE, self._keys, [self._terms(hub, self._share), hub.new_request(), token or 0])
         return bool((yield from self._insist(ask)))
 
     def _state(self) -> Steps[State]:
         """Read who has all places and who waits for them, or else who has and wants shared ones."""
         _, exclusive = self._share
-        now, holders, waiters = yield Ask(_LOOK, self._keys, [])
+        now, holders, waiters = yield Ask(_LOOK, self._keys, [self._terms(self.hub(), self._share)])
         owners = [
             # a token is the server's time in microseconds
             Owner(force_str(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
@@ -184,7 +184,7 @@ class Placed(Waited, Asked, Resource):
         self, hub: Hub, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0
     ) -> Ask:
         terms = self._terms(hub, share) + holder.suffix
-        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), terms, token, undone])
+        return Ask(_RELEASE, keys, [terms, hub.new_request(), holder.name, token, undone])
 
     def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""
@@ -211,7 +211,7 @@ class Asking(Question):
         lease_seconds = LEASE_SECONDS if self.lease_seconds is None else self.lease_seconds
         terms = self.resource._terms(self.hub, self.share, lease_seconds) + self.holder.suffix
         self.keys = self.resource._keys
-        self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
+        self._arguments = [terms, self.request, self.holder.name, self.hub.channel]
         # made before it is granted, when somebody waits behind
         self._new = Hold(
             key=self.keys[0],

@@ -1,19 +1,16 @@
 -- Take shared places, or all, from their holders, and hand them to waiters. The same request again changes nothing.
--- KEYS as in places.lua   ARGV[1] request   [2] doubles as in acquire.lua   [3] token of the only hold to end, or 0
+-- KEYS and ARGV[1] as in places.lua   ARGV[2] request   [3] token of the only hold to end, or 0
 -- returns how many holds it ended; the process of each hears '- token key owner'
 
-local request, token = ARGV[1], tonumber(ARGV[3])
-local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[2])
-capacity = places_of(capacity)
-
+local request, token = ARGV[2], tonumber(ARGV[3])
 local owner = 'force ' .. request  -- no holder's name: it has a record as one without places has
-local before = open(owner, capacity)
+local before = open(owner)
 if before then return before.token end
 
 local fields, ended = redis.call('HGETALL', KEYS[1]), 0
 for index = 1, #fields, 2 do
     local holder = fields[index] ~= '#' and read_holder(fields[index + 1])
-    local places = holder and weight(holder, capacity) or 0
+    local places = holder and weight(holder) or 0
     if places > 0 and (holder.exclusive > 0) == (exclusive > 0) and (token == 0 or token == holder.token) then
         used, ended = used - places, ended + 1
         if holder.channel then
@@ -24,6 +21,6 @@ for index = 1, #fields, 2 do
     end
 end
 if used == 0 then next_end = NEVER end
-grant(capacity, claim, lease, fair == 1, counted == 1, nil)
+grant()
 close(owner, nothing(request, ended))
 return ended

@@ -1,5 +1,5 @@
 -- Read who has places and who waits for some. Writes nothing.
--- KEYS as in places.lua
+-- KEYS and ARGV[1] as in places.lua
 -- returns {now, {{owner, shared, exclusive, lease end, token}, ...}, {{owner, exclusive}, ...} in the queue's order}
 
 -- the name of the caller, where `field` is of one permit

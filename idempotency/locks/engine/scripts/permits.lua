@@ -1,6 +1,6 @@
 -- Ask for, or change, the number of a semaphore's permits; or give permits of several holders back.
 -- KEYS as in places.lua; KEYS[5] the reply to this request. The same request again changes nothing.
--- ARGV[1] doubles as in acquire.lua   [2] what to do:
+-- ARGV[1] as in places.lua   [2] what to do:
 --   look                                   returns {number of permits, how many are out}
 --   set, init: [3] a number; init only where the server has none
 --   add: [3] a number, which may be below 0; clear: the callers' number counts again
@@ -9,12 +9,11 @@
 --   named: [3] the name of holders   [4] how many permits, the newest first; 0: those of the newest acquire
 --          these return holders and what each has left, -1 where it has not so many; nothing if the named have not
 
-local _, _, capacity, lease, claim, _, fair, counted = struct.unpack('>dddddddd', ARGV[1])
 local what, number = ARGV[2], tonumber(ARGV[3])
 local replied = redis.call('GET', KEYS[5])
 if replied then return cjson.decode(replied) end
 
-open('', 0)
+open('')
 local reply, given, wanted = {}, {}, math.huge
 if what == 'give' then
     for at = 3, #ARGV, 3 do given[#given + 1] = {ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])} end
@@ -33,7 +32,7 @@ elseif what == 'named' then
     if wanted > held then given = {} end
 elseif what ~= 'look' then
     local stores = what ~= 'init' or redis.call('EXISTS', KEYS[4]) == 0
-    if what == 'add' then number = number + places_of(capacity) end
+    if what == 'add' then number = number + capacity end
     if what == 'clear' then redis.call('DEL', KEYS[4])
     elseif stores then redis.call('SET', KEYS[4], string.format('%.0f', number)) end
     reply[3] = stores and 1 or 0
@@ -54,10 +53,10 @@ for _, each in ipairs(given) do
     if count > 0 then reply[#reply + 1], reply[#reply + 2] = each[1], held and mine.shared or -1 end
 end
 
-capacity = places_of(capacity)
+capacity = places()
 if what ~= 'look' or freed then
     if used == 0 then next_end = NEVER end
-    grant(capacity, claim, lease, fair == 1, counted == 1, nil)
+    grant()
     if redis.call('EXISTS', KEYS[1]) == 1 then close() end
 end
 if what ~= 'give' and what ~= 'named' then reply[1], reply[2] = capacity, used end

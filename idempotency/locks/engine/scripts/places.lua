@@ -5,6 +5,9 @@
 -- KEYS[2] queue:   owner, scored by arrival
 -- KEYS[3] waiters: owner -> "shared exclusive alive_until channel request name"
 -- KEYS[4] number of a semaphore's permits, where the server stores it; other resources have no such key
+-- ARGV[1] doubles in a row: shared places, exclusive (0 or 1; both 0: all that are free), capacity, lease, claim, how
+--     long an owner counts as alive when it waits, fair (1: nobody passes the queue), counted (1: PUBLISH here counts
+--     all listeners); of an acquire then ' ' and a name as below, or '/' to become a holder a place
 -- All times are microseconds of this server's clock. `next` is no later than the first end of a lease, `expires` is
 -- when the key itself goes. `fence` is the newest token: the time, or one more than the last if that is higher, so
 -- it grows through a loss of all data and through a clock that steps back, and only both together defeat it.
@@ -23,6 +26,8 @@ local REMEMBER = 10000000  -- how long a request that ended a hold is remembered
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local shared, exclusive, callers, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[1])
+fair, counted = fair == 1, counted == 1
 local used, next_end, expires, fence, forget = 0, NEVER, 0, 0, NEVER
 local freed = false  -- whether a lease ended that nobody had noticed yet
 local renewed_expiry = false
@@ -38,8 +43,9 @@ local function read_holder(text)
             name = name}
 end
 
--- how many places there are, where the caller says `capacity`
-local function places_of(capacity) return tonumber(KEYS[4] and redis.call('GET', KEYS[4]) or capacity) end
+-- how many places there are: of a semaphore without a number on the server what the caller says
+local function places() return tonumber(KEYS[4] and redis.call('GET', KEYS[4]) or callers) end
+local capacity = places()
 
 local function written(holder)
     if holder.shared + holder.exclusive > 0 then
@@ -72,19 +78,19 @@ local function nothing(request, token)
     return {shared = 0, exclusive = 0, ends = now + REMEMBER, token = token, request = request}
 end
 
--- how many places a holder takes of `capacity`
-local function weight(holder, capacity)
+-- how many places a holder takes
+local function weight(holder)
     if holder.exclusive > 0 then return capacity end
     return holder.shared
 end
 
-local function drop_expired(capacity)
+local function drop_expired()
     used, next_end, forget = 0, NEVER, NEVER
     local fields = redis.call('HGETALL', KEYS[1])
     for index = 1, #fields, 2 do
         if fields[index] ~= '#' then
             local holder = read_holder(fields[index + 1])
-            local places = weight(holder, capacity)
+            local places = weight(holder)
             if holder.ends <= now then
                 redis.call('HDEL', KEYS[1], fields[index])
                 freed = freed or places > 0
@@ -99,14 +105,14 @@ local function drop_expired(capacity)
 end
 
 -- read the state, let go of what has expired, and return the record of `owner` or nil
-local function open(owner, capacity)
+local function open(owner)
     local found = redis.call('HMGET', KEYS[1], '#', owner)
     if not found[1] then return nil end
     used, next_end, expires, fence = struct.unpack('>dddd', found[1])
     if #found[1] > 32 then forget = struct.unpack('>d', found[1], 33) end  -- a version before wrote none
     local holder = found[2] and read_holder(found[2])
     if now >= next_end or now >= forget then
-        drop_expired(capacity)
+        drop_expired()
         if holder and holder.ends <= now then return nil end
     end
     return holder or nil
@@ -141,7 +147,7 @@ end
 -- to confirm. One whose process does not listen (`counted`: this server would know) is passed over, also where there
 -- is not room for it yet: it keeps its place if `fair`. `asker` is answered by this script itself. Returns the
 -- asker's new holder, or nil.
-local function grant(capacity, claim, lease, fair, counted, asker)
+local function grant(asker)
     local index = 0
     while used < capacity do
         local owner = redis.call('ZRANGE', KEYS[2], index, index)[1]
@@ -154,7 +160,7 @@ local function grant(capacity, claim, lease, fair, counted, asker)
             local holder = {shared = waiter.shared, exclusive = waiter.exclusive, ends = now + claim,
                             token = math.max(now, fence + 1), channel = waiter.channel, request = waiter.request,
                             name = waiter.name}
-            local fits, heard = used + weight(waiter, capacity) <= capacity, 1
+            local fits, heard = used + weight(waiter) <= capacity, 1
             if owner == asker then
                 holder.ends = now + lease
             elseif fits then
@@ -170,7 +176,7 @@ local function grant(capacity, claim, lease, fair, counted, asker)
             else
                 new_token()
                 leave_queue(owner)
-                used = used + weight(holder, capacity)
+                used = used + weight(holder)
                 if owner == asker then return holder end
                 redis.call('HSET', KEYS[1], owner, written(holder))
             end

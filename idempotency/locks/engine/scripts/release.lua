@@ -1,15 +1,12 @@
 -- Give places back, and hand them to waiters. The same request again changes nothing.
 -- KEYS as in places.lua
--- ARGV[1] owner   [2] request   [3] doubles as in acquire.lua   [4] the token under which it is held, or 0 for any
+-- ARGV[1] as in places.lua   [2] request   [3] owner   [4] the token under which it is held, or 0 for any
 --      [5] the request of an acquire that is undone by this, also in the queue; or ''
 -- returns {1, places and holds left} or {0} if the owner does not hold that; an error if it was given back, but
 --     nobody may be notified: waiters find it free when they look
 
-local owner, request, token, undone = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[5]
-local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[3])
-capacity = places_of(capacity)
-
-local mine = open(owner, capacity)
+local owner, request, token, undone = ARGV[3], ARGV[2], tonumber(ARGV[4]), ARGV[5]
+local mine = open(owner)
 
 if undone ~= '' then
     local text = redis.call('HGET', KEYS[3], owner)
@@ -19,7 +16,7 @@ if undone ~= '' then
     if places == 0 or mine.request ~= undone then
         if not is_late(owner, mine, request) then
             -- a waiter behind may fit where this one did not; and what is undone may be on its way still
-            if waited then grant(capacity, claim, lease, fair == 1, counted == 1, nil) end
+            if waited then grant() end
             mine = mine or nothing(undone, OVER)
             if is_ordered(owner) then mine.request = request end
             close(owner, mine)
@@ -32,7 +29,7 @@ elseif mine.request == request then
     return {1, mine.shared + mine.exclusive}
 end
 
-if undone ~= '' and string.sub(ARGV[3], 65) == '/' then
+if undone ~= '' and string.sub(ARGV[1], 65) == '/' then
     for number = 2, shared do  -- the other permits of an acquire
         local text = redis.call('HGET', KEYS[1], owner .. '/' .. number)
         if text then used = used - read_holder(text).shared end
@@ -41,14 +38,14 @@ if undone ~= '' and string.sub(ARGV[3], 65) == '/' then
     shared = mine.shared
 end
 if shared + exclusive == 0 then shared = mine.shared end
-local before = weight(mine, capacity)
+local before = weight(mine)
 mine.shared, mine.exclusive, mine.request = mine.shared - shared, mine.exclusive - exclusive, request
 if mine.shared < 0 or mine.exclusive < 0 then return {0} end
 
-used = used - before + weight(mine, capacity)
+used = used - before + weight(mine)
 if used == 0 then next_end = NEVER end
 if mine.shared + mine.exclusive == 0 then mine.ends = now + REMEMBER end
-grant(capacity, claim, lease, fair == 1, counted == 1, nil)
+grant()
 close(owner, mine)
 if denied then return redis.error_reply('NOPERM PUBLISH: ' .. denied) end
 return {1, mine.shared + mine.exclusive}

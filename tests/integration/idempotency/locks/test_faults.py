@@ -354,7 +354,7 @@ class TestACopyComesLate:
         late, owner = hub.new_request(), named("") if one.loop is None else Holder("task", lambda: True)
         actor.do(lambda: lock.run(lock._undo(owner, late, (0, 1))))
         terms = lock._terms(hub, (0, 1), 30.0)
-        arguments = [owner.name, late, hub.channel, terms, "1", "0"]
+        arguments = [terms, late, owner.name, hub.channel, "1", "0"]
         assert places._ACQUIRE.run(ClientConnection(one.plain), lock._keys, arguments)[0] != 1
         assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
 
@@ -919,7 +919,7 @@ def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> Non
     first, second = desk.actors(2)
     assert first.do(lock.read.acquire)
     terms = lock.write._terms(hub_of(desk.client), (0, 1), 30.0)
-    dead = ["dead", "dead:1", "nobody-hears-this", terms, "1", "0"]
+    dead = [terms, "dead:1", "dead", "nobody-hears-this", "1", "0"]
     assert places._ACQUIRE.run(ClientConnection(desk.plain), lock.write._keys, dead)[0] == 0
     reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))
     assert reading.result(30) is True
