@@ -42,13 +42,9 @@ class Rate(NamedTuple):
 
     def checked(self) -> list[int]:
         """Return it as ratelimit.lua reads it, or raise `ValueError`."""
-        share = self.permits_per_client
         interval = max(1, round(bounded("interval_seconds", self.interval_seconds) * MICROSECONDS))
-        return [
-            whole_number("permits", self.permits),
-            interval,
-            0 if share is None else whole_number("permits_per_client", share),
-        ]
+        permits, share = whole_number("permits", self.permits), self.permits_per_client
+        return [permits, interval, 0 if share is None else whole_number("permits_per_client", share)]
 
 
 class Limiter(Waited, Resource):

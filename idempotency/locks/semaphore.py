@@ -49,12 +49,10 @@ class Totals(Placed):
             permits: may be less than are out. None: each caller's own number counts again.
             if_absent: leave one that is stored as it is.
         """
-        what = (
-            ["clear"]
-            if permits is None
-            else ["init" if if_absent else "set", whole_number("permits", permits, -NUMBER_MAX)]
-        )
-        return bool((yield from self._asked(*what))[2])
+        if permits is None:
+            return bool((yield from self._asked("clear"))[2])
+        number = whole_number("permits", permits, -NUMBER_MAX)
+        return bool((yield from self._asked("init" if if_absent else "set", number))[2])
 
     @operation
     def add(self, permits: int) -> Steps[int]:

@@ -21,7 +21,7 @@ class Settings(Common, total=False):
 
 @dataclass(eq=False, kw_only=True)
 class SessionHold:
-    """Hold that ends with its session, or a wait for one."""
+    """Hold that ends with its session, or a wait for one; `abandon` stops either."""
 
     holder: holder.Holder
     shared: bool = False  # with others that are shared
@@ -44,10 +44,6 @@ class SessionHold:
     def lost(self) -> bool:
         """True if another may hold it."""
         return self.ended
-
-    def abandon(self) -> None:
-        """Stop waiting or holding, for the holder is gone."""
-        raise NotImplementedError
 
 
 @dataclass(eq=False)
