@@ -62,71 +62,54 @@ def keyed_inside() -> Iterator[None]:
     transactions.stop(transaction.get_connection())
 
 
-def cost_of(call: Callable[[], Any]) -> list[int]:
-    with messages(connection) as sent:
-        call()
-    return sent
-
-
 class TestRoundTrips:
     def test_a_savepoint_before_the_first_statement_is_begin(self) -> None:
-        def call() -> None:
-            with keyed(), transaction.atomic():
-                insert("a")
-
-        assert cost_of(call) == [2, 1]  # BEGIN and INSERT, COMMIT: a bare view's three are two
+        with messages(connection) as sent, keyed(), transaction.atomic():
+            insert("a")
+        assert sent == [2, 1]  # BEGIN and INSERT, COMMIT: a bare view's three are two
         assert names() == ["a"]
 
     def test_later_ones_go_with_the_next_statement(self) -> None:
-        def call() -> None:
-            with keyed():
-                insert("a")
-                with transaction.atomic():
-                    insert("b")
-                with transaction.atomic():
-                    insert("c")
-
-        assert cost_of(call) == [2, 2, 3, 1]
+        with messages(connection) as sent, keyed():
+            insert("a")
+            with transaction.atomic():
+                insert("b")
+            with transaction.atomic():
+                insert("c")
+        assert sent == [2, 2, 3, 1]
         assert names() == ["a", "b", "c"]
 
     def test_one_without_a_statement_is_never_sent(self) -> None:
-        def call() -> None:
-            with keyed():
-                insert("a")
-                with transaction.atomic(), transaction.atomic():
-                    pass
-                insert("b")
-
-        assert cost_of(call) == [2, 1, 1]
+        with messages(connection) as sent, keyed():
+            insert("a")
+            with transaction.atomic(), transaction.atomic():
+                pass
+            insert("b")
+        assert sent == [2, 1, 1]
 
     def test_a_transaction_without_a_statement_is_none(self) -> None:
-        def call() -> None:
-            with keyed(), transaction.atomic():
-                pass
+        with messages(connection) as sent, keyed(), transaction.atomic():
+            pass
+        assert sent == []
 
-        assert cost_of(call) == []
-
-    def test_a_keyed_call_sends_two_messages(self, client: Client, effects: Callable[[], int]) -> None:
-        """The view's own `atomic()` and INSERT, the ledger's row and the commit: one fewer than the bare view."""
-
-        def call() -> None:
-            key = {"Idempotency-Key": str(uuid4())}
-            assert client.post("/nested", headers=key).status_code == 201
-
-        call()
-        assert cost_of(call) == [2, 2]
-        assert effects() == 2
-
-    def test_without_redis_it_sends_three(self, client: Client, settings: Any, effects: Callable[[], int]) -> None:
-        """BEGIN, advisory lock and entry; savepoint and INSERT; RELEASE, the ledger's row and the commit."""
-        settings.IDEMPOTENCY = {"REDIS_ALIAS": None}
-
-        def call() -> None:
-            key = {"Idempotency-Key": str(uuid4())}
-            assert client.post("/nested", headers=key).status_code == 201
-
-        call()
-        assert cost_of(call) == [3, 2, 3]
+    @pytest.mark.parametrize(
+        ("redis", "wanted"),
+        [
+            # the view's own `atomic()` and INSERT, the ledger's row and the commit: one fewer than the bare view
+            ("default", [2, 2]),
+            # BEGIN, advisory lock and entry; savepoint and INSERT; RELEASE, the ledger's row and the commit
+            (None, [3, 2, 3]),
+        ],
+    )
+    def test_a_keyed_call_sends_so_many_messages(
+        self, client: Client, settings: Any, effects: Callable[[], int], redis: str | None, wanted: list[int]
+    ) -> None:
+        settings.IDEMPOTENCY = {"REDIS": redis}
+        for _ in range(2):  # the first reads what its process keeps
+            with messages(connection) as sent:
+                answer = client.post("/nested", headers={"Idempotency-Key": str(uuid4())})
+            assert answer.status_code == 201
+        assert sent == wanted
         assert effects() == 2
 
 
@@ -220,22 +203,17 @@ class TestAsDjango:
     @pytest.mark.usefixtures("server_side_binding")
     def test_with_server_side_binding_it_is_plain(self) -> None:
         connection.ensure_connection()
-
-        def call() -> None:
-            with keyed(), transaction.atomic():
-                insert("a")
-
-        assert len(cost_of(call)) > 3
+        with messages(connection) as sent, keyed(), transaction.atomic():
+            insert("a")
+        assert len(sent) > 3
         assert names() == ["a"]
 
     def test_outside_of_a_keyed_call_nothing_waits(self) -> None:
-        def call() -> None:
+        with messages(connection) as sent, transaction.atomic():
+            insert("a")
             with transaction.atomic():
-                insert("a")
-                with transaction.atomic():
-                    insert("b")
-
-        assert cost_of(call) == [1, 1, 1, 1, 1, 1]
+                insert("b")
+        assert sent == [1, 1, 1, 1, 1, 1]
 
     def test_psycopgs_flag_is_as_before(self) -> None:
         """The one private name: without it, BEGIN would be a round trip of its own."""
