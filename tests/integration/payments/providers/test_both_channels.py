@@ -8,31 +8,9 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.providers import registry
-from payments.providers.base import FactKind, Provider, RefundStatus, TradeStatus
+from payments.providers.base import Provider, TradeStatus
 from tests.integration.payments.providers.conftest import opened, refund
 from tests.sandbox import Sandbox
-
-
-def test_refunds_in_parts_and_never_twice(provider: Provider, sandbox: Sandbox, number: str) -> None:
-    opened(provider, number)
-    sandbox.pay(number)
-    one, two = new_id().hex, new_id().hex
-    assert provider.query_refund(out_trade_no=number, out_refund_no=one).status is RefundStatus.NOT_FOUND
-    first, again = refund(provider, number, one, 990), refund(provider, number, one, 990)
-    assert first == again
-    (fact,) = first.facts
-    assert (fact.kind, fact.amount_minor, fact.out_refund_no, fact.paid_minor) == (
-        FactKind.REFUNDED,
-        990,
-        one,
-        1990,
-    )
-    assert provider.query_refund(out_trade_no=number, out_refund_no=one).facts == first.facts
-    with pytest.raises(ProviderRejected):
-        refund(provider, number, two, 1001)
-    assert refund(provider, number, new_id().hex, 1000).status is RefundStatus.SUCCEEDED
-    assert sandbox.charges()[number]["refunded_minor"] == 1990
-    assert provider.query(out_trade_no=number).status is TradeStatus.PAID  # refunded, hence paid
 
 
 def test_a_refund_of_nothing_paid_is_refused(provider: Provider, number: str) -> None:

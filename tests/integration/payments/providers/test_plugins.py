@@ -1,9 +1,7 @@
 """Channels as plug-ins: found by place or by path, and named nowhere else."""
 
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from payments.providers import registry
 from payments.providers.base import Notice
 from payments.providers.plugin import Acknowledgement, Plugin, Refusal
 from tests.integration.shop.provider import ScriptedProvider
-from tests.payments_settings import changed
+from tests.payments_settings import changed, forget_plugins, plug_in
 
 ROOT = Path(payments.__file__).parent
 NAMED = re.compile("|".join(registry.names()), re.IGNORECASE)
@@ -44,24 +42,14 @@ class Coins(ScriptedProvider):
 
 
 @pytest.fixture
-def coins(monkeypatch: pytest.MonkeyPatch) -> Any:
+def coins(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Any:
     """Another package's channel."""
-    package = ModuleType("coins_for_payonce")
-    package.PLUGIN = Plugin(  # type: ignore[attr-defined]
-        label="Coins",
-        build=lambda settings, limits: Coins("coins"),
-        required=("API_URL",),
-        parts=(),
-        acknowledge=acknowledge,
-        charges_again=True,
-    )
-    monkeypatch.setitem(sys.modules, package.__name__, package)
-    with override_settings(
-        PAYMENTS=changed(PROVIDERS={"coins": {"BACKEND": package.__name__, "API_URL": "https://coins"}})
-    ):
-        configured.forget()
-        yield
-    configured.forget()
+    parts: dict[str, Any] = {"required": ("API_URL",), "parts": (), "acknowledge": acknowledge}
+    plugin = Plugin(label="Coins", build=lambda *_: Coins("coins"), charges_again=True, **parts)
+    account = {"BACKEND": "coins_for_payonce", "API_URL": "https://coins"}
+    plug_in(monkeypatch, settings, account["BACKEND"], plugin, PROVIDERS={"coins": account})
+    yield
+    forget_plugins()
 
 
 def test_a_channel_of_another_package_is_one_like_any_other(coins: None) -> None:

@@ -59,12 +59,6 @@ def test_it_is_found_by_reference_and_by_our_number(stripe: StripeIntents, sandb
     assert by_reference.facts[0].provider_txn_id == reference
 
 
-def test_the_reference_of_another_order_is_believed_by_nobody(stripe: StripeIntents, number: str) -> None:
-    reference = opened(stripe, number).reference
-    with pytest.raises(OutcomeUnknown, match="not about what was asked"):
-        stripe.query(out_trade_no=new_id().hex, reference=reference)
-
-
 def test_an_old_number_is_found_by_search(stripe: StripeIntents, sandbox: Sandbox) -> None:
     old = number_of(2 * DAY)
     opened(stripe, old)
