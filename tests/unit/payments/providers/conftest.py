@@ -179,6 +179,16 @@ def unpaid(company: Company) -> Says:
     return answer
 
 
+def stripe_says(document: Any, *, status: int = 200) -> Says:
+    """An answer of Stripe's; none is signed."""
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return lambda _: (status, {"Content-Type": "application/json"}, body)
+
+
+def stripe_lists(*found: Any) -> Says:
+    return stripe_says({"object": "list", "data": found, "has_more": False, "url": "/v1"})
+
+
 def alipay_says(method: str, document: Any, *, forge: bool = False, key: Any = None, cert_sn: Any = None) -> Says:
     """An answer of Alipay's, genuinely signed unless forged; with `cert_sn` it names a certificate."""
     raw = json.dumps(document, ensure_ascii=False)

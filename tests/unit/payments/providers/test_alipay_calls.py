@@ -59,9 +59,7 @@ def test_the_page_is_the_default_and_asks_nobody(alipay: Alipay, company: Compan
 
 
 @pytest.mark.parametrize("method", [one for one in PayMethod if one not in Alipay.methods])
-def test_another_channel_s_method_is_refused_before_anything_is_sent(
-    alipay: Alipay, company: Company, method: PayMethod
-) -> None:
+def test_another_channel_s_method_is_not_sent(alipay: Alipay, company: Company, method: PayMethod) -> None:
     with pytest.raises(ValueError, match="page, precreate"):
         create(alipay, method=method)
     assert company.asked == []

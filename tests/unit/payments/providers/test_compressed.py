@@ -78,9 +78,7 @@ def test_a_compressed_answer_is_none(
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_an_answer_may_say_that_it_is_not_compressed(
-    providers: dict[str, Any], company: Company, channel: str
-) -> None:
+def test_an_answer_may_be_called_uncompressed(providers: dict[str, Any], company: Company, channel: str) -> None:
     answer = genuine(channel)
 
     def said(body: bytes) -> Answer:

@@ -211,9 +211,7 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Reply:
         (order("APPROVED", custom_id="payonce:closed"), TradeStatus.CLOSED),
     ],
 )
-def test_an_order_is_read_and_asking_captures_nothing(
-    platform: Platform, answer: Reply, status: TradeStatus
-) -> None:
+def test_an_order_is_read_and_never_captured(platform: Platform, answer: Reply, status: TradeStatus) -> None:
     platform.order = answer
     assert account(platform.url).query(out_trade_no="0193", reference="89T").status is status
     assert platform.calls == ["POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"]

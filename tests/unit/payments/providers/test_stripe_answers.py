@@ -13,7 +13,7 @@ from payments.providers import registry
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
 from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import API_VERSION, StripeIntents
-from tests.unit.payments.providers.conftest import NUMBER, Company, create
+from tests.unit.payments.providers.conftest import NUMBER, Company, create, stripe_lists, stripe_says
 from tests.unit.payments.providers.conftest import refund as give_back
 
 REFUND_NUMBER = new_id().hex  # one that says how old it is
@@ -26,11 +26,6 @@ INTENT = {
     "amount_received": 1990,
     "metadata": {"out_trade_no": NUMBER},
 }
-
-
-def says(company: Company, document: Any, *, status: int = 200) -> None:
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    company.answer = lambda _: (status, {"Content-Type": "application/json"}, body)
 
 
 def refund(stripe: StripeIntents, **changed: Any) -> Any:
@@ -79,10 +74,10 @@ def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[
         (404, error(code="resource_missing"), "resource_missing"),
     ],
 )
-def test_a_refusal_is_told_with_stripes_code(
+def test_refusals_have_stripes_code(
     stripe: StripeIntents, company: Company, status: int, document: Any, code: str
 ) -> None:
-    says(company, document, status=status)
+    company.answer = stripe_says(document, status=status)
     for call in (lambda: create(stripe), lambda: refund(stripe)):
         with pytest.raises(ProviderRejected) as refused:
             call()
@@ -111,7 +106,7 @@ def test_a_refusal_is_told_with_stripes_code(
 def test_an_answer_that_says_nothing_leaves_it_unknown(
     stripe: StripeIntents, company: Company, status: int, document: Any
 ) -> None:
-    says(company, document, status=status)
+    company.answer = stripe_says(document, status=status)
     with pytest.raises(OutcomeUnknown):
         create(stripe)
     assert len(company.asked) == 1
@@ -120,25 +115,21 @@ def test_an_answer_that_says_nothing_leaves_it_unknown(
 @pytest.mark.parametrize(
     "changed", [{"metadata": {"out_trade_no": "another"}}, {"metadata": [NUMBER]}, {"amount_received": None}]
 )
-def test_an_intent_that_is_not_what_was_asked_for(
-    stripe: StripeIntents, company: Company, changed: dict[str, Any]
-) -> None:
-    says(company, {**INTENT, **changed})
+def test_an_intent_of_another_shape(stripe: StripeIntents, company: Company, changed: dict[str, Any]) -> None:
+    company.answer = stripe_says({**INTENT, **changed})
     with pytest.raises(OutcomeUnknown):
         stripe.query(out_trade_no=NUMBER, reference="pi_1")
 
 
-def test_a_status_that_nobody_knows_is_one_in_which_nothing_is_over(
-    stripe: StripeIntents, company: Company
-) -> None:
-    says(company, {**INTENT, "status": "pondering"})
+def test_a_status_that_nobody_knows_ends_nothing(stripe: StripeIntents, company: Company) -> None:
+    company.answer = stripe_says({**INTENT, "status": "pondering"})
     assert stripe.query(out_trade_no=NUMBER, reference="pi_1").status is TradeStatus.PENDING
 
 
-def test_a_reference_that_stripe_gave_and_does_not_know_is_no_unknown_trade(
+def test_a_reference_that_stripe_has_forgotten_is_no_unknown_trade(
     stripe: StripeIntents, company: Company
 ) -> None:
-    says(company, error(code="resource_missing"), status=404)
+    company.answer = stripe_says(error(code="resource_missing"), status=404)
     for call in (stripe.query, stripe.close):
         with pytest.raises(ProviderRejected, match="resource_missing"):
             call(out_trade_no=NUMBER, reference="pi_1")
@@ -153,16 +144,12 @@ def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeI
     assert company.asked[1][0] == "/v1/payment_intents/pi_1/cancel"
 
 
-def test_a_refused_cancel_hides_no_payment_because_each_closing_asks_first(
-    stripe: StripeIntents, company: Company
-) -> None:
-    answers = iter(
-        [(200, {**INTENT, "status": "requires_action"}), (400, error(code="something_new")), (200, INTENT)]
-    )
+def test_a_refused_cancel_hides_no_payment(stripe: StripeIntents, company: Company) -> None:
+    refused = stripe_says(error(code="something_new"), status=400)
+    answers = [stripe_says({**INTENT, "status": "requires_action"}), refused, stripe_says(INTENT)]
 
-    def answer(_: bytes) -> Any:
-        status, document = next(answers)
-        return status, {}, json.dumps(document).encode()
+    def answer(body: bytes) -> Any:
+        return answers.pop(0)(body)
 
     company.answer = answer
     with pytest.raises(ProviderRejected, match="something_new"):
@@ -172,7 +159,7 @@ def test_a_refused_cancel_hides_no_payment_because_each_closing_asks_first(
 
 
 def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, company: Company) -> None:
-    says(company, {name: value for name, value in INTENT.items() if name != "status"})
+    company.answer = stripe_says({name: value for name, value in INTENT.items() if name != "status"})
     for call in (stripe.query, stripe.close):
         with pytest.raises(OutcomeUnknown):
             call(out_trade_no=NUMBER, reference="pi_1")
@@ -192,28 +179,20 @@ def test_a_refund_that_moved_no_money_has_no_fact(
 ) -> None:
     numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
     amount = {"amount": 990, "currency": "cny"}
-    says(company, {"id": "re_1", "status": status, **amount, "payment_intent": "pi_1", "metadata": numbers})
+    company.answer = stripe_says(
+        {"id": "re_1", "status": status, **amount, "payment_intent": "pi_1", "metadata": numbers}
+    )
     assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
 
 
 def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeIntents, company: Company) -> None:
     """The Idempotency-Key of an old number may be forgotten; then only the list keeps from moving it twice."""
-    made = {
-        "id": "re_1",
-        "status": "succeeded",
-        "amount": 990,
-        "currency": "cny",
-        "created": 1_790_000_000,
-        "payment_intent": INTENT,
-        "metadata": {"out_trade_no": NUMBER, "out_refund_no": "f" * 32},
-    }
-    says(company, {"object": "list", "data": [made], "has_more": False, "url": "/v1/refunds"})
+    made = {"id": "re_1", "status": "succeeded", "amount": 990, "currency": "cny", "created": 1_790_000_000}
+    made |= {"payment_intent": INTENT, "metadata": {"out_trade_no": NUMBER, "out_refund_no": "f" * 32}}
+    company.answer = stripe_lists(made)
     result = refund(stripe, out_refund_no="f" * 32)
-    assert (result.status, result.facts[0].provider_txn_id, result.facts[0].paid_minor) == (
-        "succeeded",
-        "re_1",
-        1990,
-    )
+    assert (result.status, result.facts[0].provider_txn_id) == ("succeeded", "re_1")
+    assert result.facts[0].paid_minor == 1990
     assert len(company.asked) == 1
 
 
@@ -235,10 +214,9 @@ def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIn
     refund = {"id": "re_1", "amount": 990, "currency": "cny", "metadata": numbers, "payment_intent": None}
     entry = {"id": "txn_1", "type": "refund_failure", "created": 1_790_000_000, "amount": 990, "source": refund}
 
-    def answer(_: bytes) -> Any:
+    def answer(body: bytes) -> Any:
         found = [entry] if "type=refund_failure" in company.asked[-1][0] else []
-        body = json.dumps({"object": "list", "data": found, "has_more": False, "url": "/v1"}).encode()
-        return 200, {"Content-Type": "application/json"}, body
+        return stripe_lists(*found)(body)
 
     company.answer = answer
     (line,) = stripe.bill(day=date(2026, 9, 21))
@@ -273,7 +251,7 @@ def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:
     (tmp_path / "hook").write_text("whsec_new\nwhsec_old\n")
     settings = {"SECRET_KEY_FILE": str(tmp_path / "key"), "WEBHOOK_SECRET_FILE": str(tmp_path / "hook")}
     stripe: Any = registry.build({"stripe": {"API_URL": company.url, **settings}})["stripe"]
-    says(company, INTENT)
+    company.answer = stripe_says(INTENT)
     stripe.query(out_trade_no=NUMBER, reference="pi_1")
     assert company.asked[0][1]["Authorization"] == "Bearer sk_test_of_a_file"
     assert stripe.config.webhook_secrets == ("whsec_new", "whsec_old")

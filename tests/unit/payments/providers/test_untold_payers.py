@@ -15,9 +15,8 @@ from payments.providers.alipay.client import Alipay
 from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import keys
 from tests.unit.payments.providers import test_alipay_bill, test_alipay_notifications
-from tests.unit.payments.providers.conftest import Company, alipay_says, signed
+from tests.unit.payments.providers.conftest import Company, alipay_says, signed, stripe_says
 from tests.unit.payments.providers.test_alipay_calls import BILL, DAY
-from tests.unit.payments.providers.test_stripe_answers import says
 from tests.unit.payments.providers.test_wechat_bill import NAMES, PAID, announced, bill, offering
 
 PAYER, NUMBER = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o", "a" * 32
@@ -81,9 +80,7 @@ def test_a_bad_byte_in_an_answer_of_alipay_s(alipay: Alipay, company: Company) -
 
 
 @pytest.mark.parametrize("field", ["total_amount", "gmt_payment"])
-def test_a_payer_in_another_field_of_alipay_s_notification(
-    alipay: Alipay, platform: keys.Keys, field: str
-) -> None:
+def test_a_payer_in_a_field_of_alipay_s_notification(alipay: Alipay, platform: keys.Keys, field: str) -> None:
     form = test_alipay_notifications.form(platform, **{field: PAYER})
     body = test_alipay_notifications.signed(platform, form)
     untold(lambda: test_alipay_notifications.read(alipay, body), NotificationMalformed)
@@ -94,7 +91,7 @@ def test_a_payer_in_what_is_no_form(alipay: Alipay) -> None:
 
 
 def test_an_answer_of_stripe_s_that_is_no_json(stripe: Any, company: Company) -> None:
-    says(company, f'{{"data": [{{"receipt_email": "{PAYER}"}}'.encode())
+    company.answer = stripe_says(f'{{"data": [{{"receipt_email": "{PAYER}"}}'.encode())
     untold(lambda: stripe.query(out_trade_no=NUMBER))
 
 

@@ -28,15 +28,12 @@ NAMES = _NAMES.split(",")
 SUMMARY = "总交易单数,应结订单总金额,退款总金额,充值券退款总金额,手续费总金额,订单总金额,申请退款总金额"
 PAID = {
     "交易时间": "2026-11-20 09:30:01",
-    "公众账号ID": "wx1",
     "商户号": "1900000001",
-    "特约商户号": "0",
     "微信订单号": "4200000001",
     "商户订单号": "a" * 32,
     "用户标识": "o1",
     "交易类型": "NATIVE",
     "交易状态": "SUCCESS",
-    "付款银行": "OTHERS",
     "货币种类": "CNY",
     "应结订单金额": "14.90",  # a coupon of the merchant's took part
     "代金券金额": "5.00",
@@ -44,8 +41,6 @@ PAID = {
     "商户退款单号": "0",
     "退款金额": "0.00",
     "商品名称": "杯子",
-    "手续费": "0.10000",
-    "费率": "0.60%",
     "订单金额": "19.90",
     "申请退款金额": "0.00",
 }
@@ -58,7 +53,6 @@ REFUNDED = {
     "退款金额": "5.00",
     "退款类型": "ORIGINAL",
     "退款状态": "SUCCESS",
-    "手续费": "-0.03000",
     "订单金额": "0.00",
     "申请退款金额": "9.90",
 }
@@ -276,9 +270,7 @@ def test_a_genuine_file_that_is_no_bill_is_unknown(wechat: WeChatPay, company: C
         {"download_url": 5},
     ],
 )
-def test_an_announcement_of_another_shape_is_unknown(
-    wechat: WeChatPay, company: Company, changed: dict[str, Any]
-) -> None:
+def test_an_announcement_of_another_shape(wechat: WeChatPay, company: Company, changed: dict[str, Any]) -> None:
     offering(company, announced(company, **changed), whole_bill)
     with pytest.raises(OutcomeUnknown):
         wechat.bill(day=DAY)
@@ -315,9 +307,7 @@ def test_a_bill_of_elsewhere_is_not_fetched(wechat: WeChatPay, company: Company,
     assert len(company.asked) == 1
 
 
-def test_a_bill_without_end_is_given_up(
-    wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_bill_is_given_up(wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wechat_module, "BILL_BYTES_MAX", 100_000)
     offering(company, announced(company), lambda: (200, {}, b"x" * 100_001))
     with pytest.raises(OutcomeUnknown, match="larger than 100000 bytes"):

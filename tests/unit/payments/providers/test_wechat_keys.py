@@ -226,29 +226,27 @@ def test_certificates_are_fetched_decrypted_and_given_by_serial(wechat: WeChatPa
     assert wechat.download_certificates() == {}
 
 
+OTHER_SHAPES = [
+    {"serial_no": "7B" * 20},
+    {"serial_no": 5},
+    {"encrypt_certificate": None},
+    {"encrypt_certificate": {"algorithm": "AEAD_AES_256_GCM"}},
+    {"encrypt_certificate": {"algorithm": "NONE", "ciphertext": "", "nonce": "", "associated_data": ""}},
+]
+
+
 @pytest.mark.parametrize(
-    "changed",
+    "document",
     [
-        {"serial_no": "7B" * 20},
-        {"serial_no": 5},
-        {"encrypt_certificate": None},
-        {"encrypt_certificate": {"algorithm": "AEAD_AES_256_GCM"}},
-        {"encrypt_certificate": {"algorithm": "NONE", "ciphertext": "", "nonce": "", "associated_data": ""}},
+        *(lambda key, shape=shape: listed(pair(1), api_v3_key=key, **shape) for shape in OTHER_SHAPES),
+        lambda key: listed(pair(1), api_v3_key=FORMER_KEY),  # for another merchant
+        *(lambda key, said=said: said for said in ({"data": 5}, {})),
     ],
 )
-def test_certificates_of_another_shape_are_unknown(
-    wechat: WeChatPay, company: Company, changed: dict[str, Any]
-) -> None:
-    company.answer = signed(listed(pair(1), api_v3_key=wechat.config.api_v3_keys[0], **changed))
+def test_certificates_of_another_shape_are_unknown(wechat: WeChatPay, company: Company, document: Any) -> None:
+    company.answer = signed(document(wechat.config.api_v3_keys[0]))
     with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
         wechat.download_certificates()
-
-
-def test_certificates_for_another_merchant_are_unknown(wechat: WeChatPay, company: Company) -> None:
-    for document in (listed(pair(1), api_v3_key=FORMER_KEY), {"data": 5}, {}):
-        company.answer = signed(document)
-        with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
-            wechat.download_certificates()
 
 
 def names(folder: Path) -> list[str]:
@@ -320,9 +318,7 @@ def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(f"{serial}.pem" for serial in certificates)
 
 
-def test_kept_certificates_are_loaded_at_the_next_start(
-    platform: keys.Keys, company: Company, tmp_path: Path
-) -> None:
+def test_kept_certificates_are_loaded_at_a_start(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
     one, two = pair(1), pair(2)
     keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two)})
     settings = channels(company)
@@ -332,9 +328,7 @@ def test_kept_certificates_are_loaded_at_the_next_start(
     assert serial_of(one.pem) == one.serial
 
 
-def test_a_certificate_under_another_s_name_stops_the_start(
-    platform: keys.Keys, company: Company, tmp_path: Path
-) -> None:
+def test_a_misnamed_certificate_stops_the_start(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
     settings = channels(company)
     settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
     (tmp_path / f"{pair(2).serial}.pem").write_bytes(pair(1).pem)
@@ -355,7 +349,7 @@ def with_key_file(company: Company, file: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_api_v3_keys_stand_in_a_file_the_current_one_first(
+def test_a_file_holds_the_current_api_v3_key_first(
     platform: keys.Keys, company: Company, tmp_path: Path, end: str
 ) -> None:
     one, two = secrets.token_hex(16), secrets.token_hex(16)
@@ -377,9 +371,7 @@ def test_api_v3_keys_stand_in_a_file_the_current_one_first(
         (b"k" * 32 + b" \n", "WECHAT_API_V3_KEY_FILE: line 1 must have 32 bytes, not 33"),
     ],
 )
-def test_a_wrong_key_file_is_named(
-    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, why: str
-) -> None:
+def test_wrong_key_files(platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "keys"
     file.write_bytes(content)
     with pytest.raises(registry.ConfigError, match=why) as caught:

@@ -46,9 +46,7 @@ def test_the_ways_and_the_one_that_is_used_where_none_is_asked_for(wechat: WeCha
     assert [path for path, _ in company.asked] == ["/v3/pay/transactions/native"] * 2
 
 
-def test_jsapi_hands_the_wallet_arguments_that_we_signed(
-    wechat: WeChatPay, company: Company, platform: keys.Keys
-) -> None:
+def test_jsapi_hands_over_signed_arguments(wechat: WeChatPay, company: Company, platform: keys.Keys) -> None:
     (body,) = [listening(company, ANSWERS[PayMethod.JSAPI])]
     action = create(wechat, method=PayMethod.JSAPI, payer=SHOPPER)
     assert (company.asked[0][0], body[0]["payer"]) == ("/v3/pay/transactions/jsapi", {"openid": SHOPPER.openid})
