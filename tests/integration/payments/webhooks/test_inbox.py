@@ -179,28 +179,6 @@ def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
     assert not Anomaly.objects.exists()
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_failed_one_is_processed_again_on_demand(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
-) -> None:
-    attempt = open_attempt(channel)
-    with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "settle_on", broken)
-        for _ in range(2):
-            assert letter(attempt, notification_id="n").send().content != b"success"
-        row = Notification.objects.get()
-        assert (row.verdict, row.attempts, row.detail) == ("error", 2, "RuntimeError: a fault of ours")
-        with pytest.raises(webhooks.ProcessingFailed):
-            webhooks.replay(row.pk)
-    row.refresh_from_db()
-    assert (row.verdict, row.attempts) == ("error", 3)
-    assert webhooks.replay(row.pk) == "applied"
-    row.refresh_from_db()
-    assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
-    assert Anomaly.objects.get().resolution == "processed later"
-    assert order_of(attempt).status == "paid"
-
-
 @pytest.mark.parametrize("fault", [broken, fits_nowhere])
 def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
     open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Any
@@ -315,10 +293,16 @@ def eve(transactional_db: None) -> User:
 
 
 @pytest.mark.usefixtures("eve")
-def test_the_command_says_of_each_who_and_why(open_attempt: OpenAttempt) -> None:
-    for _ in range(2):
+def test_the_command_replays_by_verdict_and_says_of_each_who_and_why(
+    open_attempt: OpenAttempt, capsys: Any
+) -> None:
+    for _ in range(3):
         letter(open_attempt()).send()
-    call_command("notifications", "replay", "--verdict", "applied", *BY)
+    Notification.objects.update(verdict="error", processed_at=None)
+    call_command("notifications", "replay", "--verdict", "error", *BY)
+    printed = capsys.readouterr().out
+    assert ("3 of 3" in printed, "duplicate: 3" in printed) == (True, True)
+    assert not Notification.objects.filter(verdict="error").exists()
     for row in Notification.objects.all():
         lines = AuditEntry.objects.filter(subject=f"notification:{row.pk}", operator="eve").order_by("pk")
         assert [line.message for line in lines] == [
@@ -348,29 +332,13 @@ def test_the_command_changes_nothing_without_a_name_and_a_reason(
     assert (Notification.objects.get().attempts, AuditEntry.objects.count()) == (1, 0)
 
 
-@pytest.mark.usefixtures("eve")
-def test_the_command_replays_by_verdict_with_progress(open_attempt: OpenAttempt, capsys: Any) -> None:
-    attempts = [open_attempt() for _ in range(3)]
-    for attempt in attempts:
-        letter(attempt).send()
-    Notification.objects.update(verdict="error", processed_at=None)
-    call_command("notifications", "replay", "--verdict", "error", *BY)
-    printed = capsys.readouterr().out
-    assert "3 of 3" in printed
-    assert "duplicate: 3" in printed
-    assert not Notification.objects.filter(verdict="error").exists()
-
-
-@pytest.mark.usefixtures("eve")
-def test_the_command_shows_and_replays_one(open_attempt: OpenAttempt, capsys: Any) -> None:
+def test_the_command_shows_one(open_attempt: OpenAttempt, capsys: Any) -> None:
     attempt = open_attempt()
     letter(attempt, notification_id="n-1").send()
     call_command("notifications", "show", "n-1")
     printed = capsys.readouterr().out
     assert "TRANSACTION.SUCCESS" in printed
     assert attempt.out_trade_no in printed
-    call_command("notifications", "replay", "n-1", *BY)
-    assert "duplicate: 1" in capsys.readouterr().out
     with pytest.raises(CommandError, match="no notification"):
         call_command("notifications", "show", "n-2")
 

@@ -20,7 +20,6 @@ from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
-from payments.providers.wechat.signing import answer_message
 from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.stripe.documents import signature
@@ -94,50 +93,12 @@ def nothing_is_left() -> bool:
     return (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
 
 
-STALE = str(int(time.time()) - 400)
-STRIPE = "Stripe-Signature"
-
-
-def changed_body(note: Letter) -> Any:
-    """With an amount or a time of another digit."""
-    return note.send(body=note.body.replace(b"1", b"2", 1).replace(b"19.90", b"0.01"))
-
-
-def stale(note: Letter) -> Any:
-    """Genuine, but of another time."""
-    if note.channel == "stripe":
-        secret = state.keys().settings["STRIPE_WEBHOOK_SECRET"]
-        return note.send(headers={STRIPE: signature(note.body, secret=secret, timestamp=int(STALE))})
-    nonce = note.headers["Wechatpay-Nonce"]
-    message = answer_message(timestamp=STALE, nonce=nonce, body=note.body)
-    signed = rsa.sign(message, state.keys().platform)
-    return note.send(headers={"Wechatpay-Timestamp": STALE, "Wechatpay-Signature": signed})
-
-
-FORGERIES: dict[str, tuple[str, Callable[[Letter], Any]]] = {
-    **{f"a changed body of {channel}": (channel, changed_body) for channel in CHANNELS},
-    **{f"an old one of {channel}": (channel, stale) for channel in ("wechat", "stripe")},
-    "no signature of wechat": ("wechat", lambda note: note.send(headers={"Wechatpay-Signature": None})),
-    "an unknown serial": ("wechat", lambda note: note.send(headers={"Wechatpay-Serial": "0" * 40})),
-    "a probe": (
-        "wechat",
-        lambda note: note.send(headers={"Wechatpay-Signature": f"WECHATPAY/SIGNTEST/{'A' * 300}"}),
-    ),
-    "no signature of stripe": ("stripe", lambda note: note.send(headers={STRIPE: None})),
-    "a signature that is none": ("stripe", lambda note: note.send(headers={STRIPE: "nonsense"})),
-    "a member twice": ("alipay", lambda note: note.send(body=note.body + b"&app_id=1")),
-    "no body": ("alipay", lambda note: note.send(body=b"")),
-    "bytes that are no text": ("alipay", lambda note: note.send(body=b"\xff\xfe")),
-    "no form": ("alipay", lambda note: note.send(body=b"sign")),
-}
-
-
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_what_is_not_genuine_is_refused_and_leaves_only_a_count(open_attempt: OpenAttempt, forgery: str) -> None:
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_what_is_not_genuine_is_refused_and_leaves_only_a_count(open_attempt: OpenAttempt, channel: str) -> None:
     """All that makes one so is in tests/unit/payments/providers."""
-    channel, send = FORGERIES[forgery]
     note, before = letter(open_attempt(channel)), refused_so_far(channel)
-    assert asked_again(send(note), channel, 401)
+    changed_body = note.body.replace(b"1", b"2", 1).replace(b"19.90", b"0.01")
+    assert asked_again(note.send(body=changed_body), channel, 401)
     assert refused_so_far(channel) == before + 1
     assert nothing_is_left()
 
@@ -148,7 +109,7 @@ def signed_letter(channel: str, body: bytes) -> Letter:
         return Letter(channel, body, signature_headers(body, with_key="") | {"Content-Type": "application/json"})
     secret = state.keys().settings["STRIPE_WEBHOOK_SECRET"]
     header = signature(body, secret=secret, timestamp=int(time.time()))
-    return Letter(channel, body, {"Content-Type": "application/json", STRIPE: header})
+    return Letter(channel, body, {"Content-Type": "application/json", "Stripe-Signature": header})
 
 
 def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, **changed: Any) -> Letter:
@@ -170,9 +131,7 @@ def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, *
         "resource": encrypted(plain, associated_data="transaction"),
         **(envelope or {}),
     }
-    body = json.dumps(outside).encode()
-    headers = signature_headers(body, with_key="") | {"Content-Type": "application/json"}
-    return Letter("wechat", body, headers)
+    return signed_letter("wechat", json.dumps(outside).encode())
 
 
 def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
@@ -193,15 +152,8 @@ def stripe_letter(attempt: Attempt, *, intent: dict[str, Any] | None = None, **c
     return signed_letter("stripe", json.dumps(kept).encode())
 
 
-@pytest.mark.parametrize(
-    ("channel", "body"),
-    [
-        *((channel, body) for channel in ("wechat", "stripe") for body in (b"", b"{", b"[]", b"{}", b"\xff\xfe")),
-        ("wechat", b'{"id":"1","event_type":"X","resource":{"algorithm":"AES"}}'),
-        ("stripe", b'{"object": "event", "id": 1}'),
-        ("stripe", b"[" * 50_000),
-    ],
-)
+@pytest.mark.parametrize("body", [b"{}", b"[" * 50_000])
+@pytest.mark.parametrize("channel", ["wechat", "stripe"])
 def test_signed_but_not_readable_is_400(channels: None, channel: str, body: bytes) -> None:
     assert asked_again(signed_letter(channel, body).send(), channel, 400)
     assert nothing_is_left()
@@ -210,26 +162,12 @@ def test_signed_but_not_readable_is_400(channels: None, channel: str, body: byte
 @pytest.mark.parametrize(
     ("make", "changed"),
     [
-        *(
-            (wechat_letter, {"envelope": envelope})
-            for envelope in (
-                {"id": "i" * 129},
-                {"id": "i\x00"},
-                {"id": "i\ud800"},
-                {"event_type": "E" * 65},
-                {"event_type": 7},
-            )
-        ),
+        *((wechat_letter, {"envelope": {"id": text}}) for text in ("i" * 129, "i\x00", "i\ud800")),
+        *((wechat_letter, {"envelope": {"event_type": kind}}) for kind in ("E" * 65, 7)),
         (wechat_letter, {"plain": b"[" * 20_000}),
-        (stripe_letter, {"id": "x" * 129}),
-        (stripe_letter, {"id": "x\x00"}),
-        (stripe_letter, {"id": "x\ud800"}),
-        (stripe_letter, {"type": "t" * 65}),
-        (stripe_letter, {"created": 10**12}),
-        *(
-            (alipay_letter, changed)
-            for changed in ({"notify_id": None}, {"notify_id": "n" * 129}, {"notify_id": "n\x00"})
-        ),
+        *((stripe_letter, {"id": text}) for text in ("x" * 129, "x\x00", "x\ud800")),
+        *((stripe_letter, changed) for changed in ({"type": "t" * 65}, {"created": 10**12})),
+        *((alipay_letter, {"notify_id": text}) for text in (None, "n" * 129, "n\x00")),
     ],
 )
 def test_signed_but_of_no_shape_is_400(
@@ -243,25 +181,17 @@ def test_signed_but_of_no_shape_is_400(
 @pytest.mark.parametrize(
     ("make", "changed"),
     [
-        (wechat_letter, {"transaction_id": "4" * 65}),
-        (wechat_letter, {"transaction_id": "42\x00"}),
-        (wechat_letter, {"out_trade_no": "n\x00"}),
-        (wechat_letter, {"out_trade_no": "n\ud800"}),
+        *((wechat_letter, {"transaction_id": text}) for text in ("4" * 65, "42\x00")),
+        *((wechat_letter, {"out_trade_no": text}) for text in ("n\x00", "n\ud800")),
         (wechat_letter, {"mchid": "1" * 161}),
-        (wechat_letter, {"amount": {"total": 10**20}}),
-        (wechat_letter, {"amount": {"currency": "YUAN"}}),
-        (alipay_letter, {"total_amount": f"{10**18}.00"}),
-        (alipay_letter, {"total_amount": "9" * 400}),
+        *((wechat_letter, {"amount": amount}) for amount in ({"total": 10**20}, {"currency": "YUAN"})),
+        *((alipay_letter, {"total_amount": amount}) for amount in (f"{10**18}.00", "9" * 400)),
         (alipay_letter, {"seller_id": "2" * 161}),
-        (alipay_letter, {"trade_no": "4" * 65}),
-        (alipay_letter, {"trade_no": "42\x00"}),
+        *((alipay_letter, {"trade_no": text}) for text in ("4" * 65, "42\x00")),
         (alipay_letter, {"out_trade_no": "n\x00"}),
-        (stripe_letter, {"intent": {"amount_received": 10**20}}),
-        (stripe_letter, {"intent": {"amount_received": 10**4000}}),
+        *((stripe_letter, {"intent": {"amount_received": amount}}) for amount in (10**20, 10**4000)),
         (stripe_letter, {"intent": {"currency": "yuan"}}),
-        (stripe_letter, {"intent": {"id": "pi_\x00"}}),
-        (stripe_letter, {"intent": {"id": "pi_\ud800"}}),
-        (stripe_letter, {"intent": {"id": "p" * 65}}),
+        *((stripe_letter, {"intent": {"id": text}}) for text in ("pi_\x00", "pi_\ud800", "p" * 65)),
     ],
     ids=range(19),
 )
@@ -355,12 +285,6 @@ def test_what_an_earlier_version_asked_for_again_and_again_ends(
     row = Notification.objects.get()
     assert (row.verdict, row.attempts) == ("anomaly", 2)
     assert Anomaly.objects.get().detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
-
-
-def test_alipay_signs_over_parameters_that_we_do_not_know(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("alipay")
-    assert acknowledged(alipay_letter(attempt, new_field="收据 & more=1", empty="").send(), "alipay")
-    assert payment_of(attempt).status == "succeeded"
 
 
 @pytest.mark.parametrize("missing", ["object", "livemode", "created"])
@@ -555,22 +479,6 @@ def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
         answer = note.send()
     assert (answer.status_code, "Retry-After" in answer.headers) == (status, status == 503)
     assert note.send().status_code == 204
-
-
-class OtherOrders:
-    """Another shop's, that do nothing with what the settlement sends."""
-
-    @staticmethod
-    def on_payment(*, order_id: object, event: str, work: object) -> bool:
-        assert event == "paid"
-        return True
-
-
-def test_another_adapter_is_asked_as_ever(open_attempt: OpenAttempt, settings: Any) -> None:
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.OtherOrders")
-    attempt = open_attempt()
-    assert letter(attempt).send().status_code == 204
-    assert (payment_of(attempt).status, Anomaly.objects.count()) == ("succeeded", 0)
 
 
 @pytest.mark.usefixtures("server_side_binding")
