@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -101,27 +100,6 @@ def test_two_processes_make_one_first_request(
     other.join()
     refund.refresh_from_db()
     assert (requests, refund.status) == ([refund.out_refund_no], "processing")
-
-
-@pytest.mark.parametrize("differs", [{"amount_minor": 1990}, {"currency": "USD"}])
-def test_an_answer_about_another_amount_ends_no_refund(
-    paid_payment: Payment,
-    provider: ScriptedProvider,
-    refund: Refund,
-    monkeypatch: pytest.MonkeyPatch,
-    differs: Any,
-) -> None:
-    """A request's answer, and the question's, which names no amount."""
-    answer = provider.refund
-
-    def of_another(*, amount_minor: int = 500, **arguments: Any) -> RefundResult:
-        made = answer(amount_minor=amount_minor, **arguments)
-        return replace(made, facts=tuple(replace(fact, **differs) for fact in made.facts))
-
-    for call in ("refund", "query_refund"):
-        monkeypatch.setattr(provider, call, of_another)
-        assert refunds.submit_refund(refund.id).status == "uncertain"
-        assert (reserved(paid_payment), paid_payment.refunded_minor) == (500, 0)
 
 
 @pytest.mark.parametrize("of_the_first", [True, False])
