@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from idempotency.ids import new_id
 from payments.channels import configured
-from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.errors import NotificationMalformed
 from payments.models import (
     Anomaly,
     Attempt,
@@ -40,17 +40,26 @@ from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.base import TradeStatus
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
-from tests.integration.payments.admin.test_payment_admin import Answering
-from tests.integration.payments.conftest import fold, letter, number_of, order_of, paid, payment_of, refunded
+from tests.integration.payments.admin.test_payment_admin import (
+    AWAY,
+    REFUSED,
+    SILENT,
+    Answering,
+    bank,
+    broken,
+    page,
+    payment,
+)
+from tests.integration.payments.conftest import fold, letter, number_of, order_of, paid, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.languages import latin_in
 from tests.payments_settings import ON_FIRE, changed
 
 pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["bank", "broken", "payment"]
 
 OpenAttempt = Callable[..., Attempt]
 
-BOOKS = {"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}}
 MODELS = [model for model in apps.get_app_config("payments").get_models() if admin.site.is_registered(model)]
 OLD = backoff.IN_DOUBT + timedelta(seconds=1)
 
@@ -74,27 +83,10 @@ CODE = re.compile(
 
 
 @pytest.fixture
-def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
-    """The other company: it says what the test wants, and nothing leaves this process."""
-    made = Answering("wechat", failing=frozenset({"query", "refund", "query_refund"}))
-    monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
-    return made
-
-
-@pytest.fixture
 def operator(transactional_db: None) -> Client:
     client = Client(headers={"Accept-Language": "zh-CN"})
     client.force_login(User.objects.create_superuser("clerk"))
     return client
-
-
-@pytest.fixture
-def payment(open_attempt: OpenAttempt, settings: Any) -> Payment:
-    """Paid, 19.90 CNY; with a delivery."""
-    attempt = open_attempt()
-    settings.PAYMENTS = changed(WEBHOOKS=BOOKS)
-    letter(attempt, notification_id="n-paid").send()
-    return payment_of(attempt)
 
 
 def words_left(shown: str) -> list[str]:
@@ -107,10 +99,6 @@ def left(answer: Any) -> list[str]:
     """List the same of an answer, each with the page's address."""
     assert answer.status_code == 200, answer.request["PATH_INFO"]
     return [f"{answer.request['PATH_INFO']}: {text}" for text in words_left(answer.text)]
-
-
-def page(row: Any, more: str = "change") -> str:
-    return f"/admin/payments/{row._meta.model_name}/{row.pk}/{more}/"
 
 
 def done(client: Client, address: str, **given: Any) -> str:
@@ -162,14 +150,8 @@ def make_attempts(open_attempt: OpenAttempt) -> None:
 
 
 def make_refunds(payment: Payment) -> None:
-    statuses = {
-        "requested": "",
-        "processing": "",
-        "uncertain": "",
-        "failed": "the provider closed it without moving money",
-        "succeeded": "",
-    }
-    for status, message in statuses.items():
+    for status in ("requested", "processing", "uncertain", "failed", "succeeded"):
+        message = "the provider closed it without moving money" if status == "failed" else ""
         with transaction.atomic():
             made = refunds.request_refund(payment_id=payment.pk, amount_minor=100, reason="")
         Refund.objects.filter(pk=made.pk).update(status=status, message=message, submitted_at=timezone.now())
@@ -212,13 +194,8 @@ def make_deliveries(payment: Payment) -> None:
 
 def make_differences(payment: Payment) -> None:
     day = timezone.now().date()
-    account = {
-        "channel": "wechat",
-        "merchant": "1900000001",
-        "currency": "CNY",
-        "theirs_minor": 1,
-        "ours_minor": 2,
-    }
+    account = {"channel": "wechat", "merchant": "1900000001", "currency": "CNY"}
+    account |= {"theirs_minor": 1, "ours_minor": 2}
     BillComparison.objects.create(day=day, lines=1, **account)
     with_lines = BillComparison.objects.create(day=day - timedelta(days=1), lines=3, **account)
     kinds = {"missing_here": (7, None), "missing_there": (None, 7), "amount": (7, 8)}
@@ -338,14 +315,7 @@ class TestActs:
         attempt, bank.trade = open_attempt(), trade
         assert in_chinese(done(operator, page(attempt.payment, "ask"), reason="7"))
 
-    @pytest.mark.parametrize(
-        "failure",
-        [
-            ProviderUnavailable("connection refused"),
-            OutcomeUnknown("timed out"),
-            ProviderRejected("NOT_ENOUGH", "balance too small"),
-        ],
-    )
+    @pytest.mark.parametrize("failure", [AWAY, SILENT, REFUSED])
     def test_failures(
         self, operator: Client, payment: Payment, open_attempt: Any, bank: Any, failure: Any
     ) -> None:
@@ -386,12 +356,10 @@ class TestActs:
             fold(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), source="refund")
 
     def test_processing_again(
-        self, operator: Client, open_attempt: OpenAttempt, settings: Any, monkeypatch: pytest.MonkeyPatch
+        self, operator: Client, broken: Notification, settings: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        works = settings.PAYMENTS
+        row, works = broken, settings.PAYMENTS
         settings.PAYMENTS = changed(ORDER=ON_FIRE)
-        letter(open_attempt(), notification_id="n-broken").send()
-        row = Notification.objects.get()
         assert in_chinese(done(operator, page(row, "replay"), reason="7"))
         settings.PAYMENTS = changed(ORDER=works["ORDER"], PROVIDERS={})
         configured.forget()

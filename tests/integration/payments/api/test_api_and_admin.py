@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import Permission, User
 from django.core.checks import Error
@@ -19,11 +18,11 @@ from idempotency.models import LedgerEntry
 from payments.attempts import asking
 from payments.checks import check_channels, check_payments
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.models import Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, letter, paid, payment_of
+from tests.integration.payments.conftest import fold, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed, limited
 
@@ -209,39 +208,6 @@ def test_a_refund_that_the_provider_may_have_made_cannot_be_abandoned(
     with pytest.raises(CommandError, match="has made this refund"):
         call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
     assert refund(caller, payment, 500).json()["status"] == "succeeded"
-
-
-def test_the_admin_shows_everything_and_changes_nothing(
-    admin_client: Client, open_attempt: OpenAttempt, payment: Payment
-) -> None:
-    attempt = open_attempt("alipay")
-    letter(attempt, notification_id="n-1").send()
-    second = open_attempt()
-    letter(second, charged_minor=5).send()
-    mismatch = payment_of(second)
-    assert (Anomaly.objects.count(), Refund.objects.count()) == (1, 1)
-    for model in ("payment", "attempt", "notification", "anomaly", "refund"):
-        listed = admin_client.get(f"/admin/payments/{model}/")
-        assert listed.status_code == 200
-        rows = apps.get_model("payments", model).objects.all()
-        for row in rows:
-            shown = admin_client.get(f"/admin/payments/{model}/{row.pk}/change/")
-            assert shown.status_code == 200
-            assert admin_client.post(f"/admin/payments/{model}/{row.pk}/change/", {}).status_code == 403
-        assert admin_client.get(f"/admin/payments/{model}/add/").status_code == 403
-    page = admin_client.get(f"/admin/payments/payment/{mismatch.id}/change/").content.decode()
-    assert "NOT CREDITED" in page
-    assert "TRANSACTION.SUCCESS" in page
-    listed = admin_client.get("/admin/payments/notification/", {"q": "n-1"}).content.decode()
-    assert "TRADE_<wbr>SUCCESS" in listed  # where a line may end
-
-
-def test_a_payment_is_found_by_any_of_our_numbers(admin_client: Client, payment: Payment) -> None:
-    attempt = payment.attempts.get()
-    for number in (payment.id.hex, str(payment.id), payment.order_id.hex, attempt.out_trade_no):
-        assert b"1 payment" in admin_client.get("/admin/payments/payment/", {"q": number}).content
-    for nonsense in ("nothing", "f" * 32):
-        assert b"0 payments" in admin_client.get("/admin/payments/payment/", {"q": nonsense}).content
 
 
 def test_checks_name_the_setting() -> None:
