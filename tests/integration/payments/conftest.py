@@ -32,6 +32,7 @@ from tests.payments_settings import changed
 
 CHANNELS = ("wechat", "alipay")
 AMOUNT_MINOR = 1990
+OpenAttempt = Callable[..., Attempt]
 
 
 @pytest.fixture

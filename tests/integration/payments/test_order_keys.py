@@ -250,9 +250,7 @@ def test_the_link_of_an_order_is_the_admins(settings: Any, admin_client: Client)
     assert 'href="/admin/payments/payment/A_5F5F/change/"' in link_to_order("A_5F")
 
 
-def test_copies_at_once_take_one_step_of_the_order_while_it_is_started(
-    settings: Any, provider: ScriptedProvider
-) -> None:
+def test_copies_beside_starts_take_one_step_of_the_order(settings: Any, provider: ScriptedProvider) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Marking")
     order = Group.objects.create(name="open")
     fact = provider.pay(payments.start(order, method="wechat.native").out_trade_no)
@@ -340,9 +338,7 @@ def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
 @pytest.mark.parametrize(
     ("adapter", "key", "impossible"), [(f"{__name__}.Numbered", 7, "seven"), ("shop.orders.lifecycle", KEY, "7")]
 )
-def test_a_key_is_of_the_orders_type_and_any_other_is_refused(
-    settings: Any, adapter: str, key: object, impossible: str
-) -> None:
+def test_a_key_of_another_type_is_refused(settings: Any, adapter: str, key: object, impossible: str) -> None:
     """Without a model it is a UUID."""
     settings.PAYMENTS = changed(ORDER=adapter)
     assert order_columns(str(key)) == order_columns(key)
@@ -358,9 +354,7 @@ def warned_of_orders() -> list[str]:
     return [found.msg for found in check_rows(None, databases=["default"]) if found.id == "payments.W005"]
 
 
-def test_an_order_of_a_former_model_is_not_taken_for_one_of_todays(
-    settings: Any, provider: ScriptedProvider
-) -> None:
+def test_an_order_of_a_former_model_is_none_of_todays(settings: Any, provider: ScriptedProvider) -> None:
     """Each has a payment of its own, and what is settled of the former's touches none of today's."""
     rooms, members = (f"{__name__}.{one.__name__}" for one in (Numbered, Members))
     settings.PAYMENTS = changed(ORDER=rooms)

@@ -9,9 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 import payments
 
 
-def test_beside_django_payments_the_start_says_whose_module_it_is_and_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beside_django_payments_the_start_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = tmp_path / "django_payments-4.1.0.dist-info" / "METADATA"
     about.parent.mkdir()
     about.write_text("Metadata-Version: 2.1\nName: django-payments\nVersion: 4.1.0\n")

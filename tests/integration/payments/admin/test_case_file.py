@@ -1,7 +1,6 @@
 """The case file: sentences at its head, sums that add up, a history that only grows, an export."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -15,13 +14,20 @@ from payments.attempts import closing, submission
 from payments.errors import OutcomeUnknown
 from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, letter, opened, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import (
+    OpenAttempt,
+    fold,
+    letter,
+    opened,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
 from tests.integration.shop.provider import ScriptedProvider
 from tests.running import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 
 @pytest.fixture

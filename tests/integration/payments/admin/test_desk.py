@@ -19,11 +19,9 @@ from idempotency.models import LedgerEntry
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, letter, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 
 @pytest.fixture
@@ -226,9 +224,7 @@ class TestSearch:
         assert [self.found(admin_client, term) for term in ("k-1", "req-12345")] == [page, page]
         assert "This key was used by admin for POST /orders. Answer: -." in admin_client.get(page).content.decode()
 
-    def test_several_are_listed_and_nothing_says_so(
-        self, admin_client: Client, payment: Payment, open_attempt: OpenAttempt
-    ) -> None:
+    def test_several_are_listed(self, admin_client: Client, payment: Payment, open_attempt: OpenAttempt) -> None:
         other = open_attempt().payment_id
         listed = self.found(admin_client, "19.90")
         assert f"/payment/{payment.pk}/change/" in listed

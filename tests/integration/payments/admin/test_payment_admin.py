@@ -190,7 +190,7 @@ class TestPages:
 
     @pytest.mark.usefixtures("payment", "anomaly")
     @pytest.mark.parametrize("model", MODELS)
-    def test_a_list_asks_no_question_for_each_row(
+    def test_no_list_asks_about_each_row(
         self, admin_client: Client, open_attempt: OpenAttempt, model: str
     ) -> None:
         def asked() -> int:
@@ -308,7 +308,7 @@ class TestPages:
             for model, sides in (("journalentry", 1), ("journalline", 2)):
                 assert (span, model, len(listed(admin_client, model, booked=span))) == (span, model, count * sides)
 
-    def test_where_shop_has_no_page_for_orders_the_number_stands_alone(
+    def test_without_a_page_for_orders_the_number_stands_alone(
         self, admin_client: Client, payment: Payment
     ) -> None:
         address = f"/admin/shop/order/{payment.order_id.hex}/change/"
@@ -332,9 +332,7 @@ def in_this_order(text: str, wanted: list[str]) -> bool:
 
 
 class TestTimeline:
-    def test_it_tells_everything_in_order_and_links_to_each_row(
-        self, admin_client: Client, payment: Payment, bank: Answering
-    ) -> None:
+    def test_everything_in_order_with_links(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         form = {"number": new_id(), "amount": "5.00", "reason": "came broken", "shown_reason": "sorry"}
         done(admin_client, page(payment, "refund"), **form)
         PaymentEvent.objects.filter(payment=payment).update(handled_at=timezone.now())
@@ -364,9 +362,7 @@ class TestTimeline:
         assert [row for row in rows if page(row) not in history] == []
         assert history.count("/admin/payments/journalentry/") == 2
 
-    def test_what_is_filed_about_money_comes_after_it(
-        self, admin_client: Client, open_attempt: OpenAttempt
-    ) -> None:
+    def test_what_is_filed_of_money_comes_after_it(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
         attempt = open_attempt()
         other = open_attempt("alipay", order_of(attempt))
         for one in (attempt, other):
@@ -381,9 +377,7 @@ class TestTimeline:
         ]
         assert in_this_order(history, wanted)
 
-    def test_what_is_not_filed_under_the_payment_is_found_too(
-        self, admin_client: Client, payment: Payment
-    ) -> None:
+    def test_what_is_not_filed_under_it_is_found_too(self, admin_client: Client, payment: Payment) -> None:
         attempt = payment.attempts.get()
         fold(paid(attempt, amount_minor=7), source="query")  # the same fact with other content
         told = shown(admin_client, page(payment))
@@ -391,24 +385,18 @@ class TestTimeline:
         assert "anomaly: reported again with other content" in told
         assert page(Anomaly.objects.get()) in told
 
-    def test_a_failed_notification_and_its_anomaly_are_alarming(
-        self, admin_client: Client, broken: Notification
-    ) -> None:
+    def test_a_failed_notification_is_alarming(self, admin_client: Client, broken: Notification) -> None:
         attempt = Attempt.objects.get(pk=broken.out_trade_no)
         told = shown(admin_client, page(attempt.payment))
         assert "anomaly: a notification could not be processed" in told
         assert told.count('class="payments-alarm"') == 2
 
-    def test_only_what_is_decided_about_has_a_way_to_its_change_history(
-        self, admin_client: Client, anomaly: Anomaly
-    ) -> None:
+    def test_only_what_is_decided_about_links_to_its_history(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert anomaly.payment is not None
         for row, has_one in ((anomaly, True), (Notification.objects.get(), True), (anomaly.payment, False)):
             assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
 
-    def test_who_did_what_is_listed_found_and_never_edited(
-        self, admin_client: Client, admin_user: User, anomaly: Anomaly
-    ) -> None:
+    def test_who_did_what_is_never_edited(self, admin_client: Client, admin_user: User, anomaly: Anomaly) -> None:
         done(admin_client, page(anomaly, "resolve"), reason="shopper told")
         (entry,) = AuditEntry.objects.all()
         words = "Resolved. Reason: shopper told. Result: settled."
@@ -509,9 +497,7 @@ class TestPermissions:
         nobody = str(new_id()) if isinstance(row.pk, UUID) else 10**9
         assert admin_client.get(page(row, action).replace(str(row.pk), str(nobody))).status_code == 404
 
-    def test_a_form_of_another_site_does_nothing(
-        self, admin_user: User, payment: Payment, bank: Answering
-    ) -> None:
+    def test_another_sites_form_does_nothing(self, admin_user: User, payment: Payment, bank: Answering) -> None:
         strict = Client(enforce_csrf_checks=True)
         strict.force_login(admin_user)
         given = {"reason": "because", "amount": "1.00", "number": new_id()}
@@ -547,7 +533,7 @@ class TestAsking:
             ("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}"),
         ]
 
-    def test_an_uncertain_attempt_that_nobody_heard_of_stays_so(
+    def test_an_unheard_of_one_stays_uncertain(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
     ) -> None:
         attempt = open_attempt(status="uncertain")
@@ -580,9 +566,7 @@ class TestAsking:
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
         assert told.endswith("wechat is not configured here; nothing changed.")
 
-    def test_open_refunds_are_gone_on_with_under_their_number(
-        self, admin_client: Client, payment: Payment, bank: Answering
-    ) -> None:
+    def test_open_refunds_keep_their_number(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         number, bank.failure = new_id(), SILENT
         form = {"number": number, "amount": "5.00", "reason": "came broken"}
         (told,) = done(admin_client, page(payment, "refund"), **form)
@@ -604,9 +588,7 @@ class TestRefunding:
     def given(self, **changed: Any) -> dict[str, Any]:
         return {"number": new_id(), "amount": "5.00", "reason": "came broken", "shown_reason": "sorry", **changed}
 
-    def test_it_is_reserved_sent_and_audited(
-        self, admin_client: Client, payment: Payment, bank: Answering
-    ) -> None:
+    def test_reserved_sent_and_audited(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         asked = shown(admin_client, page(payment, "refund"))
         assert "19.90 CNY was paid; 19.90 CNY of it is neither refunded nor on its way back." in asked
         assert 'value="19.90"' in asked
@@ -642,9 +624,7 @@ class TestRefunding:
         assert len({asked for _, asked in bank.calls}) == 1
         assert [told for _, told in audit() if told.startswith("Asked for")] == [audit()[0][1]]
 
-    def test_a_number_of_another_refund_is_refused(
-        self, admin_client: Client, payment: Payment, bank: Answering
-    ) -> None:
+    def test_the_number_of_another_refund(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         form = self.given()
         done(admin_client, page(payment, "refund"), **form)
         (told,) = done(admin_client, page(payment, "refund"), **{**form, "amount": "6.00"})
@@ -995,9 +975,7 @@ class TestBooks:
 
 
 class TestWhoPaidIsNotShown:
-    def test_the_attempts_payer_and_the_wallets_arguments(
-        self, admin_client: Client, open_attempt: OpenAttempt
-    ) -> None:
+    def test_an_attempts_payer_and_wallet(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
         attempt = open_attempt()
         Attempt.objects.update(
             payer={"openid": "oSECRET"},
@@ -1028,9 +1006,7 @@ class TestWhoPaidIsNotShown:
     @pytest.mark.parametrize(
         "body", [b"", b"\xff\xfe", b"[" * 60_000, b"12", b"<script>=1", b"a=" + b"x" * 30_000]
     )
-    def test_bodies_of_any_kind_can_be_looked_at(
-        self, admin_client: Client, payment: Payment, body: bytes
-    ) -> None:
+    def test_any_body_can_be_looked_at(self, admin_client: Client, payment: Payment, body: bytes) -> None:
         Notification.objects.update(body=body)
         told = shown(admin_client, page(Notification.objects.get()))
         assert "<script>=1" not in told

@@ -1,7 +1,6 @@
 """What columns, advice and badges say is what they count and what is to do."""
 
 import re
-from collections.abc import Callable
 from html import unescape
 from typing import Any
 
@@ -12,12 +11,11 @@ from django.urls import reverse
 from django.utils.translation import override
 
 from payments.models import Anomaly, Attempt, Delivery, Refund
-from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
 from tests.payments_settings import changed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OpenAttempt = Callable[..., Attempt]
 LISTS = "/admin/payments/"
 CHINESE = {"Accept-Language": "zh-CN"}
 
@@ -106,8 +104,10 @@ def test_the_journal_names_accounts_and_directions(admin_client: Client, open_at
 
 
 def test_an_event_type_breaks_between_its_words(admin_client: Client, open_attempt: OpenAttempt) -> None:
-    letter(open_attempt()).send()
-    assert "TRANSACTION.<wbr>SUCCESS" in admin_client.get(f"{LISTS}notification/").text
+    for channel in ("wechat", "alipay"):
+        letter(open_attempt(channel)).send()
+    shown = admin_client.get(f"{LISTS}notification/").text
+    assert ("TRANSACTION.<wbr>SUCCESS" in shown, "TRADE_<wbr>SUCCESS" in shown) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,7 @@ def state_of(attempt: Attempt) -> tuple[str, int]:
     return attempt.status, attempt.payment.paid_minor
 
 
-def test_what_is_approved_is_captured_when_it_is_asked_about(
-    approved: Attempt, provider: ScriptedProvider
-) -> None:
+def test_what_is_approved_is_captured_when_asked_about(approved: Attempt, provider: ScriptedProvider) -> None:
     for _ in range(2):
         assert closing.query_attempt(approved.pk).status == "succeeded"
     assert (called(provider), state_of(approved)) == (["create", "query", "capture"], ("succeeded", 1990))
@@ -70,9 +68,7 @@ def test_an_attempt_that_is_over_is_not_captured(approved: Attempt, provider: Sc
     assert provider.trades[approved.out_trade_no].status is TradeStatus.CLOSED
 
 
-def test_nothing_is_captured_for_an_order_that_waits_no_more(
-    approved: Attempt, provider: ScriptedProvider
-) -> None:
+def test_nothing_is_captured_for_an_order_that_was_paid(approved: Attempt, provider: ScriptedProvider) -> None:
     other = opened(order_of(approved), method="h5")
     submission.submit_attempt(other.pk)
     fold(provider.pay(other.out_trade_no))
@@ -103,9 +99,7 @@ def test_the_money_of_one_without_an_answer_is_credited(approved: Attempt, provi
     assert state_of(approved) == ("succeeded", 1990)
 
 
-def test_one_that_goes_out_while_it_is_being_closed_keeps_it_open(
-    approved: Attempt, provider: ScriptedProvider
-) -> None:
+def test_one_that_goes_out_during_a_close_keeps_it_open(approved: Attempt, provider: ScriptedProvider) -> None:
     provider.before_close = lambda number: Attempt.objects.update(capture_submitted_at=timezone.now()) and None
     with pytest.raises(OutcomeUnknown):
         closing.close_attempt(approved.pk)

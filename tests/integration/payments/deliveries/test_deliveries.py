@@ -26,13 +26,12 @@ from payments.models import Attempt, AuditEntry, Delivery, Payment
 from payments.settlement import backoff
 from payments.tasks import queue_events
 from tests import pages
-from tests.integration.payments.conftest import closed, fold, letter, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, closed, fold, letter, paid, payment_of, refunded
 from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OpenAttempt = Callable[..., Attempt]
 Configure = Callable[..., None]
 WHOLE = [("payment.paid", 1), ("payment.partially_refunded", 2), ("payment.refunded", 3)]
 
@@ -59,9 +58,7 @@ def statuses() -> dict[str, int]:
     return {status: found.count(status) for status in {*found}}
 
 
-def test_a_decision_is_staged_for_each_endpoint_that_wants_it(
-    open_attempt: OpenAttempt, endpoint: Configure
-) -> None:
+def test_a_decision_is_staged_for_each_endpoint_of_it(open_attempt: OpenAttempt, endpoint: Configure) -> None:
     endpoint("closings", EVENTS=["payment.closed"])
     ended, bought = open_attempt(), open_attempt()
     fold(closed(ended), paid(bought))
@@ -88,9 +85,7 @@ def test_a_decision_that_is_rolled_back_leaves_nothing(open_attempt: OpenAttempt
     assert not Delivery.objects.exists()
 
 
-def test_a_decision_says_what_was_decided(
-    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
-) -> None:
+def test_what_a_decision_says(open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver) -> None:
     attempt = open_attempt()
     fold(paid(attempt))
     payment, row = payment_of(attempt), Delivery.objects.get()
@@ -109,7 +104,7 @@ def test_a_decision_says_what_was_decided(
     assert send() == {}
 
 
-def test_an_anomaly_is_sent_once_and_again_when_it_says_something_new(
+def test_an_anomaly_is_sent_once_for_each_content(
     open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
 ) -> None:
     attempt = open_attempt()
@@ -129,9 +124,7 @@ def test_an_anomaly_is_sent_once_and_again_when_it_says_something_new(
     ]
 
 
-def test_a_notification_costs_no_round_trip_more(
-    open_attempt: OpenAttempt, endpoint: Configure, settings: Any
-) -> None:
+def test_a_notification_costs_no_more_trips(open_attempt: OpenAttempt, endpoint: Configure, settings: Any) -> None:
     configured, counts = settings.PAYMENTS, []
     for payments in ({**configured, "WEBHOOKS": {}}, configured):
         settings.PAYMENTS = payments
@@ -191,9 +184,7 @@ def test_the_database_lets_one_of_a_payment_be_sent_and_keeps_what_it_says(settl
             Delivery.objects.update(**change)
 
 
-def test_a_claim_of_a_process_that_died_is_taken_over(
-    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
-) -> None:
+def test_a_dead_claim_is_taken_over(open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver) -> None:
     fold(paid(open_attempt()))
     first = sending._claim("books")
     assert first is not None
@@ -204,9 +195,7 @@ def test_a_claim_of_a_process_that_died_is_taken_over(
     assert (row.attempts, [one.get("answer") for one in row.log]) == (2, [None, "answered 200"])
 
 
-def test_it_is_tried_with_back_off_for_three_days(
-    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
-) -> None:
+def test_it_is_tried_for_three_days(open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver) -> None:
     fold(paid(open_attempt()))
     receiver.answers, delays = [404] * 200, list[float]()
     while statuses() == {"waiting": 1}:
@@ -336,9 +325,7 @@ def grow_old() -> None:
         cursor.execute("ALTER TABLE payments_delivery ENABLE TRIGGER USER")
 
 
-def test_what_waits_for_a_removed_endpoint_is_named_and_given_up_in_the_end(
-    open_attempt: OpenAttempt, endpoint: Configure, settings: Any
-) -> None:
+def test_what_waits_for_a_removed_endpoint(open_attempt: OpenAttempt, endpoint: Configure, settings: Any) -> None:
     fold(paid(open_attempt()))
 
     def warned() -> list[str]:

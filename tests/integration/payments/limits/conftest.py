@@ -11,19 +11,16 @@ from prometheus_client import Counter
 
 from payments.attempts import calling
 from payments.channels import configured
-from payments.models import Attempt
 from payments.providers.base import Provider
 from tests.conftest import hanging
-from tests.integration.payments.conftest import mug, new_order, open_attempt, shopper
+from tests.integration.payments.conftest import OpenAttempt, mug, new_order, open_attempt, shopper
 from tests.payments_settings import changed
 from tests.unit.payments.providers.conftest import Answer, Company, company, unpaid
 from tests.unit.payments.providers.conftest import channels as channels_at
 
-__all__ = ["company", "mug", "new_order", "open_attempt", "shopper"]
+__all__ = ["OpenAttempt", "company", "mug", "new_order", "open_attempt", "shopper"]
 
 SECONDS = 30.0  # whatever is waited for longer does not come
-
-OpenAttempt = Callable[..., Attempt]
 
 
 @pytest.fixture

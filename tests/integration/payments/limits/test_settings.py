@@ -73,9 +73,7 @@ def test_a_public_address_of_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -
         *(("PUBLIC_URL", url) for url in ("http://[::1", "https://h:99999", "https://h:x", "ftp://h")),
     ],
 )
-def test_a_mistake_stops_the_start_by_name_and_shows_no_password(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_a_mistake_is_named_without_a_password(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=f"^{name} ") as stopped:
         settings_of(monkeypatch, SECRET_KEY="k7Qz9-Lm" * 10, DEBUG="0", **{name: value})
     assert not {"secret", "word"} & set(re.split(r"\W+", str(stopped.value).replace("user and password", "")))
@@ -89,9 +87,7 @@ def test_a_level_of_the_log_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "address", ["mail.example", "http://mail.example", "smtp://", "smtp://a:b@h:x", "smtp://[h"]
 )
-def test_a_mail_server_that_is_none_is_named_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_a_wrong_mail_server_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"^EMAIL_URL must be as smtp\+tls://user"):
         settings_of(monkeypatch, EMAIL_URL=address)
 

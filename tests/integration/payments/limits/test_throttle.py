@@ -47,9 +47,7 @@ def order(client: APIClient, key: str) -> Any:
     return client.post("/api/v1/orders", body, format="json", headers={"Idempotency-Key": key})
 
 
-def test_a_callers_limit_is_exact(
-    ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_a_caller_s_limit(ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE = 5
     before = counted(throttling.THROTTLED)
     told = at_once(*[lambda: ann.get(PRODUCTS).status_code] * 12)
@@ -58,17 +56,13 @@ def test_a_callers_limit_is_exact(
     assert bob.get(PRODUCTS).status_code == 200
 
 
-def test_the_overall_limit_is_exact(
-    ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_the_overall_limit(ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE, settings.API_CALLS_PER_MINUTE_OVERALL = 4, 6
     told = at_once(*[lambda: ann.get(PRODUCTS).status_code, lambda: bob.get(PRODUCTS).status_code] * 5)
     assert sorted(told) == [200] * 6 + [429] * 4
 
 
-def test_a_refusal_is_a_problem_that_says_when_to_come_back(
-    ann: APIClient, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_a_refusal_says_when_to_come_back(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE = 1
     ann.get(PRODUCTS)
     answer = ann.get(PRODUCTS)
@@ -78,9 +72,7 @@ def test_a_refusal_is_a_problem_that_says_when_to_come_back(
     assert f"in {answer['Retry-After']} second" in answer.json()["detail"]
 
 
-def test_a_refused_call_burns_no_key(
-    ann: APIClient, mug: Product, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_a_refusal_burns_no_key(ann: APIClient, mug: Product, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE = 1
     ann.get(PRODUCTS)
     assert order(ann, "k1").status_code == 429
@@ -101,9 +93,7 @@ def test_every_address_of_the_api_counts(ann: APIClient, settings: Any, redis_se
     assert ann.post("/api/v1/idempotency-tokens").status_code == 429
 
 
-def test_guests_neither_pass_authentication_nor_use_up_the_share(
-    ann: APIClient, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_guests_use_up_no_share(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE_OVERALL = 1
     guest = APIClient()
     assert {guest.get(PRODUCTS).status_code for _ in range(3)} == {401}

@@ -223,18 +223,14 @@ class TestAttempts:
         assert Anomaly.objects.get().kind == "paid_twice"
         assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
 
-    def test_what_can_still_be_paid_is_not_told_to_have_ended(
-        self, admin_client: Client, attempt: Attempt, cut: Cut
-    ) -> None:
+    def test_what_can_still_be_paid_has_not_ended(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
         cut(attempt)
         assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
         sentence = told(admin_client, attempt, False)
         assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
         assert (attempt.status, stock(), audit()) == ("pending", 99, [])
 
-    def test_what_was_never_submitted_can_be_paid_by_nobody(
-        self, admin_client: Client, attempt: Attempt, cut: Cut
-    ) -> None:
+    def test_what_was_never_submitted_can_end(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
         Attempt.objects.update(submitted_at=None)
         cut(attempt)
         told(admin_client, attempt, False)
@@ -285,9 +281,7 @@ class TestRefunds:
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
 
-    def test_a_request_that_may_still_be_carried_out_is_not_told_to_have_moved_nothing(
-        self, admin_client: Client, refund: Refund, cut: Cut
-    ) -> None:
+    def test_a_request_that_may_still_be_carried_out(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         Refund.objects.update(submitted_at=timezone.now())
         cut(refund)
         assert told(admin_client, refund, False).startswith(
@@ -362,7 +356,7 @@ class TestWhatIsToldLater:
         assert (Anomaly.objects.count(), Refund.objects.count()) == (0, 0)
 
     @pytest.mark.parametrize(("charged_minor", "held"), [(1980, 10), (2090, -100)])
-    def test_another_amount_is_filed_and_the_books_have_what_was_charged(
+    def test_another_amount_is_filed_and_booked(
         self, paid_by_word: Attempt, charged_minor: int, held: int
     ) -> None:
         letter(paid_by_word, charged_minor=charged_minor).send()
@@ -372,9 +366,7 @@ class TestWhatIsToldLater:
         assert books() == {"provider": charged_minor, "orders": -1990, "held": held}
         assert Refund.objects.count() == 0
 
-    def test_what_is_charged_beside_it_is_a_second_payment(
-        self, open_attempt: OpenAttempt, by_word: ByWord
-    ) -> None:
+    def test_a_charge_beside_it_is_a_second_payment(self, open_attempt: OpenAttempt, by_word: ByWord) -> None:
         """At Stripe, where somebody gave another intent our metadata by hand."""
         attempt = open_attempt("stripe")
         by_word(attempt, True)
@@ -391,9 +383,7 @@ class TestWhatIsToldLater:
         assert books() == {"provider": 3980, "orders": -1990, "held": -1990}
 
     @pytest.mark.parametrize("comes_first", [True, False])
-    def test_a_refund_of_it_counts_by_whatever_number_it_names(
-        self, paid_by_word: Attempt, comes_first: bool
-    ) -> None:
+    def test_a_refund_of_it_counts_by_any_number(self, paid_by_word: Attempt, comes_first: bool) -> None:
         ours = sent(paid_by_word)
         if comes_first:
             fold(paid(paid_by_word, provider_txn_id="42001"), source="query")
@@ -442,9 +432,7 @@ class TestWhatIsToldLater:
         )
         assert books() == {"provider": 1390, "orders": -1490, "held": 100}
 
-    def test_nor_does_a_refund_count_again_when_its_payment_is_told_after_it(
-        self, paid_by_word: Attempt, by_word: ByWord
-    ) -> None:
+    def test_a_refund_counts_once_if_its_payment_comes_later(self, paid_by_word: Attempt, by_word: ByWord) -> None:
         half = sent(paid_by_word, 995)
         by_word(half, True)
         fold(back(half), paid(paid_by_word, provider_txn_id="42001"), source="bill")
@@ -632,9 +620,7 @@ class TestOnce:
         assert sorted("counts for the order" in one for one in sentences) == [False, False, False, True]
         assert (Observation.objects.count(), len(audit()), totals(attempt)[1]) == (1, 1, 1990)
 
-    def test_two_operators_with_opposite_answers_about_an_attempt(
-        self, admin_user: User, over: Attempt, cut: Cut
-    ) -> None:
+    def test_opposite_answers_about_an_attempt(self, admin_user: User, over: Attempt, cut: Cut) -> None:
         cut(over)
         first, second = self.at_once(admin_user, (over, form(over, True)), (over, form(over, False)))
         over.refresh_from_db()
@@ -646,9 +632,7 @@ class TestOnce:
         assert Observation.objects.get().kind == ("paid" if was_paid else "closed")
         assert (order_of(over).status, stock()) == (("paid", 99) if was_paid else ("closed", 100))
 
-    def test_two_operators_with_opposite_answers_about_a_refund(
-        self, admin_user: User, refund: Refund, cut: Cut
-    ) -> None:
+    def test_opposite_answers_about_a_refund(self, admin_user: User, refund: Refund, cut: Cut) -> None:
         cut(refund)
         first, second = self.at_once(admin_user, (refund, form(refund, True)), (refund, form(refund, False)))
         refund.refresh_from_db()
@@ -679,7 +663,7 @@ class TestOneTransaction:
         refund.refresh_from_db()
         assert (refund.status, totals(refund)[3], Anomaly.objects.count()) == ("processing", 500, 0)
 
-    def test_without_its_effect_there_is_no_audit_line(
+    def test_no_audit_line_without_its_effect(
         self, admin_user: User, attempt: Attempt, cut: Cut, settings: Any
     ) -> None:
         cut(attempt)
@@ -760,7 +744,7 @@ class TestBesideTheTimer:
             other.close()
         assert refused == ["payments_payment", "payments_refund"] * 2  # for the doubt, and for the end
 
-    def test_the_doubt_is_as_old_as_the_newest_request(
+    def test_the_newest_request_dates_the_doubt(
         self, admin_user: User, provider: ScriptedProvider, doubted: Refund
     ) -> None:
         Refund.objects.update(submitted_at=F("submitted_at") + timedelta(minutes=5))

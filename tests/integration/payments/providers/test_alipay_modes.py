@@ -76,7 +76,7 @@ def test_one_number_is_one_code_and_one_amount(alipay: Alipay, number: str) -> N
     assert scan(url.rsplit("/", 1)[0] + "/nobody").status_code == 404
 
 
-def test_a_code_that_nobody_has_scanned_can_be_paid_after_it_was_closed(
+def test_a_code_that_nobody_scanned_can_be_paid_after_a_close(
     alipay: Alipay, sandbox: Sandbox, number: str
 ) -> None:
     url = code(alipay, number)
@@ -150,7 +150,7 @@ def test_a_bill_s_address_is_only_for_who_was_given_it(alipay: Alipay, sandbox: 
         )
 
 
-def test_the_notice_of_a_refund_before_its_answer_tells_the_payment_and_when_all_is_back(
+def test_the_notice_of_a_refund_before_its_answer(
     alipay: Alipay, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:
     """The refund's answer is lost, its notices come: a part tells nothing new, and all of it no single amount."""

@@ -105,9 +105,7 @@ def page_of(attempt: Attempt) -> str:
     return str(page.render({"attempt": attempt, "till": 7}))
 
 
-def test_a_kind_of_its_own_is_shown_as_its_plug_in_says(
-    coins: Callable[..., Coins], settings: Any, tmp_path: Path
-) -> None:
+def test_a_kind_of_its_own_is_shown_in_its_way(coins: Callable[..., Coins], settings: Any, tmp_path: Path) -> None:
     (tmp_path / "beep.html").write_text("<b>{{ action.url }}</b> at {{ till }}")
     settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path]}]
     by_template = Renderer(page="beep.html", members=lambda action: {"tone": action.url.upper()})
@@ -145,9 +143,7 @@ def test_ours_are_entries_of_the_same_registry(settings: Any) -> None:
         ({"actions": ("b" * 17,), "renderers": {"b" * 17: Renderer()}}, "has more than 16 characters"),
     ],
 )
-def test_a_kind_that_cannot_be_shown_stops_the_start(
-    coins: Callable[..., Coins], more: dict[str, Any], why: str
-) -> None:
+def test_a_kind_without_page_stops_the_start(coins: Callable[..., Coins], more: dict[str, Any], why: str) -> None:
     coins(**more)
     (message,) = check_channels(None)
     assert (message.id, why in message.msg, message.is_serious()) == ("payments.E010", True, True)
@@ -181,7 +177,7 @@ def test_what_goes_back_whole_goes_back(coins: Callable[..., Coins]) -> None:
     assert "refund" in called(provider)
 
 
-def test_money_that_counts_for_nothing_and_cannot_go_back_waits_for_a_person(
+def test_money_that_cannot_go_back_waits_for_a_person(
     coins: Callable[..., Coins], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = coins(Capability.REFUND)

@@ -122,9 +122,7 @@ def test_wechatpayv3_opens_the_wallet_s_other_ways(
         assert refused == 400
 
 
-def test_wechatpayv3_downloads_the_bill_that_we_read(
-    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, number: str
-) -> None:
+def test_wechatpayv3_downloads_our_bill(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, number: str) -> None:
     wechat.pay(
         description="杯子,`", out_trade_no=number, amount={"total": 1990}, notify_url="http://127.0.0.1:1/n"
     )
@@ -178,9 +176,7 @@ def test_what_we_sign_for_wechat_the_sdk_verifies_and_the_other_way(sandbox: San
     assert rsa.verifies(answer, by_sdk, platform)
 
 
-def test_the_wallet_s_arguments_are_signed_as_the_sdk_signs_them(
-    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox
-) -> None:
+def test_the_sdk_signs_the_wallet_s_arguments_alike(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
     settings, key = sandbox.keys.settings, sandbox.keys.merchant
     ours = Signer(mch_id=settings["WECHAT_MCH_ID"], serial=settings["WECHAT_MCH_SERIAL"], key=key)
     params = ours.wallet_params(app_id=settings["WECHAT_APP_ID"], prepay_id="wx201410272009", now=1_790_000_000)
@@ -266,7 +262,7 @@ def test_python_alipay_sdk_draws_codes_which_are_ours(
     assert notice.facts == ours.query(out_trade_no=number).facts
 
 
-def test_python_alipay_sdk_is_given_the_bill_s_address(
+def test_python_alipay_sdk_gets_the_bill_s_address(
     alipay: AliPay, ours: Any, sandbox: Sandbox, number: str
 ) -> None:
     query = alipay.api_alipay_trade_page_pay(subject="杯子", out_trade_no=number, total_amount="19.90")

@@ -106,9 +106,7 @@ def test_wechat_through_stripe_is_a_code_to_scan(sandbox: Sandbox, number: str) 
     assert page.url.path == f"/pay/{number}"
 
 
-def test_the_shopper_pays_on_the_page_and_is_sent_back(
-    stripe: StripeIntents, sandbox: Sandbox, number: str
-) -> None:
+def test_the_shopper_pays_on_the_page_and_returns(stripe: StripeIntents, sandbox: Sandbox, number: str) -> None:
     action = opened(stripe, number, return_url="http://127.0.0.1:1/back?lang=zh")
     page = sandbox.http.get(action.url)
     assert ("Stripe" in page.text, "¥19.90" in page.text) == (True, True)

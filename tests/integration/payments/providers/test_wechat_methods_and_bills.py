@@ -77,7 +77,7 @@ def test_a_number_stands_for_one_way_and_one_shopper(wechat: WeChatPay, number: 
         ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Fax"}}}),
     ],
 )
-def test_the_sandbox_refuses_orders_without_their_shopper(
+def test_an_order_without_its_shopper_is_refused(
     wechat: WeChatPay, number: str, path: str, part: dict[str, Any]
 ) -> None:
     order = {
@@ -152,9 +152,7 @@ def started_with(folder: Path, sandbox: Sandbox) -> WeChatPay:
     return made
 
 
-def test_a_rotation_outlives_a_restart_even_where_the_shop_keeps_certificates_in_its_folder(
-    rotating: Sandbox, tmp_path: Path
-) -> None:
+def test_a_rotation_outlives_a_restart(rotating: Sandbox, tmp_path: Path) -> None:
     second = rotate(rotating, announce=True)
     assert rotate(rotating) == second
     shared = Path(rotating.keys.settings["WECHAT_PLATFORM_KEYS_DIR"])

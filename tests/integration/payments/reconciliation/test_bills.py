@@ -140,9 +140,7 @@ def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank:
     assert (there.payment, there.out_trade_no) == (payment_of(missing_there), missing_there.out_trade_no)
 
 
-def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_what_agrees_later_is_resolved_and_what_was_settled_stays(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     bank.lines = (line(attempt, provider_txn_id="4200-other", out_trade_no="elsewhere"),)
     bills.compare(account="wechat", day=DAY)
@@ -177,9 +175,7 @@ def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: Op
     assert (compared.theirs_minor, compared.ours_minor) == (-500, 0)
 
 
-def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_a_fact_in_the_bill_of_the_day_before_is_not_missing(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt, missing = known(open_attempt()), known(open_attempt())
     bills.compare(account="wechat", day=DAY)
     assert [kind for kind, *_ in listed()] == ["missing_there", "missing_there"]
@@ -188,9 +184,7 @@ def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
 
-def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_a_fact_in_the_next_bill_is_resolved_by_it(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt(), days_ago=1)
     bills.compare(account="wechat", day=DAY - timedelta(days=1))
     assert [kind for kind, *_ in listed()] == ["missing_there"]
@@ -199,9 +193,7 @@ def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
     assert (listed(), Difference.objects.get().resolution) == ([], f"it is in the bill of {DAY}")
 
 
-def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_what_was_told_days_later_is_looked_for_when_payable(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt, invented = open_attempt(), open_attempt()
     for days, one in ((3, attempt), (40, invented)):
         began = attempt.created_at - timedelta(days=days)
@@ -227,9 +219,7 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
 
 
 @pytest.mark.parametrize("days_later", [0, 1])
-def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
-    open_attempt: OpenAttempt, bank: Bank, days_later: int
-) -> None:
+def test_what_was_told_is_resolved_by_its_line(open_attempt: OpenAttempt, bank: Bank, days_later: int) -> None:
     attempt = open_attempt()
     fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
     told = Observation.objects.get().observed_at.date()
@@ -240,9 +230,7 @@ def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
     assert listed() == []
 
 
-def test_what_came_back_of_a_refund_that_an_operator_told_is_a_difference(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_what_came_back_of_a_told_refund_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     refund = asked_back(attempt, bank, "processing")
     went_back = refunded(attempt, 990, refund.out_refund_no)
@@ -364,9 +352,7 @@ def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
     assert [(kind, moved) for kind, moved, *_ in listed()] == found
 
 
-def test_a_refund_by_hand_that_was_under_way_is_learned_when_its_day_is_compared_again(
-    open_attempt: OpenAttempt, bank: Bank
-) -> None:
+def test_a_refund_by_hand_is_learned_when_it_has_succeeded(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     for status, back_minor, still_open in (("pending", 0, 1), ("succeeded", 990, 0)):
         bank.lines = (line(attempt), of_stripe(attempt, status))

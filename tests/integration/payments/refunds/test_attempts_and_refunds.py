@@ -61,7 +61,7 @@ def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[
     assert Payment.objects.count() == 0
 
 
-def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
+def test_opening_again_and_opening_what_is_paid(
     new_order: Callable[[], Order], provider: ScriptedProvider
 ) -> None:
     order = new_order()
@@ -92,9 +92,7 @@ def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: Scri
     assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
 
 
-def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
-    attempt: Attempt, provider: ScriptedProvider
-) -> None:
+def test_a_refused_attempt_has_failed_and_leaves_room(attempt: Attempt, provider: ScriptedProvider) -> None:
     provider.failing, provider.failure = frozenset({"create"}), ProviderRejected("PARAM_ERROR", "no")
     with pytest.raises(ProviderRejected):
         submission.submit_attempt(attempt.id)
@@ -302,9 +300,7 @@ def test_a_success_that_was_told_before_the_refusal_stands(
     assert not Anomaly.objects.exists()
 
 
-def test_a_success_that_is_told_after_the_refusal_settles_it(
-    paid_payment: Payment, provider: ScriptedProvider
-) -> None:
+def test_a_success_after_the_refusal_settles_it(paid_payment: Payment, provider: ScriptedProvider) -> None:
     refund, other = request(paid_payment, 500), request(paid_payment, 300)
     provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
     for one in (refund, other):

@@ -10,16 +10,15 @@ from django.test import override_settings
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from payments.models import Attempt, Payment, PaymentEvent
+from payments.models import Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment, Order
-from tests.integration.payments.conftest import closed, fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
 from tests.payments_settings import changed
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OpenAttempt = Callable[..., Attempt]
 
 WORKERS = 4
 
@@ -120,9 +119,7 @@ def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status:
     assert (events.queue_waiting(), jobs(payment)) == (1, 2)
 
 
-def test_the_first_to_wait_get_a_job_first(
-    settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_get_a_job_first(settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "QUEUED_AT_ONCE", 2)
     payments = [settled() for _ in range(3)]
     assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
@@ -170,9 +167,7 @@ def test_other_payments_go_on_beside_it(told: Any, settled: Callable[[], Payment
     assert sorted(told) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
 
 
-def test_what_fails_keeps_its_successors_waiting_and_nobody_else(
-    told: Any, settled: Callable[[], Payment]
-) -> None:
+def test_what_fails_keeps_its_own_successors_waiting(told: Any, settled: Callable[[], Payment]) -> None:
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,9 @@ from payments.models import Attempt, AuditEntry
 from payments.operations import actions
 from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
-from tests.integration.payments.conftest import fold, letter, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 
 def refused(sql: str, *parameters: object) -> str:
@@ -197,7 +195,7 @@ def as_web(transactional_db: None) -> Iterator[None]:
             cursor.execute(f"DROP ROLE {role}")
 
 
-def test_a_role_that_owns_nothing_sells_and_cannot_forget_money(
+def test_a_role_that_owns_nothing_cannot_forget_money(
     as_web: None, open_attempt: OpenAttempt, shopper: User
 ) -> None:
     attempt = open_attempt()

@@ -10,16 +10,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
 from idempotency.postgres.statements import UnexpectedRows, send
-from payments.models import Attempt, JournalEntry, JournalLine, Observation
+from payments.models import JournalEntry, JournalLine, Observation
 from payments.operations import figures
 from payments.settlement import journal
 from payments.settlement.state import FactRow
 from shop.models import Order
-from tests.integration.payments.conftest import closed, fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 
 def balance(currency: str = "CNY") -> dict[str, int]:
@@ -40,7 +38,7 @@ def test_a_sale_and_its_refund_in_parts(open_attempt: OpenAttempt) -> None:
     assert JournalEntry.objects.filter(kind="moved").count() == JournalEntry.objects.count() == 3
 
 
-def test_money_that_no_order_counts_is_held_until_it_is_back(
+def test_uncounted_money_is_held_until_it_is_back(
     open_attempt: OpenAttempt, new_order: Callable[[], Order]
 ) -> None:
     order = new_order()
@@ -62,9 +60,7 @@ def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the charge first", "the refund first"])
-def test_what_came_and_went_in_another_currency_is_at_zero(
-    open_attempt: OpenAttempt, order: tuple[int, int]
-) -> None:
+def test_another_currency_that_went_back_is_at_zero(open_attempt: OpenAttempt, order: tuple[int, int]) -> None:
     attempt = open_attempt("stripe")
     facts = [replace(fact, currency="USD") for fact in (paid(attempt), refunded(attempt, 1990, "a" * 32))]
     fold(*(facts[index] for index in order))
@@ -94,9 +90,7 @@ def test_a_fact_is_booked_and_counted_once(open_attempt: OpenAttempt) -> None:
         send(journal.counted(replace(stored, provider_txn_id="unknown")), commit=True)
 
 
-def test_whatever_is_told_the_books_agree_with_the_payments(
-    open_attempt: OpenAttempt, new_order: Callable[[], Order]
-) -> None:
+def test_the_books_agree_with_the_payments(open_attempt: OpenAttempt, new_order: Callable[[], Order]) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -24,6 +24,7 @@ from shop.orders import lifecycle
 from tests.integration.payments.conftest import (
     CHANNELS,
     Letter,
+    OpenAttempt,
     closed,
     fold,
     letter,
@@ -37,7 +38,6 @@ from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
-OpenAttempt = Callable[..., Attempt]
 Happens = Callable[[Attempt], object]
 
 
@@ -166,9 +166,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
 
 @pytest.mark.parametrize("what", HAPPENS)
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_it_ends_as_if_that_had_come_first(
-    open_attempt: OpenAttempt, meanwhile: Any, channel: str, what: str
-) -> None:
+def test_it_ends_as_if_it_came_first(open_attempt: OpenAttempt, meanwhile: Any, channel: str, what: str) -> None:
     before, attempt = open_attempt(channel), open_attempt(channel)
     HAPPENS[what](before)
     told(before).send()
@@ -180,9 +178,7 @@ def test_it_ends_as_if_that_had_come_first(
     books_agree()
 
 
-def test_who_loses_three_times_reads_with_the_row_locked(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_three_losses_the_row_is_locked(open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt, locked = open_attempt(), list[bool]()
     read_state = read.state_for
 
@@ -234,7 +230,7 @@ def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Fu
 @pytest.mark.parametrize(
     "refund", [True, False], ids=["a refund is told under the lock", "only the lock is taken"]
 )
-def test_it_waits_for_who_has_the_payment_and_sees_what_that_changed(
+def test_it_waits_for_the_lock_and_sees_the_change(
     open_attempt: OpenAttempt, meanwhile: Any, refund: bool
 ) -> None:
     attempt = open_attempt()

@@ -90,9 +90,7 @@ def test_another_amount_or_currency_is_never_credited(open_attempt: OpenAttempt,
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])
-def test_what_goes_back_in_the_currency_of_its_charge_ends_the_policys_refund(
-    open_attempt: OpenAttempt, named: bool
-) -> None:
+def test_what_goes_back_in_its_charges_currency_ends_the_refund(open_attempt: OpenAttempt, named: bool) -> None:
     attempt = open_attempt("stripe")
     fold(paid(attempt, currency="USD"))
     refund = Refund.objects.get()
@@ -154,9 +152,7 @@ def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay"])
-def test_a_second_charge_after_one_in_another_amount_is_not_credited(
-    open_attempt: OpenAttempt, channel: str
-) -> None:
+def test_a_second_charge_after_a_wrong_one_is_not_credited(open_attempt: OpenAttempt, channel: str) -> None:
     attempt = open_attempt(channel)
     first, second = paid(attempt, amount_minor=5), paid(attempt, provider_txn_id="4200-other")
     assert fold(first, second) == [Outcome.ANOMALY] * 2
@@ -175,9 +171,7 @@ def test_a_refund_that_names_a_foreign_charge_gives_nothing_back(open_attempt: O
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
-def test_another_merchants_word_leaves_our_attempt_and_its_siblings_as_they_are(
-    open_attempt: OpenAttempt, channel: str
-) -> None:
+def test_another_merchants_word_changes_none_of_our_attempts(open_attempt: OpenAttempt, channel: str) -> None:
     attempt = open_attempt(channel)
     sibling = open_attempt("alipay" if channel == "wechat" else "wechat", order_of(attempt))
     before = Attempt.objects.get(pk=sibling.pk).next_query_at

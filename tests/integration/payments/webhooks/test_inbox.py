@@ -104,9 +104,7 @@ def test_a_copy_of_what_an_earlier_version_kept_is_a_copy(
 
 
 @pytest.mark.parametrize("readable", [True, False], ids=["other content", "keys are gone"])
-def test_what_an_earlier_version_kept_with_other_content_is_known_by_it(
-    open_attempt: OpenAttempt, readable: bool
-) -> None:
+def test_what_an_earlier_version_kept_of_other_content(open_attempt: OpenAttempt, readable: bool) -> None:
     attempt, other = open_attempt(), open_attempt()
     letter(attempt, notification_id="n").send()
     Notification.objects.update(digest="0" * 64, **({} if readable else {"headers": {}}))
@@ -145,9 +143,7 @@ def test_only_other_content_that_is_new_is_open_work_again(open_attempt: OpenAtt
     assert Notification.objects.count() == 3
 
 
-def test_another_failure_is_open_work_again_and_the_same_is_not(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_another_failure_is_open_again(open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     note = letter(open_attempt(), notification_id="n")
     for fault, status in ((broken, 500), (refused, 500), (fits_nowhere, 204)):
         monkeypatch.setattr(webhooks, "settle_on", fault)
@@ -238,9 +234,7 @@ def test_what_fits_in_no_column_is_processed_again_on_demand(
     assert (Anomaly.objects.get().resolution, payment_of(attempt).paid_minor) == ("processed later", 1990)
 
 
-def test_what_fitted_in_no_column_and_was_told_otherwise_is_done(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fitted_nowhere_may_be_known(open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = open_attempt()
     with monkeypatch.context() as patch:
         patch.setattr(webhooks, "settle_on", fits_nowhere)
@@ -293,9 +287,7 @@ def eve(transactional_db: None) -> User:
 
 
 @pytest.mark.usefixtures("eve")
-def test_the_command_replays_by_verdict_and_says_of_each_who_and_why(
-    open_attempt: OpenAttempt, capsys: Any
-) -> None:
+def test_the_command_replays_by_verdict_and_says_who_and_why(open_attempt: OpenAttempt, capsys: Any) -> None:
     for _ in range(3):
         letter(open_attempt()).send()
     Notification.objects.update(verdict="error", processed_at=None)

@@ -76,9 +76,7 @@ def test_refunds_before_and_after_the_payment_add_up(open_attempt: OpenAttempt) 
 
 
 @pytest.mark.parametrize("kind", ["refund.failed", "refund.updated"])
-def test_a_refund_that_comes_back_after_it_succeeded_waits_for_a_person(
-    open_attempt: OpenAttempt, kind: str
-) -> None:
+def test_a_refund_that_comes_back_waits_for_a_person(open_attempt: OpenAttempt, kind: str) -> None:
     attempt = open_attempt("stripe")
     received(letter(attempt))
     succeeded = refund_letter(attempt, 990)
@@ -129,9 +127,7 @@ def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttemp
 
 
 @pytest.mark.parametrize("number", ["n" * 65, "n\x00", "n\ud800", 7, ["n"], {"n": 1}])
-def test_an_intent_of_another_system_with_a_number_like_ours_is_not_ours(
-    open_attempt: OpenAttempt, number: Any
-) -> None:
+def test_an_intent_of_another_system_is_not_ours(open_attempt: OpenAttempt, number: Any) -> None:
     event = json.loads(letter(open_attempt("stripe")).body)
     event["data"]["object"] |= {"metadata": {"out_trade_no": number}}
     received(signed(event))

@@ -72,7 +72,7 @@ def refused_so_far(channel: str) -> float:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_genuine_notification_pays_the_order_and_its_copies_change_nothing(
+def test_a_notification_pays_the_order_and_its_copies_change_nothing(
     open_attempt: OpenAttempt, channel: str
 ) -> None:
     attempt = open_attempt(channel)
@@ -337,9 +337,7 @@ def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttemp
     assert Anomaly.objects.get(kind="refund_failed", reference=numbers[1]).resolved_at is None
 
 
-def test_replaying_the_news_of_a_refund_that_has_gone_well_since_leaves_the_anomaly_that_it_was(
-    open_attempt: OpenAttempt,
-) -> None:
+def test_replaying_the_news_of_a_refund_that_has_gone_well_since(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     letter(attempt).send()
     number = "a" * 32
@@ -357,9 +355,7 @@ def test_replaying_the_news_of_a_refund_that_has_gone_well_since_leaves_the_anom
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_server_that_takes_no_writes_is_left_and_it_is_asked_for_again(
-    open_attempt: OpenAttempt, channel: str
-) -> None:
+def test_a_server_that_takes_no_writes_is_left(open_attempt: OpenAttempt, channel: str) -> None:
     note = letter(open_attempt(channel))
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
@@ -383,9 +379,7 @@ def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, cha
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_an_amount_that_differs_is_acknowledged_but_never_credited(
-    open_attempt: OpenAttempt, channel: str
-) -> None:
+def test_another_amount_is_acknowledged_and_never_credited(open_attempt: OpenAttempt, channel: str) -> None:
     attempt = open_attempt(channel)
     assert acknowledged(letter(attempt, charged_minor=1).send(), channel)
     assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
@@ -410,9 +404,7 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_it_meets_nothing_that_is_there_for_shoppers(
-    open_attempt: OpenAttempt, settings: Any, channel: str
-) -> None:
+def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settings: Any, channel: str) -> None:
     settings.ALLOWED_HOSTS = ["shop.example"]
     note = letter(open_attempt(channel))
     refused = note.send(headers={"Host": "elsewhere.example"})
@@ -429,9 +421,7 @@ def test_it_meets_nothing_that_is_there_for_shoppers(
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_project_that_lets_nobody_in_lets_notifications_in(
-    open_attempt: OpenAttempt, settings: Any, channel: str
-) -> None:
+def test_a_project_that_lets_nobody_in_takes_it(open_attempt: OpenAttempt, settings: Any, channel: str) -> None:
     """And whose every request is one transaction: what it says commits before it is acknowledged."""
     settings.MIDDLEWARE = [*OF_EVERYBODY, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     attempt = open_attempt(channel)

@@ -234,9 +234,7 @@ def test_a_sum_of_refunds_that_cannot_hold_ours(providers: dict[str, Any], compa
 @pytest.mark.parametrize(
     "told", [{}, {"out_trade_no": NUMBER}, {"out_trade_no": NUMBER, "out_request_no": REFUND}]
 )
-def test_alipay_need_not_name_an_unknown_refund(
-    providers: dict[str, Any], company: Company, told: Document
-) -> None:
+def test_an_unknown_refund_need_not_be_named(providers: dict[str, Any], company: Company, told: Document) -> None:
     query = {"channel": "alipay", "call": "query_refund", "says": alipay("alipay.trade.fastpay.refund.query")}
     exchange = Exchange(document=told, compared=(), **query)
     assert run(providers["alipay"], exchange, company, told).status is RefundStatus.NOT_FOUND

@@ -126,9 +126,7 @@ def test_a_status_that_nobody_knows_ends_nothing(stripe: StripeIntents, company:
     assert stripe.query(out_trade_no=NUMBER, reference="pi_1").status is TradeStatus.PENDING
 
 
-def test_a_reference_that_stripe_has_forgotten_is_no_unknown_trade(
-    stripe: StripeIntents, company: Company
-) -> None:
+def test_a_reference_that_stripe_forgot_is_no_unknown_trade(stripe: StripeIntents, company: Company) -> None:
     company.answer = stripe_says(error(code="resource_missing"), status=404)
     for call in (stripe.query, stripe.close):
         with pytest.raises(ProviderRejected, match="resource_missing"):
