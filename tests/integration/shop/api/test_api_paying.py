@@ -43,7 +43,7 @@ class Checkout:
         return number_of(self.order_id, channel)
 
     def arrives(self, channel: str = "wechat") -> None:
-        """The shopper pays at the provider, and its notification comes."""
+        """Pay at the provider, whose notification arrives."""
         settle(self.channels[channel].pay(self.number(channel)))
 
     def attempts(self) -> Any:
