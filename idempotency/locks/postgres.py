@@ -156,17 +156,12 @@ os.register_at_fork(
 )
 
 
-class _Readable:
-    """Bell that rings when a reply has come."""
+class _ReadableInLoop:
+    """Bell of a loop that rings when a session's reply has come."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def wait(self, seconds: float) -> Any:
-        return self._session.readable(seconds=None)
-
-
-class _ReadableInLoop(_Readable):
     async def wait(self, seconds: float) -> None:
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._session.fileno(), readable.set)
@@ -264,7 +259,7 @@ class AdvisoryLock(WithStatement, Advisory, Blocking):
     """Lock for threads and processes; see `Advisory` for its arguments."""
 
     _heard = frozenset({"released"})
-    _bell = _Readable
+    _bell = staticmethod(lambda session: session)  # which waits for itself
 
 
 class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):

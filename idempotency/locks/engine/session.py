@@ -115,11 +115,11 @@ class Session(SessionHold):
         """Return the socket, readable when a reply or the end has come."""
         return self._connection.pgconn.socket
 
-    def readable(self, *, seconds: float | None) -> bool:
-        """Wait until the socket is readable; None: for ever."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until the socket is readable; as a bell, it rings when a reply has come."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
-            return bool(selector.select(seconds))
+            return bool(selector.select(None if seconds == math.inf else seconds))
 
     def busy(self) -> bool:
         """Return whether the reply is still to come, without waiting."""
@@ -164,9 +164,8 @@ class Session(SessionHold):
         self.unwatch()
         connection = getattr(self, "_connection", None)
         if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                    connection.cancel_safe(timeout=CANCEL_SECONDS)
+            if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self._end_wait()
             connection.close()
 
     def let_go(self) -> bool:
@@ -186,7 +185,7 @@ class Session(SessionHold):
         """True if the connection is known to have ended, without asking the server."""
         with self._guard:
             try:
-                while not self._connection.closed and self.readable(seconds=0):
+                while not self._connection.closed and self.wait(0):
                     self._connection.pgconn.consume_input()  # a notice, or the end
                 ended = bool(self._connection.closed)
             except psycopg.Error:

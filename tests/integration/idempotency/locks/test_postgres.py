@@ -463,7 +463,7 @@ def test_tokens_grow_over_a_crash_of_the_server(
                 session = Session("till", named("us"), {"conninfo": servers.environment["DATABASE_URL"]})
                 session.ask(None)
                 while session.busy():
-                    session.readable(seconds=None)
+                    session.wait(60)
                 assert session.answer()
                 assert session.let_go()
                 tokens.append(session.token)
