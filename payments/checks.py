@@ -57,12 +57,8 @@ def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     try:
         reverse("payments-webhook", args=["channel"])
     except NoReverseMatch:
-        messages.append(
-            Error(
-                "No address takes notifications: add path('…', include('payments.urls')) to your URLconf.",
-                id="payments.E006",
-            )
-        )
+        missing = "No address takes notifications: add path('…', include('payments.urls')) to your URLconf."
+        messages.append(Error(missing, id="payments.E006"))
     return messages
 
 
@@ -204,19 +200,13 @@ def must_be_sound() -> None:
         raise ImproperlyConfigured("\n".join(errors))
 
 
-def _plain_http(account: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _plain_http(account: str, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
     """Report a provider's address that others on the way could read, and answer in its place."""
-    plain = {field: url for field, url in _urls(fields).items() if url.lower().startswith("http://")}
-    return [
-        Error(
-            f"{registry.setting(account, field, fields)} must begin with https://; {url} is plain http.",
-            id="payments.E005",
-        )
-        for field, url in plain.items()
-        if not settings.DEBUG
-        and not is_loopback(url)
-        and "@" not in url  # E003 reports it, and it must not be shown
-    ]
+    for field, url in _urls(fields).items():
+        plain = url.lower().startswith("http://") and not settings.DEBUG and not is_loopback(url)
+        if plain and "@" not in url:  # a user's name: E003 reports it, and it must not be shown
+            name = registry.setting(account, field, fields)
+            yield Error(f"{name} must begin with https://; {url} is plain http.", id="payments.E005")
 
 
 def _unshown_actions(account: str, plugin: Plugin) -> Iterator[CheckMessage]:
@@ -255,32 +245,24 @@ def _urls(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: value for field, value in fields.items() if field.endswith("_URL")}
 
 
-def _readable_by_others(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
-    found: list[CheckMessage] = []
-    for field in plugin.private_files:
-        file = fields.get(field, "")
-        try:
-            mode = Path(file).stat().st_mode if file else 0
-        except OSError:
-            continue  # E003 reports it
+def _readable_by_others(account: str, plugin: Plugin, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
+    for field in (one for one in plugin.private_files if fields.get(one)):
+        file, mode = fields[field], 0
+        with suppress(OSError):  # E003 reports it
+            mode = Path(file).stat().st_mode
         if mode & (stat.S_IROTH | stat.S_IWOTH):
             message = f"{registry.setting(account, field, fields)}: every user of this machine can read {file}."
-            found.append(checks.Warning(message, hint=f"chmod o-rwx {file}", id="payments.W001"))
-    return found
+            yield checks.Warning(message, hint=f"chmod o-rwx {file}", id="payments.W001")
 
 
-def _ending_certificates(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _ending_certificates(account: str, plugin: Plugin, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
     """Warn of files whose last certificate ends soon."""
-    found: list[CheckMessage] = []
-    for field in plugin.certificate_files:
-        file = fields.get(field, "")
-        try:
-            held = x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
-        except (OSError, ValueError):
-            continue  # E003 reports it
+    for field in (one for one in plugin.certificate_files if fields.get(one)):
+        file, held = fields[field], list[x509.Certificate]()
+        with suppress(OSError, ValueError):  # E003 reports it
+            held = x509.load_pem_x509_certificates(Path(file).read_bytes())
         # issuers may follow, and one that takes over may stand beside the one that ends
         ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
         if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
             message = f"{registry.setting(account, field, fields)}: {file} expires on {ends:%Y-%m-%d}."
-            found.append(checks.Warning(message, id="payments.W002"))
-    return found
+            yield checks.Warning(message, id="payments.W002")

@@ -177,7 +177,7 @@ def body(row: Notification) -> str:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
-        return _cut(_form(raw.decode("utf-8", "replace")))
+        document = None
     if not isinstance(document, dict | list):
         return _cut(_form(raw.decode("utf-8", "replace")))
     safe = json.loads(redacted(raw, content_type="application/json", names=tuple(_payer_names())))

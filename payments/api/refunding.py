@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as _
 
 from idempotency.errors import Problem
 from idempotency.protocol.recovery import NotAbandonable, Phases, Progress, RecoveryPoint, Response
-from payments.api.serializers import represent_refund
+from payments.api.serializers import RefundSerializer
 from payments.errors import ProviderUnavailable, RefundExceedsPaid, RefundUnavailable
 from payments.refunds import steps as refunds
 from payments.states import RefundStatus
@@ -49,7 +49,7 @@ def submit(progress: Progress) -> Response:
         ) from error
     if refund.status == RefundStatus.FAILED:
         raise _refused()
-    return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, represent_refund(refund))
+    return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, RefundSerializer(refund).data)
 
 
 @refunding.on_abandon

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from payments.channels import configured
-from payments.models import Attempt, Payment, Refund
+from payments.models import Attempt, Payment
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
 
@@ -37,18 +37,6 @@ def represent_attempt(attempt: Attempt) -> dict[str, Any]:
         "out_trade_no": attempt.out_trade_no,
         "status": attempt.status,
         "next_action": shown,
-    }
-
-
-def represent_refund(refund: Refund) -> dict[str, Any]:
-    """Represent the refund; ids are 32 hexadecimal characters."""
-    return {
-        "id": refund.id.hex,
-        "payment": refund.payment_id.hex,
-        "amount_minor": refund.amount_minor,
-        "reason": refund.reason,
-        "status": refund.status,
-        "created_at": serializers.DateTimeField().to_representation(refund.created_at),
     }
 
 
@@ -103,10 +91,10 @@ class RefundRequest(serializers.Serializer[Any]):
 
 
 class RefundSerializer(serializers.Serializer[Any]):
-    """Shape of `represent_refund`, for the schema."""
+    """A refund; ids are 32 hexadecimal characters."""
 
-    id = serializers.CharField()
-    payment = serializers.CharField()
+    id = serializers.CharField(source="id.hex")
+    payment = serializers.CharField(source="payment_id.hex")
     amount_minor = serializers.IntegerField()
     reason = serializers.CharField()
     status = serializers.ChoiceField(choices=[status.value for status in RefundStatus])

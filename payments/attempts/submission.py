@@ -21,14 +21,7 @@ from payments.conf import config, order_of, orders
 from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.providers.answers import follow_up
-from payments.providers.base import (
-    NEEDED,
-    NOBODY,
-    NextAction,
-    Payer,
-    Provider,
-    TradeStatus,
-)
+from payments.providers.base import NEEDED, NOBODY, NextAction, Payer, Provider, TradeStatus
 from payments.settlement.settle import step_attempt
 from payments.states import AttemptStatus, attempts_before
 

@@ -1,4 +1,4 @@
-"""Fields that several models share: enumerations of the pure modules as choices, and names of accounts."""
+"""Fields that several models share: enumerations of the pure modules as choices, and texts."""
 
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,6 @@ def choices(values: type[StrEnum]) -> list[tuple[str, Any]]:
     return [(value.value, gettext_lazy(value.value.replace("_", " "))) for value in values]
 
 
-def account_key() -> Any:
-    """Make the column that names an account; empty for the one that is named like its channel."""
-    return models.CharField(max_length=64, blank=True, default="", db_default="")
+def text(max_length: int, *, help_text: str = "") -> Any:
+    """Make a column of text that is empty by default, in the database too."""
+    return models.CharField(max_length=max_length, blank=True, default="", db_default="", help_text=help_text)

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.postgres.indexes import BlockRangeIndex
-from payments.models.choices import account_key, choices
+from payments.models.choices import choices, text
 from payments.models.guards import stored
 from payments.providers.base import FactKind
 from payments.states import AnomalyKind, OfAccount, needs_approval
@@ -26,13 +26,7 @@ class Observation(models.Model):
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     out_refund_no = models.CharField(max_length=64, blank=True)
-    paid_txn_id = models.CharField(
-        max_length=64,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="of a refund: the charge it takes back, if named",
-    )
+    paid_txn_id = text(64, help_text="of a refund: the charge it takes back, if named")
     credited = models.BooleanField(default=False, help_text="counts towards the payment's totals")
     source = models.CharField(max_length=32, help_text="how we learned it first")
     occurred_at = models.DateTimeField(null=True)
@@ -75,7 +69,7 @@ class Notification(OfAccount, models.Model):
         ERROR = "error", _("failed, will be processed again")
 
     channel = models.CharField(max_length=16)
-    account_key = account_key()
+    account_key = text(64)  # empty for the account that is named like its channel
     notification_id = models.CharField(max_length=128)
     event_type = models.CharField(max_length=64)
     headers = models.JSONField(default=dict)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from idempotency.ids import new_id
 from idempotency.postgres.guards import Guard, shrinks, unversioned
-from payments.models.choices import account_key, choices
+from payments.models.choices import choices, text
 from payments.models.facts import Anomaly
 from payments.models.guards import begins, fixed, steps, stored
 from payments.providers.base import NextAction
@@ -26,6 +26,9 @@ from payments.states import (
     RefundStatus,
 )
 
+_IS_LIVE = Q(status__in=sorted(status.value for status in LIVE_ATTEMPTS))
+_IS_OPEN = Q(status__in=sorted(status.value for status in OPEN_REFUNDS))
+
 SHORT = timedelta(seconds=30)  # a link that lives no longer is not given out: the shopper has to get there
 
 
@@ -39,20 +42,8 @@ class Payment(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     order_id = models.UUIDField(unique=True)
-    order_key = models.CharField(
-        max_length=255,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="the order's primary key as text; empty where it is `order_id`",
-    )
-    order_model = models.CharField(
-        max_length=255,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="of which the key is, as app.model; empty for a UUID",
-    )
+    order_key = text(255, help_text="the order's primary key as text; empty where it is `order_id`")
+    order_model = text(255, help_text="of which the key is, as app.model; empty for a UUID")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", null=True)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
@@ -132,7 +123,7 @@ class Attempt(OfAccount, models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="attempts")
     channel = models.CharField(max_length=16)
-    account_key = account_key()
+    account_key = text(64)  # empty for the account that is named like its channel
     merchant = models.CharField(max_length=64)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
@@ -165,7 +156,7 @@ class Attempt(OfAccount, models.Model):
             ),
             models.UniqueConstraint(
                 fields=["payment", "channel", "method"],
-                condition=Q(status__in=sorted(status.value for status in LIVE_ATTEMPTS)),
+                condition=_IS_LIVE,
                 name="attempt_one_live_per_payment_and_method",
             ),
             stored("attempt_stays"),
@@ -178,13 +169,7 @@ class Attempt(OfAccount, models.Model):
             ),
             steps("attempt_step_is_allowed", ATTEMPT_NEXT, of="an attempt"),
         )
-        indexes = (
-            models.Index(
-                fields=["next_query_at"],
-                name="attempt_due",
-                condition=Q(status__in=sorted(status.value for status in LIVE_ATTEMPTS)),
-            ),
-        )
+        indexes = (models.Index(fields=["next_query_at"], name="attempt_due", condition=_IS_LIVE),)
 
     def __str__(self) -> str:
         return self.out_trade_no
@@ -251,11 +236,7 @@ class Refund(models.Model):
             steps("refund_step_is_allowed", REFUND_NEXT, of="a refund"),
         )
         indexes = (
-            models.Index(
-                fields=["next_query_at"],
-                name="refund_due",
-                condition=Q(status__in=sorted(status.value for status in OPEN_REFUNDS)),
-            ),
+            models.Index(fields=["next_query_at"], name="refund_due", condition=_IS_OPEN),
             models.Index(fields=["created_at"], name="refund_by_time"),
         )
 

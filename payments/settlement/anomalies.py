@@ -25,11 +25,13 @@ def filed(filing: Filing) -> list[Statement]:
         filing.payment_id,
         Jsonb(dict(filing.detail)),
     ]
+    data = staging.anomaly_data(filing)
     if (refund := filing.refund) is None:
-        values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(staging.anomaly_data(filing))]
+        values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(data)]
         return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
     values += _columns(refund, filing.payment_id)
-    return [Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True), *staging.of_anomaly(filing)]
+    both = Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True)
+    return [both, *staging.staged(staging.ANOMALY, filing.payment_id, data)]
 
 
 def file_anomaly(

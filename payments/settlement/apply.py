@@ -18,7 +18,7 @@ from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of
 from payments.settlement.decision import Decision, OrderEvent, Outcome, PolicyRefund
-from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
+from payments.settlement.state import PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, attempts_before
 
 
@@ -112,7 +112,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
     for attempt in decision.to_close:
         yield Statement(queries.CLOSE_SOON, [attempt.id])
     for refund in decision.refunded:
-        yield from _refund_ended(refund, _attempt_of(decision, refund))
+        yield from _refund_ended(refund, channel=decision.bookings[0].fact.channel)
     for payment in decision.events:
         yield events.stage(payment)
         yield from staging.of_status(payment)
@@ -120,22 +120,15 @@ def _writes(decision: Decision) -> Iterator[Statement]:
         yield from _released(decision)
 
 
-def _refund_ended(refund: RefundRow, attempt: AttemptRow) -> Iterable[Statement]:
+def _refund_ended(refund: RefundRow, *, channel: str) -> Iterable[Statement]:
     """The refund has succeeded, and so is whatever was filed because it had not."""
-    resolution = REFUNDED_UNDER % {
-        "money": money(refund.amount_minor, refund.currency),
-        "number": refund.id.hex,
-    }
+    amount = money(refund.amount_minor, refund.currency)
+    resolution = REFUNDED_UNDER % {"money": amount, "number": refund.id.hex}
     yield Statement(queries.END_REFUND, [refund.id])
     if refund.anomaly_id is not None:
         yield Statement(queries.RESOLVE, [resolution, refund.anomaly_id])
-    named = (AnomalyKind.REFUND_FAILED.value, attempt.channel, refund.id.hex)
+    named = (AnomalyKind.REFUND_FAILED.value, channel, refund.id.hex)
     yield Statement(queries.RESOLVE_NAMED, [resolution, *named])
-
-
-def _attempt_of(decision: Decision, refund: RefundRow) -> AttemptRow:
-    assert decision.state is not None  # noqa: S101  for the type checker: a refund of ours has its payment
-    return next(one for one in decision.state.attempts if one.id == refund.attempt_id)
 
 
 def _released(decision: Decision) -> Iterable[Statement]:

@@ -44,9 +44,8 @@ def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
         return _repeated(state, stored, fact)
     attempt = state.attempt_of(fact)
     if fact.kind is FactKind.REFUNDED and _is_ours(state, attempt, fact):
-        if state.went_back_whole(
-            attempt
-        ):  # single refunds and their sum are the same money, whichever comes first
+        # single refunds and their sum are the same money, whichever comes first
+        if state.went_back_whole(attempt):
             return _stored_only(state, attempt, fact, source=source)
         if fact.is_whole:
             fact = replace(fact, amount_minor=state.unreported_minor(fact, attempt))
@@ -101,9 +100,8 @@ def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -
     """Decide on a fact that nothing stored speaks of."""
     refusal = _refusal(state, attempt, fact)
     if refusal in _NOT_OURS:
-        return Decision(
-            outcome=Outcome.ANOMALY, state=state, filings=(_refused_filing(refusal, state, attempt, fact),)
-        )
+        filing = _refused_filing(refusal, state, attempt, fact)
+        return Decision(outcome=Outcome.ANOMALY, state=state, filings=(filing,))
     if fact.kind is FactKind.PAID:
         return _paid(state, attempt, fact, refusal, source=source)
     if refusal is None and fact.kind is FactKind.CLOSED:
@@ -262,11 +260,8 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
         refunded_minor=refunded_minor,
         reserved_minor=min(after.reserved_minor(), paid_minor - refunded_minor),
     )
-    has_moved = (payment.status, payment.paid_minor, payment.refunded_minor) != (
-        status,
-        paid_minor,
-        refunded_minor,
-    )
+    known = (payment.status, payment.paid_minor, payment.refunded_minor)
+    has_moved = known != (status, paid_minor, refunded_minor)
     informs = (has_moved or always) and status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}
     return replace(
         decision,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.postgres.statements import Statement
@@ -50,13 +50,9 @@ def found(rows: Sequence[tuple[Any, ...]]) -> Stored | None:
     return Stored(*rows[0]) if rows else None
 
 
-def row(received: Notification) -> Notification:
-    """Get the row stored under its id.
-
-    Raises:
-        Notification.DoesNotExist: there is none.
-    """
-    return Notification.objects.get(channel=received.channel, notification_id=received.notification_id)
+def rows_of(received: Notification) -> QuerySet[Notification]:
+    """Select the row stored under its id."""
+    return Notification.objects.filter(channel=received.channel, notification_id=received.notification_id)
 
 
 def storing(received: Notification, *, verdict: Notification.Verdict) -> Statement:
@@ -79,7 +75,7 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
 
     Transaction: the one of its effect, which holds the payment's lock.
     """
-    rows = Notification.objects.filter(channel=received.channel, notification_id=received.notification_id)
+    rows = rows_of(received)
     rows.update(processed_at=Now(), attempts=F("attempts") + 1)
     if verdict in _CHANGED_NOTHING:
         rows = rows.filter(_NOT_PROCESSED)
@@ -108,9 +104,7 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
     Transaction: opens its own.
     """
     detail = why(error)
-    failed = Notification.objects.filter(
-        _NOT_PROCESSED, channel=received.channel, notification_id=received.notification_id
-    )
+    failed = rows_of(received).filter(_NOT_PROCESSED)
     received.verdict, received.detail, received.attempts = Verdict.ERROR, detail, 0
     with transaction.atomic():
         Notification.objects.bulk_create([received], ignore_conflicts=True)

@@ -35,12 +35,7 @@ def of_status(payment: PaymentRow) -> list[Statement]:
         "paid_minor": payment.paid_minor,
         "refunded_minor": payment.refunded_minor,
     }
-    return _staged(_TYPES[PaymentStatus(payment.status)], payment.id, data)
-
-
-def of_anomaly(filing: Filing) -> list[Statement]:
-    """Stage an anomaly that is filed for certain."""
-    return _staged(ANOMALY, filing.payment_id, anomaly_data(filing))
+    return staged(_TYPES[PaymentStatus(payment.status)], payment.id, data)
 
 
 def anomaly_data(filing: Filing) -> dict[str, Any]:
@@ -60,7 +55,8 @@ def addressed(event_type: str) -> tuple[list[UUID], list[str]]:
     return [new_id() for _ in names], names
 
 
-def _staged(event_type: str, payment_id: UUID | None, data: dict[str, Any]) -> list[Statement]:
+def staged(event_type: str, payment_id: UUID | None, data: dict[str, Any]) -> list[Statement]:
+    """Stage what is decided for certain, for each endpoint that gets this type."""
     numbers, names = addressed(event_type)
     values = [event_type, payment_id, Jsonb(data), numbers, names]
     return [Statement(queries.STAGE_DELIVERIES, values)] if names else []

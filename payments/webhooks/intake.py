@@ -250,7 +250,7 @@ def _says_the_same(stored: Stored, received: Notification) -> bool:
     if stored.digest == received.digest:
         return True
     try:
-        return digest_of(_read_again(inbox.row(received))) == received.digest
+        return digest_of(_read_again(inbox.rows_of(received).get())) == received.digest
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         log.info("stored %s notification %s cannot be read: %s", received.account, received.notification_id, error)
         return False
