@@ -9,13 +9,7 @@ from typing import Any
 
 from payments.providers.base import BillLine, FactKind, RefundStatus
 from payments.providers.documents import amount_of, text_of
-from payments.providers.stripe.facts import (
-    currency_of,
-    number_of,
-    refund_number_of,
-    refund_status_of,
-    time_of,
-)
+from payments.providers.stripe.facts import currency_of, number_of, refund_number_of, refund_status_of, time_of
 from payments.providers.stripe.lookup import listed
 from payments.providers.transport import reading
 
