@@ -5,39 +5,8 @@ from typing import Any
 from rest_framework import serializers
 
 from payments.channels import configured
-from payments.models import Attempt, Payment
+from payments.models import Attempt
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
-
-
-def represent_payment(payment: Payment) -> dict[str, Any]:
-    """Represent the payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
-    return {
-        "id": payment.id.hex,
-        "order": payment.order_no,
-        "status": payment.status,
-        "version": payment.version,
-        "amount": {"amount_minor": payment.amount_minor, "currency": payment.currency},
-        "paid_minor": payment.paid_minor,
-        "refunded_minor": payment.refunded_minor,
-        "attempts": [represent_attempt(attempt) for attempt in payment.attempts.order_by("id")],
-    }
-
-
-def represent_attempt(attempt: Attempt) -> dict[str, Any]:
-    """Represent one of the payment's `attempts`."""
-    action = attempt.next_action
-    shown = action and {
-        "type": action.type,
-        "url": action.url,
-        **configured.renderer(attempt.account, action.type).members(action),
-    }
-    return {
-        "channel": attempt.channel,
-        "method": attempt.method,
-        "out_trade_no": attempt.out_trade_no,
-        "status": attempt.status,
-        "next_action": shown,
-    }
 
 
 class WholeNumberField(serializers.IntegerField):
@@ -61,23 +30,32 @@ class NextActionSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), required=False, help_text="jsapi: arguments of the wallet's own script"
     )
 
+    def to_representation(self, instance: Attempt) -> Any:
+        """Represent the attempt's next step with the members that its kind adds; None where there is none."""
+        if (action := instance.next_action) is None:
+            return None
+        added = configured.renderer(instance.account, action.type).members(action)
+        return {"type": action.type, "url": action.url, **added}
+
 
 class AttemptSerializer(serializers.Serializer[Any]):
     channel = serializers.CharField()
     method = serializers.CharField()
     out_trade_no = serializers.CharField(help_text="our number at the provider")
     status = serializers.ChoiceField(choices=[status.value for status in AttemptStatus])
-    next_action = NextActionSerializer(allow_null=True, help_text="how the shopper goes on; only while pending")
+    next_action = NextActionSerializer(
+        source="*", allow_null=True, help_text="how the shopper goes on; only while pending"
+    )
 
 
 class PaymentSerializer(serializers.Serializer[Any]):
-    """Shape of `represent_payment`, for the schema."""
+    """A payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
 
-    id = serializers.CharField()
-    order = serializers.CharField()
+    id = serializers.CharField(source="id.hex")
+    order = serializers.CharField(source="order_no")
     status = serializers.ChoiceField(choices=[status.value for status in PaymentStatus])
     version = serializers.IntegerField()
-    amount = MoneySerializer()
+    amount = MoneySerializer(source="*")
     paid_minor = serializers.IntegerField()
     refunded_minor = serializers.IntegerField()
     attempts = AttemptSerializer(many=True)

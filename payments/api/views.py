@@ -23,7 +23,7 @@ from idempotency.drf import idempotent
 from idempotency.errors import Problem
 from idempotency.postgres.snapshot import snapshot
 from payments.api.refunding import refunding
-from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer, represent_payment
+from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer
 from payments.channels import configured as channels
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.models import Payment
@@ -70,7 +70,7 @@ class PaymentDetail(APIView):
     def get(self, request: Request, payment_id: uuid.UUID) -> Response:
         with snapshot():
             payment = _find(request, payment_id)
-            shown = represent_payment(payment)
+            shown = PaymentSerializer(payment).data
         return Response(shown, headers={"ETag": f'"{payment.version}"'})
 
 

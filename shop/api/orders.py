@@ -21,7 +21,7 @@ from idempotency.call import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from idempotency.views import not_keyed
-from payments.api.serializers import PaymentSerializer, represent_payment
+from payments.api.serializers import PaymentSerializer
 from payments.providers.base import Payer, PayMethod
 from shop.api import schema
 from shop.api.answers import caller_id, etag_of, order_response
@@ -224,7 +224,7 @@ class OrderPayment(APIView):
             resumed=call.resumed,
             was_uncertain=call.was_uncertain,
         )
-        document = represent_payment(payment)
+        document = PaymentSerializer(payment).data
         return Response(
             document,
             status=202 if checkout.is_uncertain(document, channel=data["channel"], method=method) else 201,

@@ -127,7 +127,7 @@ def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) 
     """Return whether the newest attempt by this channel and method has an unknown outcome.
 
     Args:
-        document: of `payments.api.serializers.represent_payment`.
+        document: of `payments.api.serializers.PaymentSerializer`.
         channel: ``wechat``, ``alipay`` or ``stripe``.
         method: one of the channel's; None is its first.
     """

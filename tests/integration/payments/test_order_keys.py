@@ -23,7 +23,7 @@ from django.utils import timezone
 import payments
 from idempotency.postgres.unit import UnitOfWork
 from payments.admin.pages import link_to_order
-from payments.api.serializers import represent_payment
+from payments.api.serializers import PaymentSerializer
 from payments.attempts import closing, opening
 from payments.checks import check_payments, check_rows
 from payments.conf import order_columns, orders
@@ -144,7 +144,7 @@ def test_an_order_has_one_payment_however_its_key_is_written(
     assert pay(written) == attempt
     Attempt.objects.update(status="uncertain")
     payment = payment_of(attempt)
-    assert represent_payment(payment)["order"] == number
+    assert PaymentSerializer(payment).data["order"] == number
     for page in ("", "payments/payment/", f"payments/payment/{payment.pk}/change/"):
         assert number[-6:].upper() in admin_client.get(f"/admin/{page}").content.decode()
     assert b"1 payment" in admin_client.get("/admin/payments/payment/", {"q": number}).content

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 import payments
-from payments.api.serializers import represent_payment
+from payments.api.serializers import PaymentSerializer
 from payments.attempts import closing
 from payments.channels import configured
 from payments.checks import check_channels, must_be_sound
@@ -92,7 +92,7 @@ def test_its_own_ways_to_pay_and_next_steps_are_taken_and_shown(coins: Callable[
     order = Group.objects.create(name="a room")
     taps, shakes = (payments.start(order, method=f"coins.{method}") for method in ("tap", "shake"))
     assert taps == payments.start(order, method="coins") != shakes
-    (first, second) = represent_payment(Payment.objects.get())["attempts"]
+    (first, second) = PaymentSerializer(Payment.objects.get()).data["attempts"]
     assert (first["method"], second["method"]) == ("tap", "shake")
     assert first["next_action"] == {"type": "beep", "url": "coins:beep"}
     with pytest.raises(MethodUnavailable):
@@ -113,7 +113,7 @@ def test_a_kind_of_its_own_is_shown_in_its_way(coins: Callable[..., Coins], sett
     assert check_channels(None) == []
     attempt = payments.start(Group.objects.create(name="a room"), method="coins")
     assert page_of(attempt) == "<p><b>coins:beep</b> at 7</p>"
-    (shown,) = represent_payment(attempt.payment)["attempts"]
+    (shown,) = PaymentSerializer(attempt.payment).data["attempts"]
     assert shown["next_action"] == {"type": "beep", "url": "coins:beep", "tone": "COINS:BEEP"}
     coins(actions=("beep",), renderers={"beep": Renderer(page=lambda action: f"<{action.url}>")})
     assert page_of(attempt) == "<p>&lt;coins:beep&gt;</p>", "what a function returns is escaped"
