@@ -207,11 +207,7 @@ class Config:
 
 
 def parse(raw: Any) -> Config:
-    """Read the dict of the `PAYMENTS` setting.
-
-    Raises:
-        ImproperlyConfigured: a key is missing, unknown or of no use, named.
-    """
+    """Read the dict of the `PAYMENTS` setting. Raises ImproperlyConfigured, naming a key."""
     values = _read(Config, "PAYMENTS", raw)
     parts_of: dict[str, type[Any]] = {"limits": Limits, "refunds": Refunds}
     for name in parts_of.keys() & values.keys():
@@ -292,11 +288,7 @@ def orders_model() -> str:
 
 
 def payment_of(order: Model) -> Q:
-    """As `of_order`, of an order itself.
-
-    Raises:
-        TypeError: it is of another model than the project's orders, whose keys may be the same.
-    """
+    """As `of_order`, of an order itself. Raises TypeError for one of another model."""
     model = getattr(orders(), "model", None)
     if model and not isinstance(order, model._meta.concrete_model):
         raise TypeError(f"{order!r} is no {model.__name__}, of which PAYMENTS['ORDER'] = {config().order!r} is.")
@@ -306,8 +298,7 @@ def payment_of(order: Model) -> Q:
 def order_of(payment: Any) -> Any:
     """Return the primary key of the order that the columns of a payment name.
 
-    Raises:
-        ImproperlyConfigured: it is an order of a former model; one of today's may have the same key.
+    Raises ImproperlyConfigured for an order of a former model; one of today's may have the same key.
     """
     if not payment.order_key:
         return payment.order_id

@@ -131,11 +131,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 @non_atomic_requests(using=DEFAULT_DB_ALIAS)
 @require_POST
 def webhook(request: HttpRequest, account: str) -> HttpResponse:
-    """Receive `POST /webhooks/<account>` (docs/contract.md, 3), and answer as the account's provider expects.
-
-    Raises:
-        Http404: there is no such account, nor channel.
-    """
+    """Receive `POST /webhooks/<account>` (docs/contract.md, 3), and answer as its provider expects."""
     try:
         plugin = channels.plugin(account)
     except ConfigError as unknown:

@@ -27,12 +27,7 @@ T = TypeVar("T")
 def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
     """Ask, unless a question about this attempt went out within `AGAIN` or there is no room for one.
 
-    Args:
-        attempt_id: the attempt that is asked about, or whose refund is.
-        ask: calls the provider for something that can wait: it gives way to everything else.
-
-    Returns:
-        What `ask` returns; None if nobody was asked.
+    What `ask` calls the provider for can wait: it gives way to everything else. Returns None if nobody was asked.
 
     Transaction: NONE may be open.
     """

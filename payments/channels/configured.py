@@ -51,8 +51,7 @@ class _Channels:
     def current(self) -> dict[str, Provider]:
         """Return every configured provider by the name of its account.
 
-        Raises:
-            ConfigError: on the first call, an account's settings are wrong; later calls keep the former provider.
+        Raises ConfigError for wrong settings on the first call; later ones keep the former provider.
         """
         built = self._built
         if built is not None and time.monotonic() < self._look_at:

@@ -58,8 +58,7 @@ def due_endpoints() -> list[str]:
 def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
     """Send what is due to an endpoint, until nothing is, it gives no answer, or `seconds` have passed.
 
-    Returns:
-        How many were ``delivered``, and how many ``not delivered``.
+    Returns the numbers ``delivered`` and ``not delivered``.
 
     Transaction: NONE may be open. Any number may run at once.
     """

@@ -35,9 +35,7 @@ class Bearer:
     ) -> tuple[int, dict[str, Any]]:
         """Send one call, and return the status and the object of its answer ({} for an empty one).
 
-        Raises:
-            ProviderUnavailable: no token could be had, or it was not taken, or there were too many calls.
-            OutcomeUnknown: as `payments.providers.transport.send`; also for what is no JSON object.
+        Raises as `transport.send`; ProviderUnavailable also without a token that is taken, and for too many calls.
         """
         token = self._current()
         request = self._session.build_request(

@@ -106,10 +106,6 @@ def next_comparison(now: datetime) -> datetime:
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
     """Compare up to `DAYS_A_RUN` of every account's `_days_left`, and return the number of days.
 
-    Args:
-        today: in UTC; the days before it are looked at.
-        progress: called with a line for each day.
-
     Raises:
         ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
 

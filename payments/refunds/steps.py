@@ -137,8 +137,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
 def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
     """End a refund that was never submitted, so that it never will be; its reservation is free again.
 
-    Returns:
-        The refund: failed, with `message`; or as it was, if it has been submitted.
+    Returns one that has been submitted as it was.
 
     Transaction: needs the caller's; locks the payment's row. Submitting updates the refund's row first, on the
     condition that it is open, so only one of both can.
@@ -271,11 +270,9 @@ def _must_match(result: RefundResult, refund: Refund, charged: Observation) -> N
 
 
 def _refused(refund: Refund, *, began: datetime, before: datetime | None, message: str) -> Refund:
-    """End the refund, unless another request may still be carried out.
+    """End the refund, unless a request `before` ours without an answer may still be carried out.
 
-    Args:
-        began: when our request did; if another one began since, that one's outcome counts.
-        before: when one began that has had no answer, if one has.
+    If another one `began` since, that one's outcome counts.
     """
     ours = _still_open(refund).filter(submitted_at=began)
     if before is not None and began - before < backoff.IN_DOUBT:

@@ -239,8 +239,7 @@ def _succeeded(state: PaymentState, attempt: AttemptRow, fact: Fact) -> tuple[Re
 def _settled(before: PaymentState, decision: Decision, *, always: bool = False) -> Decision:
     """Complete a decision with totals, status, version, event and what the order is informed of.
 
-    Args:
-        always: inform the order of its end also where totals and status stay.
+    `always` informs it of its end also where totals and status stay.
     """
     after, payment = decision.state, before.payment
     assert after is not None  # noqa: S101  for the type checker; only an unknown trade has none

@@ -70,8 +70,7 @@ def queue_waiting() -> int:
 def handle(payment_id: UUID) -> int:
     """Handle the payment's waiting events, oldest first, each in a transaction of its own; return how many.
 
-    Raises:
-        Exception: as the handler does; that event and the later ones wait.
+    Where the handler raises, that event and the later ones wait.
 
     Transaction: NONE may be open. Any number may run at once.
     """

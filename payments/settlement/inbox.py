@@ -96,10 +96,8 @@ def why(error: Exception) -> str:
 def store_failed(received: Notification, *, error: Exception, for_good: bool) -> None:
     """Store a notification although its effect failed and was rolled back, and file an anomaly.
 
-    One that has been processed before or meanwhile stays as it is, without an anomaly.
-
-    Args:
-        for_good: every copy would fail alike. It is acknowledged, and an anomaly from now on.
+    One that has been processed before or meanwhile stays as it is, without an anomaly. Where every copy would fail
+    alike, `for_good`, it is acknowledged, and an anomaly from now on.
 
     Transaction: opens its own.
     """

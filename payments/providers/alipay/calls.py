@@ -78,11 +78,7 @@ class AlipayCalls(Account):
         *,
         repeats: tuple[str, ...] = ("out_trade_no",),
     ) -> dict[str, Any]:
-        """Send one signed request and return the decoded, verified answer.
-
-        Args:
-            more: parameters beside the content.
-            repeats: members of the content that the answer must repeat.
+        """Send one signed request; its verified answer must repeat the members named by `repeats`.
 
         Raises:
             ProviderRejected: by its `sub_code`.

@@ -27,19 +27,14 @@ _FILE_MODE = 0o644
 
 
 class KeyRing:
-    """The platform's certificates and public keys. Immutable, thread-safe.
-
-    Args:
-        pems: certificates by hexadecimal serial, public keys by ``PUB_KEY_ID_…``.
+    """The platform's certificates by hexadecimal serial, and public keys by their ids. Immutable.
 
     Attributes:
         public_key_id: the public key that our requests ask the platform to sign with; None leaves the choice to
             the platform. The greatest of several in character order: a choice that every process makes alike.
             Answers signed with another held key are accepted; remove the greatest one's file to name another.
 
-    Raises:
-        ValueError: under a serial is not the RSA certificate of that serial, or under an id not an RSA public
-            key.
+    Raises ValueError for another key than its name says.
     """
 
     def __init__(self, pems: Mapping[str, bytes]) -> None:
@@ -74,10 +69,6 @@ def keep_certificates(folder: Path, certificates: Mapping[str, bytes]) -> tuple[
 
     Each file appears whole or not at all, under concurrent readers and writers. No file is changed or deleted: a
     person removes a retired certificate.
-
-    Args:
-        folder: ``WECHAT_PLATFORM_KEYS_DIR``.
-        certificates: as `WeChatPay.download_certificates` returns them.
 
     Raises:
         ValueError: one is not the certificate of its serial (none is written), or a file of that name holds
