@@ -59,27 +59,15 @@ class Filing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Everything that follows from one fact, and nothing done yet.
-
-    Attributes:
-        state: as it is afterwards; its payment has a higher version where any of its rows changes.
-        bookings: facts to store and book.
-        now_counted: stored facts whose money was held and counts from now on.
-        ended: attempts that end, with their new status.
-        to_close: attempts for the timer to close at once: a shopper must not find them open and pay again.
-        refunded: our refunds that have succeeded.
-        filings: anomalies.
-        events: the payment at each new status, to be staged in this order.
-        order_events: what the order is asked or informed of, in this order.
-    """
+    """Everything that follows from one fact, and nothing done yet."""
 
     outcome: Outcome
-    state: PaymentState | None
-    bookings: tuple[Booking, ...] = ()
-    now_counted: tuple[FactRow, ...] = ()
-    ended: tuple[AttemptRow, ...] = ()
-    to_close: tuple[AttemptRow, ...] = ()
-    refunded: tuple[RefundRow, ...] = ()
+    state: PaymentState | None  # afterwards; its payment has a higher version where any of its rows changes
+    bookings: tuple[Booking, ...] = ()  # facts to store and book
+    now_counted: tuple[FactRow, ...] = ()  # stored facts whose money was held and counts from now on
+    ended: tuple[AttemptRow, ...] = ()  # with their new status
+    to_close: tuple[AttemptRow, ...] = ()  # by the timer, at once: no shopper may find them open and pay again
+    refunded: tuple[RefundRow, ...] = ()  # those of ours that have succeeded
     filings: tuple[Filing, ...] = ()
-    events: tuple[PaymentRow, ...] = ()
-    order_events: tuple[OrderEvent, ...] = ()
+    events: tuple[PaymentRow, ...] = ()  # the payment at each new status, to be staged in this order
+    order_events: tuple[OrderEvent, ...] = ()  # what the order is asked or informed of, in this order

@@ -82,25 +82,17 @@ class RefundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentState:
-    """Everything `decide` may look at.
-
-    Attributes:
-        attempts: all of the payment's, oldest first.
-        facts: about these attempts, oldest first; and any with the identity of a fact to be decided.
-        account: at whose address these facts arrived; empty where the attempt's own was asked.
-        recharging: accounts where one number of ours can be charged more than once.
-        approve_above: currency → minor units; policy refunds no larger sum without an operator's approval.
-        order_accepts_payment: False once the order has refused; until it is asked, True.
-    """
+    """Everything `decide` may look at."""
 
     payment: PaymentRow
-    attempts: tuple[AttemptRow, ...]
-    facts: tuple[FactRow, ...] = ()
+    attempts: tuple[AttemptRow, ...]  # all of the payment's, oldest first
+    facts: tuple[FactRow, ...] = ()  # about these, oldest first; and any with the identity of a fact to be decided
     refunds: tuple[RefundRow, ...] = ()
-    account: str = ""
-    recharging: frozenset[str] = frozenset()
+    account: str = ""  # at whose address these facts arrived; empty where the attempt's own was asked
+    recharging: frozenset[str] = frozenset()  # accounts where one number of ours can be charged more than once
+    # currency → minor units; policy refunds no larger sum without an operator's approval
     approve_above: Mapping[str, int] = field(default_factory=dict)
-    order_accepts_payment: bool = True
+    order_accepts_payment: bool = True  # until it is asked; False once the order has refused
 
     def find(self, fact: Fact) -> FactRow | None:
         """Return the stored fact of the same identity."""
