@@ -46,19 +46,6 @@ def aged(sandbox: Sandbox, number: str, seconds: float) -> None:
     in_the_store(sandbox, "UPDATE trades SET created_at = created_at - ? WHERE out_trade_no = ?", seconds, number)
 
 
-def test_it_is_found_by_reference_and_by_our_number(stripe: StripeIntents, sandbox: Sandbox, number: str) -> None:
-    reference = opened(stripe, number).reference
-    assert reference.startswith("pi_")
-    for _ in range(2):
-        by_number, by_reference = (
-            stripe.query(out_trade_no=number),
-            stripe.query(out_trade_no=number, reference=reference),
-        )
-        assert by_number == by_reference
-        sandbox.pay(number)
-    assert by_reference.facts[0].provider_txn_id == reference
-
-
 def test_an_old_number_is_found_by_search(stripe: StripeIntents, sandbox: Sandbox) -> None:
     old = number_of(2 * DAY)
     opened(stripe, old)

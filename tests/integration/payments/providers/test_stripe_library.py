@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -106,13 +105,6 @@ def test_a_key_used_again(client: Any, sandbox: Sandbox) -> None:
     with pytest.raises(stripe.IdempotencyError):
         client.payment_intents.create({**WANTED, "amount": 1}, options)
     assert client.payment_intents.create(WANTED).id != first.id
-
-
-def test_a_key_used_at_once_is_executed_once(client: Any) -> None:
-    options = {"idempotency_key": "a-key-of-eight-threads"}
-    with ThreadPoolExecutor(max_workers=8) as threads:
-        made = list(threads.map(lambda _: client.payment_intents.create(WANTED, options).id, range(8)))
-    assert len(set(made)) == 1
 
 
 def test_refunds_stay_within_the_charge(client: Any, sandbox: Sandbox) -> None:

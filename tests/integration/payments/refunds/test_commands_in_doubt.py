@@ -36,27 +36,30 @@ from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, number_of, paid, payment_of
 from tests.payments_settings import changed, limited
 from tests.running import until
-from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, company, signed
+from tests.unit.payments.providers.conftest import (
+    Answer,
+    Company,
+    Says,
+    alipay_says,
+    company,
+    signed,
+    stripe_lists,
+    stripe_says,
+)
 from tests.unit.payments.providers.conftest import channels as channels_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 __all__ = ["company"]
 
-Says = Callable[[bytes], Answer]
 OpenAttempt = Callable[..., Attempt]
 
 CHANNELS = ("wechat", "alipay", "stripe")
 PART_MINOR = 500
 
 
-def stripe_says(document: Any, status: int = 200) -> Says:
-    body = json.dumps(document).encode()
-    return lambda _: (status, {"Content-Type": "application/json"}, body)
-
-
 def stripe_error(code: str, status: int) -> Says:
-    return stripe_says({"error": {"type": "invalid_request_error", "message": "no", "code": code}}, status)
+    return stripe_says({"error": {"type": "invalid_request_error", "message": "no", "code": code}}, status=status)
 
 
 # signed, and about the call itself: it did nothing
@@ -344,8 +347,7 @@ def unheard_of(attempt: Attempt) -> list[Says]:
         return [unknown, document]
     if attempt.channel == "alipay":
         return [no_refund(), REFUSED["alipay"]["40004"]()]
-    empty = {"object": "list", "data": [], "has_more": False, "url": "/v1/refunds"}
-    return [stripe_says(empty), stripe_error("charge_disputed", 400)]
+    return [stripe_lists(), stripe_error("charge_disputed", 400)]
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
@@ -462,7 +464,7 @@ def unknown_trade(channel: str) -> Says:
         return signed({"code": "ORDER_NOT_EXIST"}, status=404)
     if channel == "alipay":
         return alipay_says("error", {"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"})
-    return stripe_says({"object": "list", "data": [], "has_more": False, "url": "/v1/payment_intents"})
+    return stripe_lists()
 
 
 def together(barrier: threading.Barrier, answer: Answer | None) -> Answer:

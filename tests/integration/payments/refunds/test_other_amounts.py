@@ -15,7 +15,6 @@ from tests.integration.payments.refunds.test_commands_in_doubt import (
     CHANNELS,
     PART_MINOR,
     OpenAttempt,
-    Says,
     Script,
     channels,
     company,
@@ -24,10 +23,9 @@ from tests.integration.payments.refunds.test_commands_in_doubt import (
     prepared,
     requested,
     script,
-    stripe_says,
     taken,
 )
-from tests.unit.payments.providers.conftest import alipay_says, signed
+from tests.unit.payments.providers.conftest import Says, alipay_says, signed, stripe_lists, stripe_says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["channels", "company", "script"]
@@ -45,16 +43,8 @@ def made(refund: Any, minor: int) -> Says:
         amount = {"refund": minor, "total": 1990, "currency": "CNY"}
         ids = {"refund_id": "5030", "transaction_id": number}
         return signed({**ours, **ids, "status": "SUCCESS", "amount": amount})
-    back = {
-        "id": "re_1",
-        "status": "succeeded",
-        "amount": minor,
-        "currency": "cny",
-        "created": 1,
-        "metadata": ours,
-    }
-    data = [{**back, "payment_intent": {"id": number, "amount_received": 1990}}]
-    return stripe_says({"object": "list", "data": data, "has_more": False, "url": "/v1/refunds"})
+    back = {"id": "re_1", "status": "succeeded", "amount": minor, "currency": "cny", "created": 1}
+    return stripe_lists({**back, "metadata": ours, "payment_intent": {"id": number, "amount_received": 1990}})
 
 
 @pytest.mark.parametrize(("channel", "first"), [*((c, "hung up") for c in CHANNELS), ("alipay", "taken")])
