@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Entered, Owned, WithStatement
@@ -79,9 +80,9 @@ class Several(AskedByHolder, Entered):
     _cancels = 0
 
     @operation
-    def extend(self, seconds: float) -> Steps[None]:
+    def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:
         """Extend each, as `Lock` does; raise where a quorum is not held any more."""
-        yield from self._of_each(Mutex.extend.steps, seconds)
+        yield from self._of_each(partial(Mutex.extend.steps, add=add), seconds)
 
     @operation
     def force_release(self) -> Steps[bool]:

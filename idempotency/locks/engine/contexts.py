@@ -4,6 +4,7 @@
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Self, TypedDict, Unpack
 
@@ -156,16 +157,18 @@ class Owned(AskedByHolder, Entered, Placed):
         self._notify = self._listeners or None
 
     @operation
-    def extend(self, seconds: float) -> Steps[None]:
-        """Let the caller's lease last for `seconds` from now on, if it does not anyway. Raise as `release`.
+    def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:
+        """Let the caller's lease last `seconds` from now on, if it does not anyway; with `add`, from its end on.
 
-        The watchdog, if it renews the lease, does so for as long from now on.
+        The watchdog, if it renews the lease, does so for as long from now on. Raise as `release`.
         """
         if not (holds := self._holds()):
             raise not_held(self.name)
-        for hold in holds:
-            hold.lease_seconds = max(hold.lease_seconds, bounded("seconds", seconds))
-        yield from self.hub().prolong(holds, seconds)
+        now = time.monotonic()
+        leases = [bounded("seconds", seconds) + (max(0.0, hold.ends_at - now) if add else 0.0) for hold in holds]
+        for hold, lease in zip(holds, leases, strict=True):
+            hold.lease_seconds = max(hold.lease_seconds, lease)
+        yield from self.hub().prolong(holds, leases)
         if any(hold.gone for hold in holds):
             raise self._lost()
 

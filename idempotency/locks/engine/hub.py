@@ -88,10 +88,10 @@ class Hub(ABC):
                     hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
         self.holds.forget_ended()
 
-    def prolong(self, holds: list[Hold], seconds: float | None = None) -> Steps[None]:
-        """Renew holds for their leases, or for `seconds`, and note which are gone."""
+    def prolong(self, holds: list[Hold], leases: list[float] | None = None) -> Steps[None]:
+        """Renew holds, or give them new leases of so many seconds, and note which are gone."""
         sent_at = time.monotonic()
-        leases = [seconds or (0.0 if hold.ends_by_itself(sent_at) else hold.lease_seconds) for hold in holds]
+        leases = leases or [0.0 if hold.ends_by_itself(sent_at) else hold.lease_seconds for hold in holds]
         *ends, now = yield renewal(
             (hold.key, hold.owner, hold.token, lease) for hold, lease in zip(holds, leases, strict=True)
         )

@@ -25,6 +25,8 @@ def test_a_holder_extends_its_lease(bench: Bench, side: str) -> None:
     assert 20 < other.do(lock.remaining_seconds) <= 60
     holder.do(lambda: lock.extend(1))  # never makes it shorter
     assert other.do(lock.remaining_seconds) > 20
+    holder.do(lambda: lock.extend(600, add=True))
+    assert 620 < other.do(lock.remaining_seconds) <= 660
     with pytest.raises(ValueError, match="seconds"):
         holder.do(lambda: lock.extend(0))
     bench.forget()
@@ -194,6 +196,8 @@ def test_permits_are_extended_all_of_them(bench: Bench) -> None:
         assert holder.do(lambda lease=lease: semaphore.acquire(lease_seconds=lease))
     holder.do(lambda: semaphore.extend(60))
     assert all(40 < owner.remaining_seconds <= 60 for owner in other.do(semaphore.state).owners)
+    holder.do(lambda: semaphore.extend(600, add=True))
+    assert all(640 < owner.remaining_seconds <= 660 for owner in other.do(semaphore.state).owners)
     bench.forget()
     with pytest.raises(LockLost):
         holder.do(lambda: semaphore.extend(60))
@@ -205,6 +209,8 @@ def test_several_are_extended_and_put_out_as_one(one: Bench) -> None:
     assert holder.do(both.acquire)
     holder.do(lambda: both.extend(90))
     assert other.do(both.remaining_seconds) > 60
+    holder.do(lambda: both.extend(600, add=True))
+    assert 660 < other.do(both.remaining_seconds) <= 690
     assert other.do(both.force_release) is True
     assert other.do(lambda: both.acquire(wait_seconds=0)) is True
     with pytest.raises(LockLost):

@@ -100,6 +100,8 @@ def test_a_majority_holds_it_and_all_give_it_back(quorum: Quorum) -> None:
     second.do(lock.release)
     assert first.do(lambda: lock.acquire(lease_seconds=1000)) is True
     assert 900 < first.do(lambda: lock.valid_seconds) <= 1000 - 10.002
+    first.do(lambda: lock.extend(1000, add=True))
+    assert 1800 < first.do(lambda: lock.valid_seconds) <= 2000 - 20.002
     first.do(lock.release)
 
 
