@@ -139,11 +139,8 @@ def resolve(difference_id: int, *, resolution: str) -> bool:
 
     Transaction: opens its own statement.
     """
-    return bool(
-        Difference.objects.filter(pk=difference_id, resolved_at__isnull=True).update(
-            resolved_at=Now(), resolution=resolution[:160]
-        )
-    )
+    unresolved = Difference.objects.filter(pk=difference_id, resolved_at__isnull=True)
+    return bool(unresolved.update(resolved_at=Now(), resolution=resolution[:160]))
 
 
 def export(differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS) -> Iterator[str]:

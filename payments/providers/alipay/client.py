@@ -57,16 +57,13 @@ class Alipay(AlipayCalls):
             "time_expire": wanted.expires_at.astimezone(CHINA).strftime(TIME_FORMAT),
         }
         if wanted.method is PayMethod.PRECREATE:
-            return self._precreate(content, wanted.notify_url)
+            answer = self._call("alipay.trade.precreate", content, {"notify_url": wanted.notify_url})
+            with reading("QR code"):
+                return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
         content["product_code"] = "FAST_INSTANT_TRADE_PAY"
         more = {"notify_url": wanted.notify_url, "return_url": wanted.return_url}
         parameters = self._signed("alipay.trade.page.pay", content, more)
         return NextAction(type=NextActionType.REDIRECT, url=f"{self.config.gateway_url}?{urlencode(parameters)}")
-
-    def _precreate(self, content: Mapping[str, str], notify_url: str) -> NextAction:
-        answer = self._call("alipay.trade.precreate", content, {"notify_url": notify_url})
-        with reading("QR code"):
-            return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         ask = partial(self._call, "alipay.trade.query", {"out_trade_no": out_trade_no})

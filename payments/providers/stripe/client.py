@@ -44,7 +44,7 @@ from payments.providers.stripe.facts import (
     refund_status_of,
     refunded_fact,
 )
-from payments.providers.stripe.lookup import Document, Lookup, answered, as_any, born_at_of
+from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
 from payments.providers.stripe.signing import must_be_of_our_mode, verify
 from payments.providers.stripe.transport import Transport
 from payments.providers.transport import reading
@@ -84,7 +84,8 @@ class StripeIntents(Account):
     def __init__(self, config: StripeConfig, **options: Unpack[Options]) -> None:
         super().__init__(config.account, **options)
         self.config = config
-        self._v1 = stripe.StripeClient(
+        # the library types its parameters as literals, ours come from settings
+        self._v1: Any = stripe.StripeClient(
             config.secret_key,
             base_addresses={"api": config.api_url},
             stripe_version=API_VERSION,
@@ -108,7 +109,7 @@ class StripeIntents(Account):
         if self.config.method == "wechat_pay":
             body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
         with answered():
-            intent = self._v1.payment_intents.create(as_any(body), _once(wanted.out_trade_no)).to_dict()
+            intent = self._v1.payment_intents.create(body, _once(wanted.out_trade_no)).to_dict()
             asked = {"amount_minor": wanted.amount_minor, "currency": wanted.currency}
             self.must_match({"out_trade_no": wanted.out_trade_no, **asked}, about(intent))
             return _next_action(intent)
@@ -165,7 +166,7 @@ class StripeIntents(Account):
             "expand": ["payment_intent"],
         }
         with answered():
-            made = self._v1.refunds.create(as_any(body), _once(wanted.out_refund_no)).to_dict()
+            made = self._v1.refunds.create(body, _once(wanted.out_refund_no)).to_dict()
         return self._refund_result(made, intent_id, asked)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
@@ -231,6 +232,6 @@ def _next_action(intent: Document) -> NextAction:
     )
 
 
-def _once(number: str) -> Any:
+def _once(number: str) -> dict[str, str]:
     """Pass our number as the key; without one the library makes up its own."""
     return {"idempotency_key": number}

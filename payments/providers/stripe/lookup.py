@@ -78,11 +78,6 @@ def born_at_of(number: str) -> float | None:
     return (known.int >> 80) / 1000 if known.version == 7 else None
 
 
-def as_any(wanted: Document) -> Any:
-    """Drop the type: the library types its parameters as literals, ours come from settings."""
-    return wanted
-
-
 class Lookup:
     """Search by our numbers, with the library's services."""
 
@@ -119,7 +114,7 @@ class Lookup:
         """Fetch the intent `reference`, which must be the one of our number."""
         wanted = {"expand": ["latest_charge"]}
         with answered():
-            intent: Document = self._v1.payment_intents.retrieve(reference, as_any(wanted)).to_dict()
+            intent: Document = self._v1.payment_intents.retrieve(reference, wanted).to_dict()
             must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, answer=about(intent))
             text_of(intent, "status")
         return intent
@@ -128,7 +123,7 @@ class Lookup:
         quoted = out_trade_no.replace("\\", "\\\\").replace("'", "\\'")
         wanted = {"query": f"metadata['out_trade_no']:'{quoted}'", "expand": ["data.latest_charge"]}
         with answered():
-            found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
+            found = self._v1.payment_intents.search(wanted).to_dict()["data"]
             for intent in found:
                 must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, answer=about(intent))
             # one, unless our metadata was copied by hand; then the one that moved money counts

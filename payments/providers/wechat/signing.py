@@ -29,11 +29,6 @@ def answer_message(*, timestamp: str, nonce: str, body: bytes) -> bytes:
     return f"{timestamp}\n{nonce}\n".encode() + body + b"\n"
 
 
-def wallet_message(*, app_id: str, timestamp: str, nonce: str, package: str) -> bytes:
-    """Build the text that ``paySign`` covers, which proves a page's request to the wallet."""
-    return f"{app_id}\n{timestamp}\n{nonce}\n{package}\n".encode()
-
-
 class Signer:
     """The merchant's signature, by the key of the certificate `serial`."""
 
@@ -50,9 +45,9 @@ class Signer:
         )
 
     def wallet_params(self, *, app_id: str, prepay_id: str, now: float) -> dict[str, str]:
-        """Build the arguments of the wallet's ``getBrandWCPayRequest``."""
+        """Build the arguments of the wallet's ``getBrandWCPayRequest``; ``paySign`` proves them to it."""
         timestamp, nonce, package = str(int(now)), secrets.token_hex(16), f"prepay_id={prepay_id}"
-        message = wallet_message(app_id=app_id, timestamp=timestamp, nonce=nonce, package=package)
+        message = f"{app_id}\n{timestamp}\n{nonce}\n{package}\n".encode()
         return {
             "appId": app_id,
             "timeStamp": timestamp,
