@@ -1,6 +1,5 @@
-"""Statuses as coloured badges, whose text is always there, and names of accounts."""
+"""Statuses as coloured badges, whose text is always there, and names of the journal's accounts."""
 
-from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin
@@ -9,10 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_noop as _
 
-from payments.channels import configured as channels
-from payments.conf import config
-from payments.providers import registry
-from payments.providers.registry import ConfigError
+from payments.display import provider_name
 from payments.settlement import journal
 
 STATUS = gettext_lazy("status")
@@ -52,19 +48,3 @@ def book_name(account: str) -> str:
     if not merchant:
         return gettext(BOOKS.get(account, account))
     return gettext("%(channel)s (%(merchant)s)") % {"channel": provider_name(channel), "merchant": merchant}
-
-
-def provider_name(channel: str) -> str:
-    """Name the provider of a channel; return the channel where the provider's package is gone."""
-    with suppress(ConfigError):
-        return gettext(registry.plugin(channel, {}).label)
-    return channel
-
-
-def account_name(account: str) -> str:
-    """Write an account's name as its users know it: the channel's, and its own where the channel has several."""
-    with suppress(ConfigError):  # it is gone, and so is its package
-        plugin = channels.plugin(account)
-        others = [name for name in config().providers if name != account and channels.plugin(name) is plugin]
-        return f"{gettext(plugin.label)} ({account})" if others else gettext(plugin.label)
-    return account

@@ -12,9 +12,10 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
-from payments.admin.badges import book_name, provider_name
+from payments.admin.badges import book_name
 from payments.channels import configured as channels
 from payments.conf import config
+from payments.display import provider_name
 from payments.models import JournalEntry, JournalLine
 from payments.providers import registry
 from payments.settlement.journal import provider_account

@@ -24,9 +24,9 @@ from django.utils.translation import gettext_lazy, gettext_noop
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
 from idempotency.conf import config
-from payments.admin.badges import badge, provider_name
+from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
-from payments.display import money, stored_text
+from payments.display import money, provider_name, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations.actions import NotDecidable, Operator, Result

@@ -3,11 +3,11 @@
 from typing import Any
 
 from idempotency.admin.labels import utc
-from payments.admin.badges import account_name, badge
+from payments.admin.badges import badge
 from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
-from payments.display import money
+from payments.display import account_name, money
 from payments.models import Payment
 
 
