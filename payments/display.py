@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop
 
 from idempotency.response.redaction import redacted
 from payments.conf import config
-from payments.models import Anomaly, Notification, Observation, Refund
+from payments.models import Anomaly, Attempt, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 from payments.providers import registry
 
@@ -181,6 +181,11 @@ def account_name(account: str) -> str:
         named = [name for name, given in config().providers.items() if registry.plugin(name, given) is plugin]
         return f"{_(plugin.label)} ({account})" if {*named} - {account} else _(plugin.label)
     return account
+
+
+def method_name(attempt: Attempt) -> str:
+    """Write how an attempt was to be paid: ``WeChat Pay (native)``."""
+    return f"{account_name(attempt.account)} ({attempt.method})"
 
 
 def headers(row: Notification) -> str:

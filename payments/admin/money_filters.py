@@ -15,7 +15,7 @@ from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
 from payments.admin.badges import book_name
 from payments.channels import configured as channels
 from payments.conf import config
-from payments.display import provider_name
+from payments.display import account_name, provider_name
 from payments.models import JournalEntry, JournalLine
 from payments.providers import registry
 from payments.settlement.journal import provider_account
@@ -37,7 +37,7 @@ class AtAccount(Choice):
     parameter_name = "account"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in sorted({*registry.names(), *config().providers})]
+        return [(name, account_name(name)) for name in sorted({*registry.names(), *config().providers})]
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return searching.newest(rows).filter(Q(account_key=value) | Q(account_key="", channel=value))

@@ -26,7 +26,7 @@ from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
 from idempotency.conf import config
 from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
-from payments.display import money, provider_name, stored_text
+from payments.display import account_name, money, provider_name, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations.actions import NotDecidable, Operator, Result
@@ -199,7 +199,7 @@ def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
 
 payment_column = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
 provider_column = column(lambda row: provider_name(row.channel), gettext_lazy("provider"))
-account_column = column(lambda row: row.account, gettext_lazy("merchant account"))
+account_column = column(lambda row: account_name(row.account), gettext_lazy("merchant account"))
 
 
 def money_column(field: str, words: Any) -> Any:

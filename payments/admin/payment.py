@@ -39,7 +39,7 @@ from payments.admin.pages import (
     short,
     shortened,
 )
-from payments.display import money
+from payments.display import account_name, method_name, money
 from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
 from payments.operations import actions, manual
@@ -145,7 +145,13 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     def attempts(self, payment: Payment) -> str:
         rows = payment.attempts.order_by("id")[:MOST]
         lines = [
-            (row, page_of(row), badge(row.status), money(row.amount_minor, row.currency), utc(row.expires_at))
+            (
+                link(row, row.out_trade_no),
+                method_name(row),
+                badge(row.status),
+                money(row.amount_minor, row.currency),
+                utc(row.expires_at),
+            )
             for row in rows
         ]
         return render_to_string("admin/payments/payment/attempts.html", {"lines": lines})
@@ -184,7 +190,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         attempts, waiting = actions.open_questions(payment)
         asked = [
             _("%(account)s is asked about attempt %(number)s.")
-            % {"account": row.account, "number": row.out_trade_no}
+            % {"account": account_name(row.account), "number": row.out_trade_no}
             for row in attempts
         ]
         asked += [_what_asking_does(refund) for refund in waiting]
@@ -265,7 +271,7 @@ def _found(row: Any) -> dict[str, Any]:
 
 
 def _what_asking_does(refund: Refund) -> str:
-    about = {"account": refund.attempt.account, "refund": actions.named(refund)}
+    about = {"account": account_name(refund.attempt.account), "refund": actions.named(refund)}
     if refund.submitted_at is None:
         return _("%(account)s does not know %(refund)s yet: it is sent now, under that number.") % about
     return _("%(account)s is asked about %(refund)s; if it does not know it, it is sent now.") % about
@@ -273,7 +279,8 @@ def _what_asking_does(refund: Refund) -> str:
 
 def _what_recording_does(row: Attempt | Refund, why: str) -> list[str]:
     attempt = manual.attempt_of(row)
-    about = {"row": actions.named(row), "account": attempt.account, "why": why, "merchant": attempt.merchant}
+    account = account_name(attempt.account)
+    about = {"row": actions.named(row), "account": account, "why": why, "merchant": attempt.merchant}
     first = _("This is %(row)s. %(account)s cannot answer for it: %(why)s.") % about
     where = _("Look it up in its own pages first, those of merchant %(merchant)s.") % about
     once = _(

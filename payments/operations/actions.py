@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 
 from idempotency.postgres.availability import database_is_away
 from payments.attempts import calling, closing
-from payments.display import refund_money, stored_text
+from payments.display import account_name, refund_money, stored_text
 from payments.errors import (
     ChannelOff,
     ChannelUnavailable,
@@ -120,7 +120,8 @@ def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
 def named(row: Attempt | Refund) -> str:
     """Name the row, as the middle of a sentence."""
     if isinstance(row, Attempt):
-        return _("%(account)s attempt %(number)s") % {"account": row.account, "number": row.out_trade_no}
+        account = account_name(row.account)
+        return _("%(account)s attempt %(number)s") % {"account": account, "number": row.out_trade_no}
     about = {"number": row.out_refund_no, "money": refund_money(row)}
     return _("refund %(number)s of %(money)s") % about
 
@@ -189,7 +190,8 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     except NotificationMalformed as error:
         sentence = _("It cannot be read (%(error)s); nothing changed.") % {"error": error}
     except ChannelUnavailable:
-        sentence = _("The account %(account)s is not configured here; nothing changed.") % {"account": row.account}
+        unknown = _("The account %(account)s is not configured here; nothing changed.")
+        sentence = unknown % {"account": account_name(row.account)}
     except webhooks.ProcessingFailed as error:
         sentence = _("It failed, and nothing of it is applied: %(error)s") % {"error": error}
     except Exception as error:
@@ -277,7 +279,7 @@ def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
         trouble: Any = _WHY.get(type(error), gettext_lazy("gave no usable answer"))
         if isinstance(error, ProviderRejected):  # the provider's words about it
             trouble = _("%(what)s (%(why)s)") % {"what": trouble, "why": error}
-        return False, f"{account} {trouble}"
+        return False, f"{account_name(account)} {trouble}"
     return True, ""
 
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
-from payments.display import money
+from payments.display import account_name, money
 from payments.errors import ChannelOff
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions
@@ -55,7 +55,7 @@ def why_manual(row: Attempt | Refund) -> str:
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
         silent = _("it has given no answer that can be trusted for more than %(minutes)s minutes")
         return silent % {"minutes": _minutes(backoff.IN_DOUBT)}
-    about["account"] = attempt.account
+    about["account"] = account_name(attempt.account)
     raise NotDecidable(_("%(account)s can answer for %(row)s: ask the provider.") % about)
 
 
@@ -73,8 +73,8 @@ def why_not_ended(row: Attempt | Refund) -> str:
         "What was asked of %(account)s about %(row)s may still be carried out; for %(minutes)s minutes it cannot"
         " be recorded as not moved."
     )
-    about = {"account": row.attempt.account, "row": named(row), "minutes": _minutes(backoff.IN_DOUBT)}
-    return in_doubt % about
+    account = account_name(row.attempt.account)
+    return in_doubt % {"account": account, "row": named(row), "minutes": _minutes(backoff.IN_DOUBT)}
 
 
 def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:

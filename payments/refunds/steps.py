@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from idempotency.ids import new_id
 from payments.attempts import asking, calling
 from payments.channels import configured as channels
+from payments.display import account_name
 from payments.errors import (
     OutcomeUnknown,
     ProviderRejected,
@@ -83,10 +84,10 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     payment = Payment.objects.get(pk=payment_id)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     if not channels.can(captured.account, Capability.REFUND):
-        raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": captured.account})
+        raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": account_name(captured.account)})
     if amount_minor < captured.amount_minor and not channels.can(captured.account, Capability.PARTIAL_REFUND):
         whole = _("%(account)s gives all of a payment back, or nothing.")
-        raise RefundUnavailable(whole % {"account": captured.account})
+        raise RefundUnavailable(whole % {"account": account_name(captured.account)})
     return Refund.objects.create(
         id=refund_id or new_id(),
         attempt=captured,

@@ -12,7 +12,7 @@ from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
 from payments.admin.case.history import MOST, Moment
 from payments.admin.pages import page_of
-from payments.display import stored_text
+from payments.display import account_name, stored_text
 from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too
@@ -75,7 +75,7 @@ def _of_call(call: ProviderCall) -> Moment:
     return Moment(
         at=call.ended_at,
         what=_("%(call)s: %(became)s") % {"call": _(CALLS[call.method]), "became": answer},
-        who=call.attempt.account,
+        who=account_name(call.attempt.account),
         note=_("took %s ms") % call.milliseconds,
         address=page_of(call.attempt),
         alarm=call.failed,

@@ -17,7 +17,7 @@ from idempotency.admin.entry_history import Event
 from payments.admin.badges import book_name
 from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
-from payments.display import at_stake, money, refund_money, source_in_words, stored_text
+from payments.display import account_name, at_stake, money, refund_money, source_in_words, stored_text
 from payments.models import (
     Anomaly,
     Attempt,
@@ -192,7 +192,7 @@ def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
-    address, opened = page_of(attempt), _("%s attempt opened") % attempt.account
+    address, opened = page_of(attempt), _("%s attempt opened") % account_name(attempt.account)
     amount = money(attempt.amount_minor, attempt.currency)
     about = {"money": amount, "method": attempt.method, "number": attempt.out_trade_no}
     asked = _("%(money)s by %(method)s, number %(number)s") % about
@@ -200,10 +200,10 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     yield Moment(at=attempt.created_at, what=opened, note=asked, address=address)
     if attempt.submitted_at is not None:
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
-        who = attempt.account
+        who = account_name(attempt.account)
         yield Moment(
             at=attempt.submitted_at,
-            what=_("%s attempt submitted") % attempt.account,
+            what=_("%s attempt submitted") % who,
             who=who,
             address=address,
             alarm=failed,
@@ -228,7 +228,7 @@ def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
     return Moment(
         at=_received_at(row, facts),
         what=_("notification %s") % row.event_type,
-        who=row.account,
+        who=account_name(row.account),
         address=page_of(row),
         alarm=bad,
         now=(row.verdict, row.get_verdict_display()),
@@ -241,7 +241,7 @@ def _of_fact(fact: Observation) -> Moment:
     return Moment(
         at=fact.observed_at,
         what=_("fact: %s") % f"{of}{fact.get_kind_display()}",
-        who=fact.attempt.account,
+        who=account_name(fact.attempt.account),
         note=_("%(number)s, by %(source)s") % {"number": fact.provider_txn_id, "source": source_in_words(fact)},
         address=page_of(fact),
         alarm=not_counted,
@@ -288,7 +288,7 @@ def _of_refund(refund: Refund) -> Iterator[Moment]:
         at=refund.created_at, what=_("%s asked for") % what, note=note, address=address, now=now, moves_money=True
     )
     if refund.submitted_at is not None:
-        who, alarm = refund.attempt.account, refund.status in {"failed", "uncertain"}
+        who, alarm = account_name(refund.attempt.account), refund.status in {"failed", "uncertain"}
         yield Moment(at=refund.submitted_at, what=_("%s sent") % what, who=who, address=address, alarm=alarm)
 
 

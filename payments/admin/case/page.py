@@ -7,7 +7,7 @@ from payments.admin.badges import badge
 from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
-from payments.display import account_name, money
+from payments.display import method_name, money
 from payments.models import Payment
 
 
@@ -22,7 +22,7 @@ def head(payment: Payment) -> dict[str, Any]:
         "state": badge(payment.status),
         "order": link_to_order(payment.order_no),
         "customer": payment.owner or "-",
-        "methods": sorted({f"{account_name(row.account)} ({row.method})" for row in rows.attempts}),
+        "methods": sorted(set(map(method_name, rows.attempts))),
         "numbers": [fact.provider_txn_id for fact in paid],
     }
 

@@ -115,9 +115,9 @@ def test_each_call_to_a_provider_is_in_the_history(
     exported = case(admin_client, payment_of(attempt), "case.json").json()["history"]
     calls = [(one["who"], one["what"]) for one in exported if "asked the provider" in one["what"]]
     assert calls == [
-        ("wechat", "asked the provider to open: opened"),
-        ("wechat", "asked the provider about the payment: pending"),
-        ("wechat", "asked the provider about the payment: OutcomeUnknown: no answer in time"),
+        ("WeChat Pay", "asked the provider to open: opened"),
+        ("WeChat Pay", "asked the provider about the payment: pending"),
+        ("WeChat Pay", "asked the provider about the payment: OutcomeUnknown: no answer in time"),
     ]
     assert ProviderCall.objects.filter(failed=True).count() == 1
 

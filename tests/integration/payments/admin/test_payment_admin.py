@@ -339,7 +339,7 @@ class TestTimeline:
         told = shown(admin_client, page(payment))
         history = told[told.index("payments-history") :]
         wanted = [
-            "wechat attempt opened",
+            "WeChat Pay attempt opened",
             "notification TRANSACTION.SUCCESS",
             "fact: 19.90 CNY paid",
             "debit WeChat Pay (",
@@ -523,11 +523,11 @@ class TestAsking:
             admin_client, page(attempt.payment, "ask")
         )
         assert bank.calls == []
-        sentence = f"wechat attempt {attempt.out_trade_no}: {words}."
+        sentence = f"WeChat Pay attempt {attempt.out_trade_no}: {words}."
         assert done(admin_client, page(attempt.payment, "ask"), reason="shopper called") == [sentence]
         assert payment_of(attempt).paid_minor == (1990 if trade is TradeStatus.PAID else 0)
         assert order_of(attempt).status == ("paid" if trade is TradeStatus.PAID else order_of(attempt).status)
-        about = f"Asks about wechat attempt {attempt.out_trade_no}"
+        about = f"Asks about WeChat Pay attempt {attempt.out_trade_no}"
         assert audit() == [
             ("admin", f"{about}. Reason: shopper called. Result: begun."),
             ("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}"),
@@ -545,9 +545,9 @@ class TestAsking:
     @pytest.mark.parametrize(
         ("failure", "words"),
         [
-            (AWAY, "wechat cannot be reached at the moment; nothing changed."),
-            (SILENT, "wechat gave no answer that can be trusted; nothing changed."),
-            (REFUSED, "wechat refused the question (NOT_ENOUGH: balance too small); nothing changed."),
+            (AWAY, "WeChat Pay cannot be reached at the moment; nothing changed."),
+            (SILENT, "WeChat Pay gave no answer that can be trusted; nothing changed."),
+            (REFUSED, "WeChat Pay refused the question (NOT_ENOUGH: balance too small); nothing changed."),
         ],
     )
     def test_failures_become_sentences(
@@ -564,7 +564,7 @@ class TestAsking:
         settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert told.endswith("wechat is not configured here; nothing changed.")
+        assert told.endswith("WeChat Pay is not configured here; nothing changed.")
 
     def test_open_refunds_keep_their_number(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         number, bank.failure = new_id(), SILENT
@@ -734,7 +734,7 @@ class TestProcessingAgain:
         settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "The account wechat is not configured here; nothing changed."
+        assert told == "The account WeChat Pay is not configured here; nothing changed."
 
     def test_bytes_that_cannot_be_read(
         self, admin_client: Client, broken: Notification, monkeypatch: pytest.MonkeyPatch
@@ -809,7 +809,7 @@ class TestAProcessThatEndsInBetween:
             admin_client.post(page(attempt.payment, "ask"), {"reason": "shopper called"})
         assert payment_of(attempt).paid_minor == 1990
         assert AuditEntry.objects.get().subject == f"payment:{attempt.payment_id}"
-        about = f"Asks about wechat attempt {attempt.out_trade_no}"
+        about = f"Asks about WeChat Pay attempt {attempt.out_trade_no}"
         assert audit() == [("admin", f"{about}. Reason: shopper called. Result: begun.")]
 
     def test_a_refund_was_sent(

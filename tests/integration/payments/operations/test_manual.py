@@ -174,12 +174,12 @@ class TestAttempts:
         for words in (
             attempt.out_trade_no,
             "19.90 CNY",
-            f"wechat cannot answer for it: {WHY[why]}",
+            f"WeChat Pay cannot answer for it: {WHY[why]}",
             attempt.merchant,
         ):
             assert words in asked
         sentence = told(admin_client, attempt, True)
-        name = f"wechat attempt {attempt.out_trade_no}"
+        name = f"WeChat Pay attempt {attempt.out_trade_no}"
         assert sentence == f"{name}: it was paid, and that counts for the order."
         assert (attempt.status, order_of(attempt).status) == ("succeeded", "paid")
         assert totals(attempt) == ("succeeded", 1990, 0, 0)
@@ -195,12 +195,12 @@ class TestAttempts:
         assert stock() == 99
         cut(over, why)
         sentence = told(admin_client, over, False)
-        assert sentence == f"wechat attempt {over.out_trade_no}: it ended unpaid."
+        assert sentence == f"WeChat Pay attempt {over.out_trade_no}: it ended unpaid."
         assert (over.status, order_of(over).status, stock()) == ("closed", "closed", 100)
         assert totals(over) == ("closed", 0, 0, 0)
         fact = Observation.objects.get()
         assert (fact.kind, fact.source) == ("closed", "operator")
-        what = f"Recorded that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
+        what = f"Recorded that WeChat Pay attempt {over.out_trade_no} was never paid and cannot be any more"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     def test_what_the_order_does_not_take_goes_back(
@@ -227,7 +227,7 @@ class TestAttempts:
         cut(attempt)
         assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
         sentence = told(admin_client, attempt, False)
-        assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
+        assert sentence.startswith(f"WeChat Pay attempt {attempt.out_trade_no} can be paid until ")
         assert (attempt.status, stock(), audit()) == ("pending", 99, [])
 
     def test_what_was_never_submitted_can_end(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
@@ -285,7 +285,7 @@ class TestRefunds:
         Refund.objects.update(submitted_at=timezone.now())
         cut(refund)
         assert told(admin_client, refund, False).startswith(
-            f"What was asked of wechat about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
+            f"What was asked of WeChat Pay about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
         )
         assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
         told(admin_client, refund, True)
@@ -497,7 +497,7 @@ class TestWhoCanBeAskedIsAsked:
     @pytest.mark.parametrize("status", ["created", "pending", "uncertain"])
     def test_an_attempt(self, admin_client: Client, over: Attempt, status: str) -> None:
         Attempt.objects.update(status=status)
-        self.refused(admin_client, over, "wechat attempt")
+        self.refused(admin_client, over, "WeChat Pay attempt")
 
     @pytest.mark.parametrize("status", ["requested", "processing", "uncertain"])
     def test_a_refund(self, admin_client: Client, refund: Refund, status: str) -> None:
@@ -508,7 +508,7 @@ class TestWhoCanBeAskedIsAsked:
     def refused(self, client: Client, row: Attempt | Refund, name: str) -> None:
         before = (totals(row), Observation.objects.count())
         assert "Record the outcome" not in shown(client, page(Payment(pk=row.payment_id)))
-        words = f"wechat can answer for {name} {row.pk.hex}"
+        words = f"WeChat Pay can answer for {name} {row.pk.hex}"
         looked = client.get(address(row), follow=True)
         (heard,) = [str(message) for message in looked.context["messages"]]
         assert heard.startswith(words)
@@ -524,7 +524,9 @@ class TestWhoCanBeAskedIsAsked:
         cut(attempt)
         assert "Record the outcome" not in shown(admin_client, page(attempt.payment))
         sentence = told(admin_client, attempt, True)
-        assert sentence.startswith(f"Nothing changed: wechat attempt {attempt.out_trade_no} is over ({status}).")
+        assert sentence.startswith(
+            f"Nothing changed: WeChat Pay attempt {attempt.out_trade_no} is over ({status})."
+        )
         assert (Observation.objects.count(), audit()) == (0, [])
 
 
@@ -599,7 +601,7 @@ class TestOnce:
         cut(over)
         told(admin_client, over, moved)
         ended = "succeeded" if moved else "closed"
-        again = f"Nothing changed: wechat attempt {over.out_trade_no} is over ({ended})."
+        again = f"Nothing changed: WeChat Pay attempt {over.out_trade_no} is over ({ended})."
         assert told(admin_client, over, moved) == again
         assert (Observation.objects.count(), len(audit())) == (1, 1)
 
