@@ -456,7 +456,7 @@ class Migration(migrations.Migration):
                             ("amount_mismatch", "paid in another amount or currency"),
                             ("merchant_mismatch", "paid to another merchant"),
                             ("paid_after_close", "paid after the order was closed"),
-                            ("paid_twice", "paid by a second channel"),
+                            ("paid_twice", "paid twice"),
                             ("content_changed", "reported again with other content"),
                             ("refund_exceeds_paid", "refunded more than was paid"),
                             ("refund_failed", "a refund was refused"),

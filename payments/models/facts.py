@@ -112,7 +112,7 @@ class Anomaly(models.Model):
         AMOUNT_MISMATCH = AnomalyKind.AMOUNT_MISMATCH, _("paid in another amount or currency")
         MERCHANT_MISMATCH = AnomalyKind.MERCHANT_MISMATCH, _("paid to another merchant")
         PAID_AFTER_CLOSE = AnomalyKind.PAID_AFTER_CLOSE, _("paid after the order was closed")
-        PAID_TWICE = AnomalyKind.PAID_TWICE, _("paid by a second channel")
+        PAID_TWICE = AnomalyKind.PAID_TWICE, _("paid twice")
         CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, _("reported again with other content")
         REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, _("refunded more than was paid")
         REFUND_FAILED = AnomalyKind.REFUND_FAILED, _("a refund was refused")

@@ -372,7 +372,7 @@ class TestTimeline:
         wanted = [
             "notification TRADE_SUCCESS",
             "debit Alipay (",
-            "anomaly: paid by a second channel",
+            "anomaly: paid twice",
             "policy refund of 19.90 CNY asked for",
         ]
         assert in_this_order(history, wanted)
