@@ -4,10 +4,14 @@ Never writes tables itself: the domain modules do. Imported by Django's autodisc
 """
 
 from django.apps import apps
+from django.contrib import admin
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from idempotency.admin.labels import translate_names
 from shop.admin import orders, products, users
 
 translate_names(apps.get_app_config("shop"))
+# in English only, and filters that read the whole table; `manage.py procrastinate shell` retries and cancels
+admin.site.unregister(ProcrastinateJob)
 
 __all__ = ["orders", "products", "users"]

@@ -8,16 +8,27 @@ from django.contrib.auth.models import AbstractUser, AnonymousUser, Group, Permi
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 from rest_framework.authtoken.models import Token
 
 from shop.api import authentication
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
+DJANGOS = {"add": "Add", "change": "Change", "delete": "Delete", "view": "View"}
 
 
-class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
+class Rights:
+    """Permissions in the reader's language, where their rows hold English."""
+
+    def formfield_for_manytomany(self, *args: Any, **kwargs: Any) -> Any:
+        field: Any = super().formfield_for_manytomany(*args, **kwargs)  # type: ignore[misc]
+        if field.queryset.model is Permission:
+            field.label_from_instance = in_words
+        return field
+
+
+class AccountAdmin(Rights, UserAdmin):  # type: ignore[type-arg]
     """Django's, where `auth.change_user` alone would lead to every right and account."""
 
     list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
@@ -52,11 +63,17 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
         return super().has_delete_permission(request, obj) and _is_within_reach(obj, request.user)
 
 
-class RolesAdmin(GroupAdmin):
+class RolesAdmin(Rights, GroupAdmin):
     """Groups, whose permissions are their members' rights."""
 
     def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
         return self.readonly_fields if _grants_rights(request) else (*self.readonly_fields, "permissions")
+
+
+def in_words(permission: Permission) -> str:
+    """Name a permission: ``Payments | payment | Can refund a payment``, ``Shop | product | Change``."""
+    words = DJANGOS.get(permission.codename.partition("_")[0], permission.name)
+    return f"{permission.content_type} | {gettext(words)}"
 
 
 def _grants_rights(request: HttpRequest) -> bool:

@@ -28,6 +28,7 @@ TRANSLATED = APPS
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 WITH_CONTEXT = {"pgettext", "pgettext_lazy"}
 OF_DJANGO = {
+    "After you’ve created a user, you’ll be able to edit more user options.",
     "Model name",
     "Add link",
     "Change or view list link",
@@ -71,6 +72,7 @@ def names_of(app: str) -> Iterator[str]:
     for model in shown & set(apps.get_app_config(app).get_models()):
         for attribute in ("verbose_name", "verbose_name_plural"):
             yield f"model\x04{english(model._meta, attribute)}"
+        yield from (words for _codename, words in model._meta.permissions)
         for field in model._meta.local_fields:
             yield from (english(field, "verbose_name"), english(field, "help_text"))
             with override(None):
