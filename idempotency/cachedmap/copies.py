@@ -30,7 +30,7 @@ class Copies:
     """Copies of a map's values in one process, for one tenant, and the messages that end them. Thread-safe."""
 
     def __init__(self, most: int) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # held by callers too, around several of these methods
         self.flights: dict[str, list[Any]] = {}  # a lock and the number of its callers, by key
         self.changes = 0
         self.messages: Any = None
@@ -68,23 +68,20 @@ class Copies:
             left = {key: copy.remaining_seconds for key, copy in self._copies.items()}
         return {key: seconds for key, seconds in left.items() if seconds > 0}
 
-    def drop(self, key: str | None = None) -> None:
-        """Forget a value, or all; also one that is being read."""
+    def drop(self, *keys: str) -> None:
+        """Forget some values, or all; also one that is being read."""
         with self.lock:
-            self._drop(key)
-
-    def _drop(self, key: str | None) -> None:
-        self.changes += 1
-        if key is None:
-            self._copies.clear()
-        else:
-            self._copies.pop(key, None)
+            self.changes += 1
+            if not keys:
+                self._copies.clear()
+            for key in keys:
+                self._copies.pop(key, None)
 
     def _hear(self) -> None:
         with suppress(TimeoutError):
             while self.messages is not None:
                 message = self.messages.take(wait_seconds=0)
-                self._drop(message[1:] if message and message[0] == "=" else None)  # None: some may be missed
+                self.drop(*([message[1:]] if message and message[0] == "=" else []))  # None: some may be missed
 
     @contextmanager
     def flight(self, key: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ copy. Without Redis every process goes by its own copies.
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -28,6 +28,7 @@ V = TypeVar("V")
 
 FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
 MICROSECONDS = 1_000_000
+REFUSED, PUT, OTHER = 0, 1, 2  # what the script replies to `add` and `replace`; OTHER: not the expected value
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much
 
 _MAP = Script("cachedmap", package="idempotency.redis")
@@ -147,27 +148,37 @@ class CachedMap(Generic[V]):
         Raises:
             TypeError: Redis stores no values of this map.
         """
-        if self.name and not self._stored:
-            raise TypeError(
-                f"The map {self.name!r} stores nothing in Redis, where one of many could be the first."
-            )
-        copies, entry = self._copies(), Entry(value, ttl_seconds, idle_seconds)
-        if self.get(key, MISSING) is not MISSING:
-            return False
-        with copies.flight(key):
-            if copies.get(key) is not MISSING:
-                return False
-            if self._change(copies, key, "add", key, *self._packed(entry)) == [0]:
-                return False
-            if not self._stored or self.alone:
-                self._keep(copies, key, entry, changes=copies.changes)
-        if self._write is not None:
-            try:
-                self._write(key, value)
-            except BaseException:
-                self._change(copies, key, "remove", key)
-                raise
-        return True
+        self._refuse_unstored()
+        entry = Entry(value, ttl_seconds, idle_seconds)
+        return self.get(key, MISSING) is MISSING and self._put("add", key, entry) == PUT
+
+    def replace(
+        self,
+        key: str,
+        value: V,
+        *,
+        old: V = MISSING,
+        ttl_seconds: float | None = None,
+        idle_seconds: float | None = None,
+    ) -> bool:
+        """Store a value where there is one, then write it through. Return whether it was stored.
+
+        A value that cannot be written is removed, to be read again. While Redis is away, each process replaces
+        its own copy.
+
+        Args:
+            old: the value that must be there, compared as `dumps` writes it.
+            ttl_seconds, idle_seconds: of this entry, in place of the map's.
+
+        Raises:
+            TypeError: Redis stores no values of this map.
+        """
+        self._refuse_unstored()
+        entry = Entry(value, ttl_seconds, idle_seconds)
+        outcome = self._put("replace", key, entry, old)
+        if outcome == REFUSED and self._read is not None and self.get(key, MISSING) is not MISSING:
+            outcome = self._put("replace", key, entry, old)
+        return outcome == PUT
 
     def set(
         self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
@@ -177,25 +188,31 @@ class CachedMap(Generic[V]):
         Args:
             ttl_seconds, idle_seconds: of this entry, in place of the map's.
         """
-        if self._write is not None:
-            self._write(key, value)
-        copies, entry = self._copies(), Entry(value, ttl_seconds, idle_seconds)
-        if self._stored:
-            self._change(copies, key, "set", key, *self._packed(entry))
-        else:
-            self._change(copies, key, "remove", key)
-        if not self._stored or self.alone:
-            self._keep(copies, key, entry, changes=copies.changes)
+        self.set_many({key: value}, ttl_seconds=ttl_seconds, idle_seconds=idle_seconds)
+
+    def set_many(
+        self, values: Mapping[str, V], *, ttl_seconds: float | None = None, idle_seconds: float | None = None
+    ) -> None:
+        """Store values as `set` does, in one command; where a write fails, those written before it."""
+        written: dict[str, Entry[V]] = {}
+        try:
+            for key, value in values.items():
+                if self._write is not None:
+                    self._write(key, value)
+                written[key] = Entry(value, ttl_seconds, idle_seconds)
+        finally:
+            if written:
+                self._set(written)
 
     def delete(self, key: str) -> None:
         """Remove an entry, written through."""
         if self._write is not None:
             self._write(key, None)
-        self._change(self._copies(), key, "remove", key)
+        self._change(self._copies(), [key], "remove", key)
 
     def clear(self) -> bool:
         """Have every process read again; call it after the commit. Return whether Redis has it."""
-        return self._change(self._copies(), None, "clear") is not None
+        return self._change(self._copies(), [], "clear") is not None
 
     def forget(self) -> None:
         """Have this process read again, for every tenant, without waiting for a read under way."""
@@ -210,6 +227,14 @@ class CachedMap(Generic[V]):
     async def aset(self, key: str, value: V, **seconds: float | None) -> None:
         """Store a value as `set` does."""
         await sync_to_async(self.set)(key, value, **seconds)
+
+    async def aset_many(self, values: Mapping[str, V], **seconds: float | None) -> None:
+        """Store values as `set_many` does."""
+        await sync_to_async(self.set_many)(values, **seconds)
+
+    async def areplace(self, key: str, value: V, *, old: V = MISSING, **seconds: float | None) -> bool:
+        """Store a value as `replace` does."""
+        return await sync_to_async(self.replace)(key, value, old=old, **seconds)
 
     async def adelete(self, key: str) -> None:
         """Remove an entry as `delete` does."""
@@ -284,7 +309,7 @@ class CachedMap(Generic[V]):
             return MISSING
         entry = found if isinstance(found, Entry) else Entry(found)
         if filled_at is not None:
-            self._ask("fill", key, *self._packed(entry), filled_at)
+            self._ask("fill", *self._packed({key: entry}), filled_at)
         self._keep(copies, key, entry, changes=changes)
         return entry.value
 
@@ -299,8 +324,46 @@ class CachedMap(Generic[V]):
         idle = self._idle_seconds if entry.idle_seconds is None else entry.idle_seconds
         return math.inf if ttl is None else ttl, math.inf if idle is None else idle
 
-    def _packed(self, entry: Entry[V]) -> list[Any]:
-        return [self._dumps(entry.value), *map(_microseconds, self._times(entry)), self._entries_max]
+    def _packed(self, entries: Mapping[str, Entry[V]]) -> list[Any]:
+        times = map(_microseconds, self._times(next(iter(entries.values()))))
+        pairs = [part for key, entry in entries.items() for part in (key, self._dumps(entry.value))]
+        return [*times, self._entries_max, *pairs]
+
+    def _set(self, entries: Mapping[str, Entry[V]]) -> None:
+        copies = self._copies()
+        self._change(copies, entries, *(["set", *self._packed(entries)] if self._stored else ["remove", *entries]))
+        if not self._stored or self.alone:
+            for key, entry in entries.items():
+                self._keep(copies, key, entry, changes=copies.changes)
+
+    def _refuse_unstored(self) -> None:
+        if self.name and not self._stored:
+            raise TypeError(
+                f"The map {self.name!r} stores nothing in Redis, where one of many could be the first."
+            )
+
+    def _put(self, what: str, key: str, entry: Entry[V], old: Any = MISSING) -> int:
+        """Store by the script's `add` or `replace`, then write through; removed where that fails."""
+        copies, expected = self._copies(), [] if old is MISSING else [self._dumps(old)]
+        reply = self._ask(what, *self._packed({key: entry}), *expected) if self._stored else None
+        with copies.lock:
+            copy = copies.get(key)
+            if reply is None and (copy is MISSING) is (what == "replace"):
+                return REFUSED
+            if reply is None and expected and self._dumps(copy) != expected[0]:
+                return OTHER
+            copies.drop(key)
+            if reply is None:
+                self._behind.add(prefix())
+                self._keep(copies, key, entry, changes=copies.changes)
+        outcome: int = PUT if reply is None else reply[0]
+        if outcome == PUT and self._write is not None:
+            try:
+                self._write(key, entry.value)
+            except BaseException:
+                self._change(copies, [key], "remove", key)
+                raise
+        return outcome
 
     @contextmanager
     def _flight(self, key: str) -> Iterator[None]:
@@ -315,12 +378,12 @@ class CachedMap(Generic[V]):
                 with suppress(LockError):
                     lock.release()
 
-    def _change(self, copies: Copies, key: str | None, *what: Any) -> list[Any] | None:
-        """Run the script for a change; None where Redis has missed it."""
+    def _change(self, copies: Copies, keys: Iterable[str], *what: Any) -> list[Any] | None:
+        """Run the script for a change of `keys`, of all if there are none; None where Redis has missed it."""
         try:
             reply = self._ask(*what) if self.name else []
         finally:
-            copies.drop(key)
+            copies.drop(*keys)
         if reply is None:
             self._behind.add(prefix())
         return reply

@@ -5,15 +5,17 @@
 --   get: [2] and on: keys        returns {changes, and for each: value or nil, how long it lasts if it is not used}
 --   life: [2] key                returns {how long it lasts}, and is no use of it; 0 if there is none
 --   size                         returns {how many entries there are}
---   fill: [2] key [3] value [4] life [5] longest time unused [6] most entries [7] changes when its reading began
+--   fill: [2] life [3] longest time unused [4] most entries [5] key [6] value [7] changes when its reading began
 --                                returns {1}, or {0} if there was one since: nothing is stored
---   set: as fill, at any time; it is a change       remove: [2] key       clear
+--   set: as fill, at any time, and of any number of keys with their values; it is a change
 --   add: as set where there is no entry; or else it returns {0}
+--   replace: as set where there is one, or else {0}; where its value is not [7], if that is given, {2}
+--   remove: [2] and on: keys     clear
 -- Times are microseconds of this server's clock; 0 is for ever.
 
 local NEVER = 9007199254740991
 local REMEMBER = 3600000  -- milliseconds for which changes are counted: no reading lasts for longer
-local what, key = ARGV[1], ARGV[2]
+local what = ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -42,30 +44,46 @@ if what == 'get' then
     return reply
 end
 if what == 'life' then
-    local value, ends, _, unused_at = open(key)
+    local value, ends, _, unused_at = open(ARGV[2])
     return {value and math.min(ends, unused_at) - now or 0}
 end
 if what == 'size' then
     for _, each in ipairs(redis.call('HKEYS', KEYS[1])) do open(each) end
     return {redis.call('HLEN', KEYS[1])}
 end
-if what == 'add' and open(key) then return {0} end
-
+if what == 'add' and open(ARGV[5]) then return {0} end
+if what == 'replace' then
+    local value = open(ARGV[5])
+    if not value then return {0} end
+    if ARGV[7] and value ~= ARGV[7] then return {2} end
+end
 if what == 'fill' then
     if (redis.call('GET', KEYS[3]) or '0') ~= ARGV[7] then return {0} end
 else
     redis.call('INCR', KEYS[3])
     redis.call('PEXPIRE', KEYS[3], REMEMBER)
-    redis.call('PUBLISH', KEYS[4], what == 'clear' and '*' or '=' .. key)
 end
-if what == 'clear' then redis.call('DEL', KEYS[1], KEYS[2]) end
-if what == 'remove' then drop(key) end
-if what == 'clear' or what == 'remove' then return {1} end
+if what == 'clear' then
+    redis.call('PUBLISH', KEYS[4], '*')
+    redis.call('DEL', KEYS[1], KEYS[2])
+    return {1}
+end
+if what == 'remove' then
+    for at = 2, #ARGV do
+        redis.call('PUBLISH', KEYS[4], '=' .. ARGV[at])
+        drop(ARGV[at])
+    end
+    return {1}
+end
 
-local life, idle, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local life, idle, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local left = redis.call('PTTL', KEYS[1])
-redis.call('HSET', KEYS[1], key, struct.pack('>dd', life > 0 and now + life or NEVER, idle > 0 and idle or NEVER) .. ARGV[3])
-redis.call('ZADD', KEYS[2], now, key)
+local times = struct.pack('>dd', life > 0 and now + life or NEVER, idle > 0 and idle or NEVER)
+for at = 5, #ARGV - 1, 2 do
+    if what ~= 'fill' then redis.call('PUBLISH', KEYS[4], '=' .. ARGV[at]) end
+    redis.call('HSET', KEYS[1], ARGV[at], times .. ARGV[at + 1])
+    redis.call('ZADD', KEYS[2], now, ARGV[at])
+end
 for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, 9)) do open(oldest) end
 local over = redis.call('ZCARD', KEYS[2]) - most
 if over > 0 then

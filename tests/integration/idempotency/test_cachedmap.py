@@ -370,12 +370,86 @@ def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, 
 
     async def story() -> list[Any]:
         first = [await one.aput_if_absent("a", value, ttl_seconds=LONG) for value in (1, 2)]
-        return [*first, await one.aget_many(["a", "b"]), await one.asize(), await one.aremaining_seconds("a") > 0]
+        found = [await one.aget_many(["a", "b"]), await one.asize(), await one.aremaining_seconds("a") > 0]
+        await one.aset_many({"a": 3, "b": 4}, ttl_seconds=LONG)
+        replaced = [await one.areplace("a", 5, old=old) for old in (1, 3)]
+        return [*first, *found, *replaced, await one.aget_many(["a", "b"])]
 
-    wanted = [True, False, {"a": 1}, 1, True]
+    wanted = [True, False, {"a": 1}, 1, True, False, True, {"a": 5, "b": 4}]
     assert asyncio.run(story()) == wanted
     one.clear()
     with hanging(redis_server):
         assert asyncio.run(story()) == wanted
         assert one.alone is True
     fastpath.breaker.succeeded()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_many_values_are_set_in_one_command(client: Any, maps: Any, stored: bool) -> None:
+    source = Source(a=0, b=0)
+    one, two = (maps(client=client, read=source.read, write=source.write, stored=stored) for _ in range(2))
+    assert two.get_many(["a", "b"]) == {"a": 0, "b": 0}
+    one.set_many({})
+    one.set_many({"a": 1, "b": {"n": 2}}, ttl_seconds=LONG, idle_seconds=LONG * 2)
+    assert (source.values, source.writes) == ({"a": 1, "b": {"n": 2}}, 2)
+    until(lambda: two.get_many(["a", "b"]) == source.values)
+    if stored:
+        assert all(0 < one.remaining_seconds(key) <= LONG for key in "ab")
+
+
+def test_setting_many_and_replacing_are_one_command_each(single: Any, maps: Any) -> None:
+    one = maps(client=single, copy_seconds=0, entries_max=2)
+    one.clear()  # Redis has the script
+    assert _commands(single, lambda: one.set_many({"a": 1, "b": 2, "c": 3})) == 1
+    assert one.get_many(["a", "b", "c"]) == {"b": 2, "c": 3}
+    for replaces in (lambda: one.replace("b", 4), lambda: one.replace("b", 5, old=1)):
+        assert _commands(single, replaces) == 1
+
+
+def test_of_many_values_those_written_before_a_failure_are_set(client: Any, maps: Any) -> None:
+    source, two = Source(), maps(client=client)
+    one = maps(client=client, write=lambda key, value: source.write(key, 1 / value))
+    with pytest.raises(ZeroDivisionError):
+        one.set_many({"a": 1, "b": 0, "c": 1})
+    assert (source.values, two.get_many("abc")) == ({"a": 1.0}, {"a": 1})
+
+
+def test_a_value_is_replaced_only_where_there_is_one_or_the_expected_one(client: Any, maps: Any) -> None:
+    for settings in ({"client": client}, {"name": ""}):
+        source = Source(read={"n": 1})
+        one = maps(**settings, read=source.read, write=source.write)
+        assert (one.replace("a", 1), one.get("a")) == (False, None)
+        one.set("a", 1)
+        assert (one.replace("a", 2, ttl_seconds=LONG), one.get("a")) == (True, 2)
+        assert 0 < one.remaining_seconds("a") <= LONG
+        assert (one.replace("a", 4, old=1), one.get("a")) == (False, 2)
+        assert (one.replace("a", 3, old=2), one.get("a")) == (True, 3)
+        assert one.replace("read", 5, old={"n": 1}) is True  # a value that can be read is there
+        assert source.values == {"a": 3, "read": 5}
+
+
+@pytest.mark.parametrize("name", ["names", ""])
+def test_one_of_many_replaces_the_expected_value(single: Any, maps: Any, name: str) -> None:
+    one, actors = maps(name, client=single), [Actor() for _ in range(6)]
+    one.set("a", "old")
+    answers = [
+        actor.begin(lambda value=value: one.replace("a", value, old="old")) for value, actor in enumerate(actors)
+    ]
+    replaced = [answer.result(30) for answer in answers]
+    assert (sum(replaced), one.get("a")) == (1, replaced.index(True))
+    for actor in actors:
+        actor.end()
+
+
+def test_a_replacement_that_cannot_be_written_is_read_again(single: Any, maps: Any) -> None:
+    def write(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    source = Source(a=1)
+    one = maps(client=single, read=source.read, write=write)
+    assert one.get("a") == 1
+    with pytest.raises(ZeroDivisionError):
+        one.replace("a", 2)
+    assert (one.get("a"), source.reads) == (1, 2)
+    with pytest.raises(TypeError, match="stores nothing"):
+        maps(client=single, read=source.read, stored=False).replace("a", 1)
