@@ -121,17 +121,11 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Values of ``LIMITS``, for the calls to the provider for one account, over all processes.
+    """Values of ``LIMITS``, for the calls to the provider for one account, over all processes."""
 
-    Attributes:
-        calls: at once; shoppers' questions get a quarter.
-        calls_per_second: that begin in any second; shoppers' questions get a quarter.
-        wait_seconds: for both, 0 to 2; then nothing is sent.
-    """
-
-    calls: int = 32
-    calls_per_second: int = 100
-    wait_seconds: float = 1.0
+    calls: int = 32  # at once; shoppers' questions get a quarter
+    calls_per_second: int = 100  # that begin in any second; shoppers' questions get a quarter
+    wait_seconds: float = 1.0  # for both, 0 to 2; then nothing is sent
 
 
 EVENT_TYPES = (
@@ -142,30 +136,20 @@ EVENT_TYPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Values of an endpoint in ``WEBHOOKS``.
+    """Values of an endpoint in ``WEBHOOKS``."""
 
-    Attributes:
-        url: takes POST requests; https, but for this machine or with ``DEBUG``.
-        secrets: ``whsec_…``, parted by blanks or commas; all of them sign.
-        secrets_file: file with them instead, read at each run.
-        events: the types that it gets, of `EVENT_TYPES`.
-    """
-
-    url: str
-    secrets: str = field(default="", repr=False)
-    secrets_file: str = ""
-    events: Sequence[str] = EVENT_TYPES
+    url: str  # takes POST requests; https, but for this machine or with ``DEBUG``
+    secrets: str = field(default="", repr=False)  # ``whsec_…``, parted by blanks or commas; all of them sign
+    secrets_file: str = ""  # file with them instead, read at each run
+    events: Sequence[str] = EVENT_TYPES  # the types that it gets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunds:
-    """Values of ``REFUNDS``, for money that counts for no order and goes back by policy.
+    """Values of ``REFUNDS``, for money that counts for no order and goes back by policy."""
 
-    Attributes:
-        approve_above: currency → minor units; an operator approves or declines the refund of a larger sum. One in
-            any other currency goes back at once.
-    """
-
+    # currency → minor units; an operator approves or declines the refund of a larger sum. One in another currency
+    # goes back at once
     approve_above: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -179,27 +163,19 @@ class Refunds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Values of the `PAYMENTS` setting; each field is its key in capitals.
+    """Values of the `PAYMENTS` setting; each field is its key in capitals."""
 
-    Attributes:
-        base_url: absolute address of this project; providers send notifications and shoppers to it.
-        order: dotted path of the adapter to the orders: a `Payable`, or `Orders`.
-        events: dotted path of a function that handles each event of a payment, in order
-            (`payments.settlement.events`); None: nothing is to follow.
-        providers: merchant account → field → value; ``BACKEND`` is the path of the channel's package, where the
-            account is not named like a channel of ours.
-        limits: of calls to the provider, for each account.
-        webhooks: name, which is never changed → endpoint of the project's that is sent what is decided.
-        refunds: what goes back by itself.
-    """
-
-    base_url: str
-    order: str
+    base_url: str  # absolute address of this project; providers send notifications and shoppers to it
+    order: str  # dotted path of the adapter to the orders: a `Payable`, or `Orders`
+    # dotted path of a function that handles each event of a payment, in order (`payments.settlement.events`)
     events: str | None = None
+    # merchant account → field → value; ``BACKEND`` is the path of the channel's package, where the account is not
+    # named like a channel of ours
     providers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=Limits)  # of calls to the provider, for each account
+    # name, which is never changed → endpoint of the project's that is sent what is decided
     webhooks: Mapping[str, Endpoint] = field(default_factory=dict)
-    refunds: Refunds = field(default_factory=Refunds)
+    refunds: Refunds = field(default_factory=Refunds)  # what goes back by itself
 
     def address(self, where: str) -> str:
         """Return the absolute address of a path of ours; any other address as it is."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 
 CHINA = timezone(timedelta(hours=8))
@@ -61,3 +61,8 @@ def in_utc(moment: datetime) -> datetime:
 def china_time(text: str) -> datetime:
     """Parse a time in `TIME_FORMAT` and convert to UTC. Raises ValueError if it is none."""
     return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))
+
+
+def next_day(day: date, at: time) -> float:
+    """Return the time `at` of the day after `day` in China, as seconds since the epoch."""
+    return datetime.combine(day + timedelta(days=1), at, CHINA).timestamp()

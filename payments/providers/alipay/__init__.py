@@ -16,9 +16,9 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 PLUGIN = Plugin(
     label=gettext_noop("Alipay"),
     build=settings.build,
-    required=settings.REQUIRED,
+    required=("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE"),
     optional=settings.CERTIFICATE_FILES,
-    parts=settings.PARTS,
+    parts=(settings.gateway_url, settings.app_key, settings.platform_keys, settings.certificates),
     acknowledge=acknowledge,
     headers=("Content-Type",),
     # the younger open ids among them

@@ -14,14 +14,14 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time
 from typing import TextIO
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from payments import money
 from payments.providers.alipay.facts import CURRENCY
 from payments.providers.base import BillLine, FactKind
-from payments.providers.documents import CHINA, china_time
+from payments.providers.documents import china_time
 
 MAX_PACKED_BYTES = 32 * 2**20
 MAX_UNPACKED_BYTES = 128 * 2**20
@@ -31,7 +31,7 @@ MAX_LINE_CHARACTERS = 128 * 2**10
 MAX_LINES = 500_000
 
 # made by nine in the morning as a rule; until then a bill that is missing may still come
-_DUE = time(12, 0)
+DUE = time(12, 0)
 _MISSING = "BILL_NOT_EXIST"
 
 _TRADE_NO, _OUT_TRADE_NO, _TYPE = "支付宝交易号", "商户订单号", "业务类型"
@@ -51,11 +51,6 @@ _UNREADABLE = (
     OverflowError,
     RuntimeError,
 )
-
-
-def due_at(day: date) -> float:
-    """Return the time from which a missing bill of `day` will not come any more, as seconds since the epoch."""
-    return datetime.combine(day + timedelta(days=1), _DUE, CHINA).timestamp()
 
 
 def says_missing(code: str) -> bool:

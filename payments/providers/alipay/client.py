@@ -31,7 +31,7 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.documents import CHINA, TIME_FORMAT, text_of
+from payments.providers.documents import CHINA, TIME_FORMAT, next_day, text_of
 from payments.providers.transport import download, reading
 
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
@@ -142,7 +142,7 @@ class Alipay(AlipayCalls):
         except ProviderRejected as refused:
             if not alipay_bill.says_missing(refused.code):
                 raise
-            if self._clock() < alipay_bill.due_at(day):
+            if self._clock() < next_day(day, alipay_bill.DUE):
                 raise ProviderUnavailable(f"the bill of {day} is not made yet") from refused
             return ()
         with reading("bill's address"):

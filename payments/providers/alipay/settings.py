@@ -1,6 +1,5 @@
 """Alipay from its settings."""
 
-from collections.abc import Callable
 from functools import partial
 
 from payments.providers import key_files
@@ -12,10 +11,10 @@ from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.transport import Limits
 
-REQUIRED = ("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE")
-
 _CERTIFICATE_FILES = {APP: "APP_CERT_FILE", PLATFORM: "PUBLIC_CERT_FILE", ROOT: "ROOT_CERT_FILE"}
 CERTIFICATE_FILES = tuple(_CERTIFICATE_FILES.values())
+
+gateway_url = partial(fields.url, "alipay", "GATEWAY_URL")
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
@@ -23,7 +22,7 @@ def build(settings: Settings, limits: Limits) -> Provider:
     try:
         return Alipay(
             AlipayConfig(
-                gateway_url=fields.url("alipay", "GATEWAY_URL", settings),
+                gateway_url=gateway_url(settings),
                 app_id=settings["APP_ID"],
                 seller_id=settings["SELLER_ID"],
                 app_private_key_pem=app_key(settings),
@@ -76,12 +75,3 @@ def certificates(settings: Settings) -> CertificatePems | None:
         for which, field in _CERTIFICATE_FILES.items()
     }
     return CertificatePems(**pems)
-
-
-# each read by itself, so that one mistake does not hide another
-PARTS: tuple[Callable[[Settings], object], ...] = (
-    partial(fields.url, "alipay", "GATEWAY_URL"),
-    app_key,
-    platform_keys,
-    certificates,
-)

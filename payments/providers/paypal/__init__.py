@@ -9,7 +9,7 @@ PLUGIN = Plugin(
     build=settings.build,
     required=("API_URL", "CLIENT_ID", "MERCHANT_ID", "WEBHOOK_ID", "CERT_FILE"),
     optional=("CLIENT_SECRET", "CLIENT_SECRET_FILE"),
-    parts=settings.PARTS,
+    parts=(settings.api_url, settings.client_secret, settings.certificates),
     # any 2xx acknowledges, anything else is sent again, up to 25 times over three days (Source: PayPal, "Integrate
     # webhooks", read 2026-11)
     acknowledge=by_status,

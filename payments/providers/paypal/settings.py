@@ -1,6 +1,5 @@
 """PayPal from its settings."""
 
-from collections.abc import Callable
 from functools import partial
 
 from payments.providers import key_files
@@ -29,6 +28,3 @@ def build(settings: Settings, limits: Limits) -> Provider:
         certificates=certificates(settings),
     )
     return PayPalOrders(config, limits=limits)
-
-
-PARTS: tuple[Callable[[Settings], object], ...] = (api_url, client_secret, certificates)

@@ -22,9 +22,9 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 PLUGIN = Plugin(
     label="Stripe",
     build=settings.build,
-    required=settings.REQUIRED,
+    required=("API_URL",),
     optional=("SECRET_KEY", "SECRET_KEY_FILE", "WEBHOOK_SECRET", "WEBHOOK_SECRET_FILE", "ACCOUNT", "METHOD"),
-    parts=settings.PARTS,
+    parts=(settings.api_url, settings.secret_key, settings.webhook_secrets, settings.method),
     acknowledge=acknowledge,
     headers=("Stripe-Signature", "Content-Type"),
     # of charges and intents (Source: "Event object", "Charge object"; read 2026-11)

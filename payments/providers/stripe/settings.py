@@ -1,15 +1,12 @@
 """Stripe from its settings."""
 
 import re
-from collections.abc import Callable
 
 from payments.providers import settings_fields as fields
 from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.stripe.client import METHODS, StripeConfig, StripeIntents
 from payments.providers.transport import Limits
-
-REQUIRED = ("API_URL",)
 
 _VISIBLE = re.compile(r"[!-~]+")
 
@@ -66,7 +63,3 @@ def webhook_secrets(settings: Settings) -> tuple[str, ...]:
 def live_key(settings: Settings) -> str:
     """Name the field of a key that moves real money; empty for a test key."""
     return "SECRET_KEY" if "_live_" in secret_key(settings) else ""
-
-
-# each read by itself, so that one mistake does not hide another
-PARTS: tuple[Callable[[Settings], object], ...] = (api_url, secret_key, webhook_secrets, method)

@@ -25,9 +25,9 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 PLUGIN = Plugin(
     label=gettext_noop("WeChat Pay"),
     build=settings.build,
-    required=settings.REQUIRED,
+    required=("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR"),
     optional=("API_V3_KEY", "API_V3_KEY_FILE", "MCH_CERT_FILE"),
-    parts=settings.PARTS,
+    parts=(settings.api_url, settings.api_v3_keys, settings.mch_pair, settings.valid_platform_keys),
     acknowledge=acknowledge,
     headers=(
         *("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature"),

@@ -8,11 +8,11 @@ Source: WeChat Pay, "trade bill file format", and API v3, "apply for trade bill"
 """
 
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import time
 
 from payments import money
 from payments.providers.base import BillLine, FactKind, RefundStatus
-from payments.providers.documents import CHINA, china_time
+from payments.providers.documents import china_time
 
 SUMMARY = "总交易单数"
 
@@ -34,13 +34,8 @@ _REFUND_STATES = {
     "PROCESSING": RefundStatus.PROCESSING,
     "CHANGE": RefundStatus.STUCK,  # `ABNORMAL` of the API
 }
-# bills are made from nine in the morning on, and all are there by ten
-_DUE = time(10, 0)
-
-
-def due_at(day: date) -> float:
-    """Return the time from which a missing bill of `day` means that nothing moved, as seconds since the epoch."""
-    return datetime.combine(day + timedelta(days=1), _DUE, CHINA).timestamp()
+# bills are made from nine in the morning on, and all are there by ten; one that is missing then is empty
+DUE = time(10, 0)
 
 
 def parse(content: bytes) -> tuple[BillLine, ...]:

@@ -28,9 +28,9 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.documents import CHINA, text_of
+from payments.providers.documents import CHINA, next_day, text_of
 from payments.providers.transport import reading
-from payments.providers.wechat.bill import due_at, parse
+from payments.providers.wechat.bill import DUE, parse
 from payments.providers.wechat.calls import WeChatCalls
 from payments.providers.wechat.facts import PAID_STATES, about, facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat.keys import serial_of
@@ -152,7 +152,7 @@ class WeChatPay(WeChatCalls):
             announced = self._call("GET", f"/v3/bill/tradebill?bill_date={day:%Y-%m-%d}&bill_type=ALL")
         except ProviderRejected as refused:
             missing = refused.code == "NO_STATEMENT_EXIST"
-            if missing and self._clock() >= due_at(day):
+            if missing and self._clock() >= next_day(day, DUE):
                 return ()
             if missing or refused.code == "STATEMENT_CREATING":
                 raise ProviderUnavailable(f"the bill of {day} is still being made") from refused

@@ -1,6 +1,5 @@
 """WeChat Pay from its settings."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -14,14 +13,14 @@ from payments.providers.wechat.calls import API_V3_KEY_BYTES, WeChatConfig
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, SERIAL, KeyRing, keep_certificates
 
-REQUIRED = ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR")
+api_url = partial(fields.url, "wechat", "API_URL")
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
     serial, private_key_pem = mch_pair(settings)
     return WeChatPay(
         WeChatConfig(
-            api_url=fields.url("wechat", "API_URL", settings),
+            api_url=api_url(settings),
             mch_id=settings["MCH_ID"],
             app_id=settings["APP_ID"],
             mch_serial=serial,
@@ -121,12 +120,3 @@ def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
         raise ConfigError(
             f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: {error}"
         ) from error
-
-
-# each read by itself, so that one mistake does not hide another
-PARTS: tuple[Callable[[Settings], object], ...] = (
-    partial(fields.url, "wechat", "API_URL"),
-    api_v3_keys,
-    mch_pair,
-    valid_platform_keys,
-)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments.providers.alipay.bill import checked_address, due_at, read_bill, says_missing
+from payments.providers.alipay.bill import DUE, checked_address, read_bill, says_missing
 from payments.providers.base import BillLine, FactKind
+from payments.providers.documents import next_day
 
 CHINA = timezone(timedelta(hours=8))
 DAY = date(2026, 11, 20)
@@ -187,4 +188,4 @@ def test_a_missing_bill_and_when_it_will_not_come_any_more() -> None:
     assert says_missing("isp.bill_not_exist")
     assert says_missing("BILL_NOT_EXIST")
     assert not says_missing("isv.invalid-arguments")
-    assert due_at(DAY) == datetime(2026, 11, 21, 12, tzinfo=CHINA).timestamp()
+    assert next_day(DAY, DUE) == datetime(2026, 11, 21, 12, tzinfo=CHINA).timestamp()

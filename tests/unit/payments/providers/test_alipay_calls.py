@@ -10,9 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.alipay import bill as alipay_bill
-from payments.providers.alipay.bill import MAX_PACKED_BYTES, due_at
+from payments.providers.alipay.bill import DUE, MAX_PACKED_BYTES
 from payments.providers.alipay.client import Alipay
 from payments.providers.base import NextActionType, PayMethod
+from payments.providers.documents import next_day
 from payments.providers.transport import download
 from payments.sandbox import keys
 from tests.ports import free_port
@@ -164,15 +165,15 @@ def at(alipay: Alipay) -> Callable[[float], Alipay]:
 
 def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay], company: Company) -> None:
     company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"})
-    assert at(due_at(DAY)).bill(day=DAY) == ()
+    assert at(next_day(DAY, DUE)).bill(day=DAY) == ()
     with pytest.raises(ProviderUnavailable, match="2026-11-20 is not made yet"):
-        at(due_at(DAY) - 1).bill(day=DAY)
+        at(next_day(DAY, DUE) - 1).bill(day=DAY)
     company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isv.invalid-arguments"})
     with pytest.raises(ProviderRejected, match=r"isv\.invalid-arguments"):
-        at(due_at(DAY)).bill(day=DAY)
+        at(next_day(DAY, DUE)).bill(day=DAY)
     company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, forge=True)
     with pytest.raises(OutcomeUnknown):
-        at(due_at(DAY)).bill(day=DAY)
+        at(next_day(DAY, DUE)).bill(day=DAY)
 
 
 def test_a_reference_is_not_sent(alipay: Alipay, company: Company) -> None:
