@@ -64,7 +64,6 @@ def compare(*, account: str, day: date) -> BillComparison:
     """Fetch the bill of `day` and list every line on which it and our facts differ.
 
     Args:
-        account: a configured one.
         day: in the provider's time zone; over, so that its bill is complete.
 
     Raises:

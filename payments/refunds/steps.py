@@ -56,7 +56,6 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     """Reserve a refund of what was captured and is neither reserved nor refunded yet.
 
     Args:
-        payment_id: of a paid payment.
         amount_minor: above zero, in minor units.
         reason: shown to the shopper, at most 80 characters.
         refund_id: the caller's own number for it; a second call with it gets the first one's refund.
@@ -102,7 +101,6 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     """Have the provider give the money back, or find out what became of an earlier request.
 
     Args:
-        refund_id: which refund.
         by_shopper: a caller of ours retries: an earlier request is asked about within `payments.attempts.asking`
             alone, else the refund is returned as it is known.
 

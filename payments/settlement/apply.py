@@ -27,9 +27,7 @@ def settle_on(
 ) -> list[Outcome]:
     """Decide on facts one after the other, ask the order, and add all writes to `work`.
 
-    Args:
-        state: as read for these facts; None if their number is not ours.
-        is_locked: the payment's row is locked, so nobody can change it meanwhile.
+    `state` is as read for these facts, None if their number is not ours; if it `is_locked`, nobody can change it.
 
     Raises:
         UnexpectedRows, IntegrityError: now or when `work` is sent: the payment has changed since `state` was read.

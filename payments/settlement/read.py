@@ -15,11 +15,9 @@ _PAYMENT_COLUMNS = 10
 
 
 def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | None:
-    """Read the payment that the facts are about; None if their number is not ours.
+    """Read the payment that the facts, all about one number, are of; None if that is not ours.
 
-    Args:
-        facts: at least one, all about one number of ours.
-        lock: have all others wait for its row first; needs the caller's transaction.
+    With `lock` all others wait for its row first; this needs the caller's transaction.
     """
     reading = reading_for(facts)
     if reading is None:

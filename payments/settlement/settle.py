@@ -96,10 +96,8 @@ def step_attempt(attempt: Attempt, *, among: Sequence[str], status: AttemptStatu
 def until_settled(once: Callable[[UnitOfWork, bool], T]) -> T:
     """Call `once` until nobody else was faster: optimistic at first, the fourth time with the row locked.
 
-    Args:
-        once: takes the unit of work and whether to lock; rolls back and raises `UnexpectedRows` or
-            `IntegrityError` if the payment has changed since it was read, or the order refused a step that was
-            taken for granted.
+    It takes the unit of work and whether to lock. It rolls back and raises `UnexpectedRows` or `IntegrityError` if
+    the payment has changed since it was read, or the order refused a step that was taken for granted.
     """
     for losses in range(LOSSES_BEFORE_LOCK):
         with suppress(UnexpectedRows, IntegrityError):

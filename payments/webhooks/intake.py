@@ -60,7 +60,6 @@ def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
     Args:
         account: to whose address it was sent, a name in ``PROVIDERS``.
         headers: those of `Plugin.headers` that the request has; they are stored.
-        body: as received.
 
     Returns:
         The verdict; the notification and its effect are durable and may be acknowledged.

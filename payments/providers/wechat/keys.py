@@ -29,16 +29,14 @@ _FILE_MODE = 0o644
 class KeyRing:
     """The platform's certificates by hexadecimal serial, and public keys by their ids. Immutable.
 
-    Attributes:
-        public_key_id: the public key that our requests ask the platform to sign with; None leaves the choice to
-            the platform. The greatest of several in character order: a choice that every process makes alike.
-            Answers signed with another held key are accepted; remove the greatest one's file to name another.
-
     Raises ValueError for another key than its name says.
     """
 
     def __init__(self, pems: Mapping[str, bytes]) -> None:
         self._held = {_name(serial): _held(serial, pem) for serial, pem in pems.items()}
+        # the key that our requests ask the platform to sign with; None leaves the choice to it. The greatest of
+        # several: every process chooses alike. Answers signed with another held key are accepted; to name another,
+        # remove the file of the greatest
         self.public_key_id = max((name for name in self._held if name.startswith(PUBLIC_KEY_PREFIX)), default=None)
 
     def find(self, serial: str, *, now: float) -> RSAPublicKey:
