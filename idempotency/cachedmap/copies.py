@@ -61,12 +61,11 @@ class Copies:
                 if len(self._copies) > self._most:
                     self._copies.popitem(last=False)
 
-    def remaining_seconds(self) -> dict[str, float]:
-        """Return how long each of them lasts."""
+    def items(self) -> dict[str, Copy]:
+        """Return those that last."""
         with self.lock:
             self._hear()
-            left = {key: copy.remaining_seconds for key, copy in self._copies.items()}
-        return {key: seconds for key, seconds in left.items() if seconds > 0}
+            return {key: copy for key, copy in self._copies.items() if copy.remaining_seconds > 0}
 
     def drop(self, *keys: str) -> None:
         """Forget some values, or all; also one that is being read."""

@@ -5,18 +5,20 @@
 
 A value that is missing is read by one process, and the others get it. A change reaches the copies of all processes
 at once, by the one subscriber of each; a copy ends by itself where a message is lost. Nothing may be decided on a
-copy. Without Redis every process goes by its own copies.
+copy. Without Redis every process goes by its own copies. A map has no listeners: only the next command finds an
+entry that has ended, and to announce it at once would take one more thread.
 """
 
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.utils.encoding import force_str
 
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.locks import Lock, LockError, Topic
@@ -28,6 +30,7 @@ V = TypeVar("V")
 
 FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
 MICROSECONDS = 1_000_000
+PAGE_ENTRIES = 100  # about so many does an iteration hold
 REFUSED, PUT, OTHER = 0, 1, 2  # what the script replies to `add` and `replace`; OTHER: not the expected value
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much
 
@@ -128,13 +131,28 @@ class CachedMap(Generic[V]):
     def size(self) -> int:
         """Count the entries of Redis; this process's copies while it is away, or where it stores none."""
         reply = self._ask("size") if self._stored else None
-        return len(self._copies().remaining_seconds()) if reply is None else int(reply[0])
+        return len(self._copies().items()) if reply is None else int(reply[0])
+
+    def items(self) -> Iterator[tuple[str, V]]:
+        """Iterate over the entries of Redis, a page at a time; over this process's copies while it is away.
+
+        That is no use of them. What changes meanwhile may come or not, or twice.
+        """
+        cursor: int | None = 0
+        while cursor is not None:
+            page, cursor = self._page(cursor)
+            yield from page
+
+    def keys(self) -> Iterator[str]:
+        """Iterate over the keys of `items`."""
+        return (key for key, _ in self.items())
 
     def remaining_seconds(self, key: str) -> float:
         """Return how long an entry lasts if nobody gets it: infinite for ever, 0.0 where none is stored."""
         reply = self._ask("life", key) if self._stored else None
         if reply is None:
-            return self._copies().remaining_seconds().get(key, 0.0)
+            copy = self._copies().items().get(key)
+            return copy.remaining_seconds if copy else 0.0
         seconds: float = reply[0] / MICROSECONDS
         return seconds if seconds <= LONGEST_SECONDS else math.inf
 
@@ -152,29 +170,17 @@ class CachedMap(Generic[V]):
         entry = Entry(value, ttl_seconds, idle_seconds)
         return self.get(key, MISSING) is MISSING and self._put("add", key, entry) == PUT
 
-    def replace(
-        self,
-        key: str,
-        value: V,
-        *,
-        old: V = MISSING,
-        ttl_seconds: float | None = None,
-        idle_seconds: float | None = None,
-    ) -> bool:
+    def replace(self, key: str, value: V, *, old: V = MISSING, **seconds: float | None) -> bool:
         """Store a value where there is one, then write it through. Return whether it was stored.
 
-        A value that cannot be written is removed, to be read again. While Redis is away, each process replaces
-        its own copy.
+        A value that cannot be written is removed, to be read again. All else is as `put_if_absent` has it.
 
         Args:
             old: the value that must be there, compared as `dumps` writes it.
-            ttl_seconds, idle_seconds: of this entry, in place of the map's.
-
-        Raises:
-            TypeError: Redis stores no values of this map.
+            seconds: `ttl_seconds`, `idle_seconds` as of `set`.
         """
         self._refuse_unstored()
-        entry = Entry(value, ttl_seconds, idle_seconds)
+        entry = Entry(value, **seconds)
         outcome = self._put("replace", key, entry, old)
         if outcome == REFUSED and self._read is not None and self.get(key, MISSING) is not MISSING:
             outcome = self._put("replace", key, entry, old)
@@ -190,16 +196,14 @@ class CachedMap(Generic[V]):
         """
         self.set_many({key: value}, ttl_seconds=ttl_seconds, idle_seconds=idle_seconds)
 
-    def set_many(
-        self, values: Mapping[str, V], *, ttl_seconds: float | None = None, idle_seconds: float | None = None
-    ) -> None:
+    def set_many(self, values: Mapping[str, V], **seconds: float | None) -> None:
         """Store values as `set` does, in one command; where a write fails, those written before it."""
         written: dict[str, Entry[V]] = {}
         try:
-            for key, value in values.items():
+            for key, entry in [(key, Entry(value, **seconds)) for key, value in values.items()]:
                 if self._write is not None:
-                    self._write(key, value)
-                written[key] = Entry(value, ttl_seconds, idle_seconds)
+                    self._write(key, entry.value)
+                written[key] = entry
         finally:
             if written:
                 self._set(written)
@@ -252,6 +256,19 @@ class CachedMap(Generic[V]):
         """Count as `size` does."""
         return await sync_to_async(self.size)()
 
+    async def aitems(self) -> AsyncIterator[tuple[str, V]]:
+        """Iterate as `items` does."""
+        cursor: int | None = 0
+        while cursor is not None:
+            page, cursor = await sync_to_async(self._page)(cursor)
+            for item in page:
+                yield item
+
+    async def akeys(self) -> AsyncIterator[str]:
+        """Iterate over the keys of `aitems`."""
+        async for key, _ in self.aitems():
+            yield key
+
     async def aremaining_seconds(self, key: str) -> float:
         """Return what `remaining_seconds` does."""
         return await sync_to_async(self.remaining_seconds)(key)
@@ -297,6 +314,14 @@ class CachedMap(Generic[V]):
                 return self._load(copies, key, changes=changes, filled_at=found and found[0])
             return self._copied(copies, key, *found[1:], changes=changes)
 
+    def _page(self, cursor: int) -> tuple[list[tuple[str, V]], int | None]:
+        """Return the entries at `cursor`, and the next; None after the last."""
+        reply = self._ask("page", cursor, PAGE_ENTRIES) if self._stored else None
+        if reply is None:
+            return [(key, copy.value) for key, copy in self._copies().items().items()], None
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        return [(force_str(key), self._loads(value)) for key, value in pairs], int(reply[0]) or None
+
     def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V:
         value = self._loads(stored)
         seconds = min(lasts / MICROSECONDS / 2, self._copy_seconds)  # half: Redis must see that it is used
@@ -338,9 +363,7 @@ class CachedMap(Generic[V]):
 
     def _refuse_unstored(self) -> None:
         if self.name and not self._stored:
-            raise TypeError(
-                f"The map {self.name!r} stores nothing in Redis, where one of many could be the first."
-            )
+            raise TypeError(f"The map {self.name!r} stores nothing in Redis, where one of many could be first.")
 
     def _put(self, what: str, key: str, entry: Entry[V], old: Any = MISSING) -> int:
         """Store by the script's `add` or `replace`, then write through; removed where that fails."""

@@ -4,6 +4,7 @@
 -- ARGV[1] what to do:
 --   get: [2] and on: keys        returns {changes, and for each: value or nil, how long it lasts if it is not used}
 --   life: [2] key                returns {how long it lasts}, and is no use of it; 0 if there is none
+--   page: [2] cursor [3] about how many   returns {next cursor, and for each: key, value}, and is no use of them
 --   size                         returns {how many entries there are}
 --   fill: [2] life [3] longest time unused [4] most entries [5] key [6] value [7] changes when its reading began
 --                                returns {1}, or {0} if there was one since: nothing is stored
@@ -50,6 +51,15 @@ end
 if what == 'size' then
     for _, each in ipairs(redis.call('HKEYS', KEYS[1])) do open(each) end
     return {redis.call('HLEN', KEYS[1])}
+end
+if what == 'page' then
+    local cursor, found = unpack(redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3]))
+    local reply = {cursor}
+    for at = 1, #found, 2 do
+        local value = open(found[at])
+        if value then reply[#reply + 1], reply[#reply + 2] = found[at], value end
+    end
+    return reply
 end
 if what == 'add' and open(ARGV[5]) then return {0} end
 if what == 'replace' then

@@ -373,9 +373,10 @@ def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, 
         found = [await one.aget_many(["a", "b"]), await one.asize(), await one.aremaining_seconds("a") > 0]
         await one.aset_many({"a": 3, "b": 4}, ttl_seconds=LONG)
         replaced = [await one.areplace("a", 5, old=old) for old in (1, 3)]
-        return [*first, *found, *replaced, await one.aget_many(["a", "b"])]
+        items, keys = {item async for item in one.aitems()}, {key async for key in one.akeys()}
+        return [*first, *found, *replaced, await one.aget_many(["a", "b"]), items, keys]
 
-    wanted = [True, False, {"a": 1}, 1, True, False, True, {"a": 5, "b": 4}]
+    wanted = [True, False, {"a": 1}, 1, True, False, True, {"a": 5, "b": 4}, {("a", 5), ("b", 4)}, {"a", "b"}]
     assert asyncio.run(story()) == wanted
     one.clear()
     with hanging(redis_server):
@@ -432,9 +433,7 @@ def test_a_value_is_replaced_only_where_there_is_one_or_the_expected_one(client:
 def test_one_of_many_replaces_the_expected_value(single: Any, maps: Any, name: str) -> None:
     one, actors = maps(name, client=single), [Actor() for _ in range(6)]
     one.set("a", "old")
-    answers = [
-        actor.begin(lambda value=value: one.replace("a", value, old="old")) for value, actor in enumerate(actors)
-    ]
+    answers = [actor.begin(lambda at=at: one.replace("a", at, old="old")) for at, actor in enumerate(actors)]
     replaced = [answer.result(30) for answer in answers]
     assert (sum(replaced), one.get("a")) == (1, replaced.index(True))
     for actor in actors:
@@ -453,3 +452,19 @@ def test_a_replacement_that_cannot_be_written_is_read_again(single: Any, maps: A
     assert (one.get("a"), source.reads) == (1, 2)
     with pytest.raises(TypeError, match="stores nothing"):
         maps(client=single, read=source.read, stored=False).replace("a", 1)
+
+
+def test_all_entries_are_iterated_over_by_the_page_and_not_used(client: Any, single: Any, maps: Any) -> None:
+    values = {f"kéy {number}": "x" * 99 for number in range(300)}  # too long for a hash that is read at once
+    for one in (maps(client=client, copy_seconds=0), maps("")):
+        one.set("short", 1, ttl_seconds=0.05)
+        one.set_many(values, idle_seconds=LONG)
+        until(lambda one=one: dict(one.items()) == values)
+        assert set(one.keys()) == values.keys()
+    other = maps("others", client=single)
+    other.set_many(values)
+    (uses,) = single.scan_iter("*others}:used")
+    before = single.zrange(uses, 0, -1, withscores=True)
+    assert _commands(single, lambda: next(other.items())) == 1
+    assert 2 <= _commands(single, lambda: list(other.items())) <= 8
+    assert single.zrange(uses, 0, -1, withscores=True) == before
