@@ -219,8 +219,9 @@ def pages_of(operator: Client, model: Any) -> list[str]:
     listed = f"/admin/payments/{model._meta.model_name}/"
     answer = operator.get(listed)
     found = left(answer)
-    specs = answer.context["cl"].filter_specs
-    queries = {choice["query_string"] for spec in specs for choice in spec.choices(answer.context["cl"])}
+    choices = [[*spec.choices(answer.context["cl"])] for spec in answer.context["cl"].filter_specs]
+    # each choice's words stand on each of these pages; the first may hide what is settled, the last shows
+    queries = {choice["query_string"] for of_one in choices for choice in (of_one[1], of_one[-1])}
     for query in sorted({*queries, "?q=nothing", "?q=" + "f" * 32}):
         found += [text for text in left(operator.get(f"{listed}{query}")) if not text.endswith(": nothing")]
     rows = list(model._default_manager.all())

@@ -431,8 +431,10 @@ def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt,
     assert min(compared[2]) == DAY - timedelta(days=17)
 
 
-def test_no_bill_is_asked_for_that_is_not_kept_any_more(open_attempt: OpenAttempt, bank: Bank) -> None:
-    known(open_attempt(), days_ago=400)
+def test_no_bill_that_is_not_kept(open_attempt: OpenAttempt, bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is asked for that the provider has not any more."""
+    monkeypatch.setattr(bills, "BILLS_KEPT_DAYS", 12)
+    known(open_attempt(), days_ago=40)
     while bills.compare_recent(today=DAY + timedelta(days=1)):
         pass
     assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
