@@ -184,7 +184,7 @@ def account_name(account: str) -> str:
 
 
 def method_name(attempt: Attempt) -> str:
-    """Write how an attempt was to be paid: ``WeChat Pay (native)``."""
+    """Write how an attempt was to be paid: at which account, and by which method."""
     return f"{account_name(attempt.account)} ({attempt.method})"
 
 
