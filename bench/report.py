@@ -93,7 +93,7 @@ def _draw(
 ) -> None:
     most = max(len(values) for values in bars.values())
     size = (max(5.2 * len(bars), 8.0), max(3.4, 0.4 * most))
-    figure, axes = plt.subplots(1, len(bars), figsize=size, sharex=True, squeeze=False)
+    figure, axes = plt.subplots(1, len(bars), figsize=size, squeeze=False)
     for axis, (group, values) in zip(axes[0], bars.items(), strict=True):
         labels = [label for label, _ in values]
         colors = [GREY if label in (bases or labels[:1]) else GREEN for label in labels]
@@ -103,7 +103,7 @@ def _draw(
         axis.invert_yaxis()
         axis.set_title(group, fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
-        if axis is not axes[0][0]:
+        if axis is not axes[0][0] and labels == [label for label, _ in next(iter(bars.values()))]:
             axis.set_yticklabels([])
     figure.suptitle(title, fontsize=12)
     figure.supxlabel(x_label, fontsize=9)
