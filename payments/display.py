@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
@@ -13,7 +12,7 @@ from django.utils.translation import gettext_noop
 
 from idempotency.response.redaction import redacted
 from payments.conf import config
-from payments.models import Anomaly, Attempt, Notification, Observation, Refund
+from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 from payments.providers import registry
 
@@ -165,27 +164,6 @@ def stored_text(text: str) -> str:
 
 def source_in_words(fact: Observation) -> str:
     return _(SOURCES.get(fact.source, fact.source))
-
-
-def provider_name(channel: str) -> str:
-    """Name the provider of a channel; return the channel where the provider's package is gone."""
-    with suppress(registry.ConfigError):
-        return _(registry.plugin(channel, {}).label)
-    return channel
-
-
-def account_name(account: str) -> str:
-    """Write an account's name as its users know it: the channel's, and its own where the channel has several."""
-    with suppress(registry.ConfigError):  # it is gone, and so is its package
-        plugin = registry.plugin(account, config().providers.get(account, {}))
-        named = [name for name, given in config().providers.items() if registry.plugin(name, given) is plugin]
-        return f"{_(plugin.label)} ({account})" if {*named} - {account} else _(plugin.label)
-    return account
-
-
-def method_name(attempt: Attempt) -> str:
-    """Write how an attempt was to be paid: at which account, and by which method."""
-    return f"{account_name(attempt.account)} ({attempt.method})"
 
 
 def headers(row: Notification) -> str:

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_noop as _
 
-from payments.display import provider_name
+from payments.channels.accounts import provider_name
 from payments.settlement import journal
 
 STATUS = gettext_lazy("status")

@@ -19,7 +19,8 @@ from idempotency.admin.labels import utc
 from payments.admin.badges import badge
 from payments.admin.pages import link, link_to_order
 from payments.channels import accounts
-from payments.display import account_name, money, stake
+from payments.channels.accounts import account_name
+from payments.display import money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
 from payments.operations.worklist import DayOfAccount, Work

@@ -14,8 +14,8 @@ from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
 from payments.admin.badges import book_name
 from payments.channels import configured as channels
+from payments.channels.accounts import account_name, provider_name
 from payments.conf import config
-from payments.display import account_name, provider_name
 from payments.models import JournalEntry, JournalLine
 from payments.providers import registry
 from payments.settlement.journal import provider_account

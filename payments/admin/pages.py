@@ -26,7 +26,8 @@ from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
 from idempotency.conf import config
 from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
-from payments.display import account_name, money, provider_name, stored_text
+from payments.channels.accounts import account_name, provider_name
+from payments.display import money, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations.actions import NotDecidable, Operator, Result

@@ -39,7 +39,8 @@ from payments.admin.pages import (
     short,
     shortened,
 )
-from payments.display import account_name, method_name, money
+from payments.channels.accounts import account_name, method_name
+from payments.display import money
 from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
 from payments.operations import actions, manual

@@ -7,10 +7,12 @@ from collections import Counter
 from contextlib import suppress
 
 from django.db.models import Count
+from django.utils.translation import gettext
 
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.models import Attempt, Refund
+from payments.providers import registry
 from payments.providers.registry import ConfigError
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS
 
@@ -47,3 +49,24 @@ def gone() -> Counter[str]:
         for channel, key, count in grouped.annotate(count=Count("pk")):
             found[key or channel] += count
     return Counter({name: count for name, count in found.items() if name not in config().providers})
+
+
+def provider_name(channel: str) -> str:
+    """Name the provider of a channel; return the channel where the provider's package is gone."""
+    with suppress(ConfigError):
+        return gettext(registry.plugin(channel, {}).label)
+    return channel
+
+
+def account_name(account: str) -> str:
+    """Write an account's name as its users know it: the channel's, and its own where the channel has several."""
+    with suppress(ConfigError):  # it is gone, and so is its package
+        plugin = channels.plugin(account)
+        others = [name for name in config().providers if name != account and channels.plugin(name) is plugin]
+        return f"{gettext(plugin.label)} ({account})" if others else gettext(plugin.label)
+    return account
+
+
+def method_name(attempt: Attempt) -> str:
+    """Write how an attempt was to be paid: at which account, and by which method."""
+    return f"{account_name(attempt.account)} ({attempt.method})"

@@ -18,7 +18,8 @@ from django.utils.translation import gettext_lazy
 
 from idempotency.postgres.availability import database_is_away
 from payments.attempts import calling, closing
-from payments.display import account_name, refund_money, stored_text
+from payments.channels.accounts import account_name
+from payments.display import refund_money, stored_text
 from payments.errors import (
     ChannelOff,
     ChannelUnavailable,

@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
-from payments.display import account_name, money
+from payments.channels.accounts import account_name
+from payments.display import money
 from payments.errors import ChannelOff
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from idempotency.ids import new_id
 from payments.attempts import asking, calling
 from payments.channels import configured as channels
-from payments.display import account_name
+from payments.channels.accounts import account_name
 from payments.errors import (
     OutcomeUnknown,
     ProviderRejected,

@@ -12,7 +12,8 @@ from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
 from payments.admin.case.history import MOST, Moment
 from payments.admin.pages import page_of
-from payments.display import account_name, stored_text
+from payments.channels.accounts import account_name
+from payments.display import stored_text
 from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too

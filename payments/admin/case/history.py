@@ -17,7 +17,8 @@ from idempotency.admin.entry_history import Event
 from payments.admin.badges import book_name
 from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
-from payments.display import account_name, at_stake, money, refund_money, source_in_words, stored_text
+from payments.channels.accounts import account_name
+from payments.display import at_stake, money, refund_money, source_in_words, stored_text
 from payments.models import (
     Anomaly,
     Attempt,

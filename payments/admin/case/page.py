@@ -7,7 +7,8 @@ from payments.admin.badges import badge
 from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
-from payments.display import method_name, money
+from payments.channels.accounts import method_name
+from payments.display import money
 from payments.models import Payment
 
 

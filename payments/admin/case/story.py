@@ -8,7 +8,8 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from payments.display import account_name, money
+from payments.channels.accounts import account_name
+from payments.display import money
 from payments.states import OPEN_REFUNDS, AnomalyKind, AttemptStatus, RefundStatus
 
 _CHARGED = {
