@@ -80,7 +80,10 @@ class Copies:
         with suppress(TimeoutError):
             while self.messages is not None:
                 message = self.messages.take(wait_seconds=0)
-                self.drop(*([message[1:]] if message and message[0] == "=" else []))  # None: some may be missed
+                if message and message[0] == "=":
+                    self.drop(message[1:])
+                else:
+                    self.drop()  # None: some may be missed
 
     @contextmanager
     def flight(self, key: str) -> Iterator[None]:

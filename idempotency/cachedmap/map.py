@@ -198,9 +198,10 @@ class CachedMap(Generic[V]):
 
     def set_many(self, values: Mapping[str, V], **seconds: float | None) -> None:
         """Store values as `set` does, in one command; where a write fails, those written before it."""
+        entries = {key: Entry(value, **seconds) for key, value in values.items()}
         written: dict[str, Entry[V]] = {}
         try:
-            for key, entry in [(key, Entry(value, **seconds)) for key, value in values.items()]:
+            for key, entry in entries.items():
                 if self._write is not None:
                     self._write(key, entry.value)
                 written[key] = entry
@@ -356,7 +357,8 @@ class CachedMap(Generic[V]):
 
     def _set(self, entries: Mapping[str, Entry[V]]) -> None:
         copies = self._copies()
-        self._change(copies, entries, *(["set", *self._packed(entries)] if self._stored else ["remove", *entries]))
+        what = ["set", *self._packed(entries)] if self._stored else ["remove", *entries]
+        self._change(copies, entries, *what)
         if not self._stored or self.alone:
             for key, entry in entries.items():
                 self._keep(copies, key, entry, changes=copies.changes)
