@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
-from copy import copy
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -127,7 +126,7 @@ class Rewind:
 
 def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
     containers = {dict, list, set}
-    return {name: copy(value) if type(value) in containers else value for name, value in attributes.items()}
+    return {name: value.copy() if type(value) in containers else value for name, value in attributes.items()}
 
 
 def _steps(
