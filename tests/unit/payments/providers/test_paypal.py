@@ -269,6 +269,12 @@ def test_without_a_token_nothing_was_sent(platform: Platform, token: Reply) -> N
     assert platform.calls == ["POST /v1/oauth2/token"]
 
 
+def test_a_compressed_answer_is_none(platform: Platform) -> None:
+    platform.order = Reply(status=200, body=order("APPROVED").body, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(OutcomeUnknown, match="encoding 'gzip', which was not asked for"):
+        account(platform.url).query(out_trade_no="0193", reference="89T")
+
+
 def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----")
     fields = {"API_URL": "ftp://paypal", "CLIENT_ID": "us", "CERT_FILE": str(tmp_path / "cert.pem")}
