@@ -2,14 +2,18 @@
 
 import logging
 import multiprocessing
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from idempotency.observability import background, metrics
 from idempotency.observability.background import Worker
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def failures(name: str) -> float:
@@ -73,3 +77,12 @@ def test_a_forked_child_has_none() -> None:
     child.join(30)
     assert ours.recv() == (0, [])
     assert len(background._workers) == 1
+
+
+def test_nothing_else_starts_a_thread() -> None:
+    """The sandbox is a process of its own; under `testing/` is what runs in a project's tests alone."""
+    begins = re.compile(r"\b(Thread|Timer|ThreadPoolExecutor|start_new_thread)\(|\(threading\.(Thread|Timer)\)")
+    files = [file for app in ("idempotency", "payments", "shop") for file in (ROOT / app).rglob("*.py")]
+    begun = {file.relative_to(ROOT) for file in files if begins.search(file.read_text(encoding="utf-8"))}
+    others = [str(file) for file in begun if not {"sandbox", "testing"} & {*file.parts}]
+    assert others == ["idempotency/observability/background.py"]
