@@ -12,15 +12,15 @@ entry that has ended, and to announce it at once would take one more thread.
 import json
 import math
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.utils.encoding import force_str
 
 from idempotency.cachedmap.copies import MISSING, Copies
+from idempotency.cachedmap.tasks import OnTasks
 from idempotency.locks import Lock, LockError, Topic
 from idempotency.names import prefix
 from idempotency.redis import fastpath
@@ -46,7 +46,7 @@ class Entry(Generic[V]):
     idle_seconds: float | None = None
 
 
-class CachedMap(Generic[V]):
+class CachedMap(OnTasks[V]):
     """Map for threads and processes; `aget`, `aset` and so on for asyncio.
 
     Args:
@@ -223,60 +223,6 @@ class CachedMap(Generic[V]):
         """Have this process read again, for every tenant, without waiting for a read under way."""
         for copies in list(self._of_tenant.values()):
             copies.drop()
-
-    async def aget(self, key: str, default: Any = None) -> V | Any:
-        """Return what `get` does; a copy costs no thread."""
-        value = self._copies(listen=False).get(key)
-        return await sync_to_async(self.get)(key, default) if value is MISSING else value
-
-    async def aset(self, key: str, value: V, **seconds: float | None) -> None:
-        """Store a value as `set` does."""
-        await sync_to_async(self.set)(key, value, **seconds)
-
-    async def aset_many(self, values: Mapping[str, V], **seconds: float | None) -> None:
-        """Store values as `set_many` does."""
-        await sync_to_async(self.set_many)(values, **seconds)
-
-    async def areplace(self, key: str, value: V, *, old: V = MISSING, **seconds: float | None) -> bool:
-        """Store a value as `replace` does."""
-        return await sync_to_async(self.replace)(key, value, old=old, **seconds)
-
-    async def adelete(self, key: str) -> None:
-        """Remove an entry as `delete` does."""
-        await sync_to_async(self.delete)(key)
-
-    async def aget_many(self, keys: Iterable[str]) -> dict[str, V]:
-        """Return what `get_many` does."""
-        return await sync_to_async(self.get_many)(keys)
-
-    async def aput_if_absent(self, key: str, value: V, **seconds: float | None) -> bool:
-        """Store a value as `put_if_absent` does."""
-        return await sync_to_async(self.put_if_absent)(key, value, **seconds)
-
-    async def asize(self) -> int:
-        """Count as `size` does."""
-        return await sync_to_async(self.size)()
-
-    async def aitems(self) -> AsyncIterator[tuple[str, V]]:
-        """Iterate as `items` does."""
-        cursor: int | None = 0
-        while cursor is not None:
-            page, cursor = await sync_to_async(self._page)(cursor)
-            for item in page:
-                yield item
-
-    async def akeys(self) -> AsyncIterator[str]:
-        """Iterate over the keys of `aitems`."""
-        async for key, _ in self.aitems():
-            yield key
-
-    async def aremaining_seconds(self, key: str) -> float:
-        """Return what `remaining_seconds` does."""
-        return await sync_to_async(self.remaining_seconds)(key)
-
-    async def aclear(self) -> bool:
-        """Have every process read again, as `clear` does."""
-        return await sync_to_async(self.clear)()
 
     def _copies(self, *, listen: bool = True) -> Copies:
         tenant = prefix()
