@@ -58,6 +58,8 @@
   const waiting = document.querySelector("form[data-resubmit]");
   if (waiting) {
     const token = new FormData(waiting).get("idempotency_token") || "";
+    // "back" and a reload find the form, sent already, and not this answer to a POST, which no browser shows again
+    history.replaceState({ sent: token }, "", location.href);
     const name = "payonce.resend." + token.slice(-24);
     let count = 0;
     try {

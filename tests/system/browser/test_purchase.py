@@ -156,7 +156,7 @@ def test_alipay_with_double_clicks_everywhere(page: Page, shop: RunningShop, api
 
 def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> None:
     before = order_ids(shop)
-    order_id = buy(page, clicks=1)  # a second one may meet the first, whose page of its own cannot be gone back to
+    order_id = buy(page, clicks=1)
     for reload in (False, True):
         page.go_back()
         arrived(page, re.compile("/products/mug$"))
@@ -167,6 +167,27 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
         assert order_id in page.url
     assert order_ids(shop) - before == {order_id}
     assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
+
+
+def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, shop: RunningShop) -> None:
+    before = order_ids(shop)
+    page.goto("/products/mug")
+    buy_form = page.locator("form.buy")
+    with shop.database() as connection, connection.transaction():
+        connection.execute("LOCK TABLE shop_order IN SHARE MODE")  # the first click's order waits
+        buy_form.evaluate(
+            "form => { fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form)) }) }"
+        )
+        buy_form.locator("button[data-busy]").click()
+        expect(press_on(page)).to_be_visible()
+        page.reload()
+        expect(buy_form).to_be_visible()
+    for _ in range(2):
+        buy_form.locator("button[data-busy]").click()
+        arrived(page, ORDER)
+        assert [ORDER.search(page.url)[1]] == list(order_ids(shop) - before)  # type: ignore[index]
+        page.go_back()
+        arrived(page, re.compile("/products/mug$"))
 
 
 @ON_DESKTOP
