@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
@@ -46,7 +47,8 @@ class Config:
         redis: where Redis is: a URL, an alias in `CACHES` of a django-redis cache, the dotted path of a function
             without arguments that returns a redis-py client, or None to work on the ledger alone. Sets
             `redis_alias` or `redis_client`, which are its older names.
-        redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone.
+        redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone; None too where
+            `enabled` is off and django-redis does not serve that cache.
         redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
             of the alias: for a Redis Cluster, which django-redis does not know.
         redis_async_client: dotted path of a function without arguments that returns a client of `redis.asyncio`,
@@ -108,6 +110,8 @@ class Config:
     uses_redis: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        if not (self.enabled or self.redis_alias is None or _is_django_redis(self.redis_alias)):
+            object.__setattr__(self, "redis_alias", None)
         named = self.redis_client is not None or self.redis_alias is not None
         object.__setattr__(self, "uses_redis", named)
 
@@ -170,6 +174,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     near = [one for one in names if one.startswith(name) or name.startswith(one)]
     near = near or get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
+
+
+def _is_django_redis(alias: str) -> bool:
+    """Check if django-redis serves this cache, which the start and a system check require only while enabled."""
+    backend = settings.CACHES.get(alias, {}).get("BACKEND", "")
+    return "django_redis" in backend and find_spec("django_redis") is not None
 
 
 def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:

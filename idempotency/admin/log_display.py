@@ -42,7 +42,7 @@ def _row(entry: LedgerEntry, log: RequestLog, line: Line, names: tuple[str, ...]
 
 def _remark(log: RequestLog) -> str:
     if not config().uses_redis:
-        return _("Calls are not logged: the log needs Redis, and IDEMPOTENCY['REDIS'] is None.")
+        return _("Calls are not logged: the log needs Redis, and IDEMPOTENCY['REDIS'] names none.")
     if not log.is_current:
         return _("Redis does not answer: calls of the last minutes are missing here.")
     if not log.lines:

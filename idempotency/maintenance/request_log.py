@@ -66,8 +66,6 @@ def store() -> int:
     Transaction: its own, each batch; a crash between commit and removal stores nothing twice.
     """
     done = 0
-    if not config().enabled:  # nothing is logged, and nothing at start has required a client of Redis
-        return done
     for _ in range(BATCHES_MAX):
         lines = log_lines.oldest(limit=BATCH)
         if not lines:

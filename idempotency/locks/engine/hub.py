@@ -162,6 +162,6 @@ def refuse_no_redis() -> None:
     """Raise `ImproperlyConfigured` where the settings name no Redis."""
     if not config().uses_redis:
         raise ImproperlyConfigured(
-            "A lock without client= uses the Redis of IDEMPOTENCY['REDIS'], which is None. Name one there, as "
+            "A lock without client= uses the Redis of IDEMPOTENCY['REDIS'], which names none. Name one there, as "
             "'redis://localhost:6379/0', give the lock a client=, or use idempotency.locks.postgres."
         )

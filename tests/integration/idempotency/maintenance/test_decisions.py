@@ -5,6 +5,7 @@ import io
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,22 @@ def test_in_the_admin_it_is_shown_asked_and_done_once(
     line = LogEntry.objects.get()
     assert (line.user.get_username(), line.get_change_message()) == ("eve", "resolved: seen at the bank")
     assert "nothing to decide" in operator.get(decide, follow=True).content.decode()
+
+
+@pytest.mark.parametrize(
+    "backend", ["django_redis.cache.RedisCache", "django.core.cache.backends.locmem.LocMemCache"]
+)
+def test_with_enabled_off_the_admin_needs_no_redis(
+    operator: Client, uncertain: LedgerEntry, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = f"/admin/idempotency/ledgerentry/{uncertain.pk}"
+    given = {"outcome": "abandoned", "note": "gone", "status": "200", "body": "", "fence": str(uncertain.fence)}
+    with override_settings(IDEMPOTENCY={"ENABLED": False}, CACHES={"default": {"BACKEND": backend}}):
+        for module in ("django_redis", "django_redis.cache"):
+            monkeypatch.setitem(sys.modules, module, None)  # as if it was not installed
+        assert "Calls are not logged" in operator.get(f"{page}/change/").content.decode()
+        assert operator.get("/admin/idempotency/ledgerentry/locks/").status_code == 200
+        assert "is abandoned" in operator.post(f"{page}/decide/", given, follow=True).content.decode()
 
 
 def test_who_looked_before_it_changed_must_look_again(operator: Client, uncertain: LedgerEntry) -> None:

@@ -147,7 +147,8 @@ def test_a_suite_with_enabled_off_needs_no_redis(
     work: Callable[[], dict[str, int]], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with override_settings(IDEMPOTENCY={"ENABLED": False}, CACHES={"default": {"BACKEND": backend}}):
-        monkeypatch.setitem(sys.modules, "django_redis", None)  # as if it was not installed
+        for module in ("django_redis", "django_redis.cache"):
+            monkeypatch.setitem(sys.modules, module, None)  # as if it was not installed
         assert not any(work().values())
 
 

@@ -306,11 +306,11 @@ def test_without_redis_the_setting_is_named(kind: str, settings: Any) -> None:
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS": None}
     for name in ("REDIS_ALIAS", "REDIS_CLIENT", "REDIS_ASYNC_CLIENT"):
         settings.IDEMPOTENCY.pop(name, None)
-    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which is None.*client="):
+    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which names none.*client="):
         getattr(locks, kind)("thing").hub()
 
     async def of_asyncio() -> None:
         getattr(aio, kind)("thing").hub()
 
-    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which is None.*client="):
+    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which names none.*client="):
         asyncio.run(of_asyncio())
