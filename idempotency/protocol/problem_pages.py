@@ -6,11 +6,13 @@ template, or shows problems itself by `on_problem`.
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist, loader
+from django.template.backends.django import DjangoTemplates
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
@@ -80,13 +82,13 @@ _WORDS = {
 
 
 def as_page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Turn a problem document into its page, with its status and headers; unchanged where nothing can show it."""
+    """Turn a problem document into its page, with its status and headers; leave what is none as it is."""
     if not isinstance(response, HttpResponse) or (problem := _problem_in(response)) is None:
         return response
     try:
         template = loader.get_template(TEMPLATE)
-    except TemplateDoesNotExist:
-        return response
+    except TemplateDoesNotExist:  # no engine in TEMPLATES looks into apps
+        template = _own_engine().get_template(TEMPLATE)
     headers = response.headers
     title, text = problem.get("title", response.reason_phrase), problem.get("detail", "")
     words = _WORDS.get(str(problem.get("code")), Words(title, text))
@@ -102,6 +104,11 @@ def as_page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBas
     headers["Content-Type"] = f"{HTML}; charset={response.charset}"
     patch_vary_headers(response, ("Accept", "Accept-Language"))
     return response
+
+
+@lru_cache(maxsize=1)
+def _own_engine() -> DjangoTemplates:
+    return DjangoTemplates({"NAME": "idempotency", "DIRS": [], "APP_DIRS": True, "OPTIONS": {}})
 
 
 def _problem_in(response: HttpResponse) -> dict[str, Any] | None:

@@ -130,9 +130,12 @@ def test_what_is_no_document_stays_as_the_view_wrote_it(client: Client, written:
     assert b"".join(answer) == written.encode()
 
 
-def test_a_project_without_templates_answers_with_the_document(client: Client, settings: Any) -> None:
-    settings.TEMPLATES = []
-    assert unkeyed(client, "/async", Accept=BROWSER)["Content-Type"] == "application/problem+json"
+@pytest.mark.parametrize("templates", [[], [{"BACKEND": "django.template.backends.django.DjangoTemplates"}]])
+def test_a_project_whose_templates_leave_apps_out_has_the_page(
+    client: Client, settings: Any, templates: Any
+) -> None:
+    settings.TEMPLATES = templates
+    shows(unkeyed(client, "/async", Accept=BROWSER), 400, "idempotency_key_missing", "This page is out of date")
 
 
 def test_a_views_own_page_goes_first(client: Client) -> None:
