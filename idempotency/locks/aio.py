@@ -1,7 +1,4 @@
-"""Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`.
-
-Call `close` before a loop ends: it ends their tasks there, and closes their connections.
-"""
+"""Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`."""
 
 from idempotency.locks.engine.tasks import close
 from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet

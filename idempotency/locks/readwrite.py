@@ -1,8 +1,4 @@
-"""`ReadWriteLock`: many readers, or one writer; in the order of arrival, so that neither starves.
-
-A writer may read as well, and go on reading when it has stopped writing. A reader that wants to write is refused:
-two of them would wait for each other for ever.
-"""
+"""`ReadWriteLock`: many readers, or one writer; in the order of arrival, so that neither starves."""
 
 from typing import Unpack
 

@@ -4,8 +4,6 @@ There is no lease to choose and nothing to renew: the session is the lease. kazo
 when they stay away for its time-out (`KazooClient(timeout=…)`, seconds), the server deletes the node. A holder
 that was stopped for longer, and goes on, is known by its `token`: give it to the resource that the lock protects.
 
-Never waits in a thread of asyncio's executor, where waiters could leave none for a release.
-
 Limits: the empty folder of a name stays, so names should be few (kazoo makes no container nodes). A forked child
 needs a client of its own. Do not call the face of threads from kazoo's callbacks: they would wait for themselves.
 """

@@ -2,10 +2,6 @@
 
 A caller makes a node, looks for the one before it, and watches that one and no other: a release wakes one waiter.
 
-On kazoo's calls and not on its lock, which compares numbers as text (wrong once the server's counter wraps), takes
-a deleted node for a release, waits in a thread and for a silent server without end, and leaves a watch and, after
-an interrupt, a node behind.
-
 Never relies on a reply that did not come: a node is recognised by its unique prefix, and deleted in the background
 once nobody wants it. Never counts holds: `zookeeper` does.
 """
