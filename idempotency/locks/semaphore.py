@@ -1,8 +1,4 @@
-"""`Semaphore` and `PermitExpirableSemaphore`: at most so many at once, in the order of arrival.
-
-The number of permits is an argument of each use: a deployment that changes it needs no migration, and while two
-versions run, each goes by its own number. A total that the server stores (`set_total`) counts for all instead.
-"""
+"""`Semaphore` and `PermitExpirableSemaphore`: at most so many at once, in the order of arrival."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -81,10 +77,9 @@ class Permits(Owned, Totals):
     """Source of both faces of `Semaphore`.
 
     Args:
-        name: any text; the same name is the same semaphore everywhere.
         permits: their number, where the server has no total, and the most of one acquire. None: 0, and any.
-        settings: as of `Lock`. A permit is renewed while its holder lives, so a killed process gives its permits
-            back; other processes know an owner's permits only to release them.
+        name, settings: as of `Lock`. A permit is renewed while its holder lives, so a killed process gives its
+            permits back; other processes know an owner's permits only to release them.
     """
 
     _kind = "semaphore"
@@ -145,6 +140,8 @@ class Permits(Owned, Totals):
                 if count := min(left, hold.shared):
                     what += [hold.owner, hold.token, count]
                     left -= count
+                    if count == hold.shared:
+                        self.hub().holds.remove(hold)  # as in `_give_places`
             holds = [hold for hold in holds if hold.owner in what]
         yield Finish(self._give_permits(holds, what))
 

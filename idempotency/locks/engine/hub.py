@@ -98,7 +98,7 @@ class Hub(ABC):
         for hold, end in zip(holds, ends, strict=True):
             if end:
                 hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
-            else:
+            elif self.holds.get(hold.key, hold.owner) is hold:  # else it is being released
                 hold.gone = True
                 hold.over()
 

@@ -5,9 +5,6 @@ release hands places to the queue's head in the same script and notifies its pro
 contended lock changes hands in two commands and wakes nobody in vain. Such a grant has a short lease until the
 winner's process confirms it, which the watchdog does for a hold that lasts; a waiter that dies costs its
 successors a moment, not a lease.
-
-Every command may be sent twice and every message may be lost: a request has a name, a second copy of it changes
-nothing, and a waiter asks again by a deadline.
 """
 
 import random
@@ -140,6 +137,8 @@ class Placed(Waited, Asked, Resource):
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # that of the hold here; 0, for any, where another loop or process acquired it
             token = 0 if hold is None else hold.token
+        if hold is not None and (hold.shared, hold.exclusive) == share:
+            hub.holds.remove(hold)  # first: a renewal that comes after the release is no loss
         reply = yield from self._insist(
             self._release(hub, keys, holder, share, token=token), [hold] if hold else ()
         )

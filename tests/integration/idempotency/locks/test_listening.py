@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from idempotency import locks
 from idempotency.locks import NotHeld
 from idempotency.locks.engine import places
+from idempotency.locks.engine.steps import Finish, perform
 from idempotency.observability import metrics
 from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
@@ -56,18 +58,18 @@ def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, in
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     for module in (subscriber, task_subscriber):
         monkeypatch.setattr(module, "READ_SECONDS", 0.001)
-    locks = [listening(one, ends, name=f"held {number}") for number in range(2)]
+    held = [listening(one, ends, name=f"held {number}") for number in range(2)]
     actor, before = one.actor(), threading.active_count()
-    assert actor.do(locks[0].acquire)
-    assert actor.do(lambda: locks[1].acquire(wait_seconds=0))
-    tokens = [actor.do(lambda lock=lock: lock.token) for lock in locks]
-    until(lambda: one.plain.pubsub_numsub(actor.do(locks[0].hub).channel)[0][1] == 1)
+    assert actor.do(held[0].acquire)
+    assert actor.do(lambda: held[1].acquire(wait_seconds=0))
+    tokens = [actor.do(lambda lock=lock: lock.token) for lock in held]
+    until(lambda: one.plain.pubsub_numsub(actor.do(held[0].hub).channel)[0][1] == 1)
     actor.do(partial(one.make("Topic", "noise").tell, "x"))
-    for lock in locks:
+    for lock in held:
         assert one.actor().do(lock.force_release) is True
     until(lambda: len(ends) == 2)
     assert ends == [("lost", f"held {number}", token) for number, token in enumerate(tokens)]
-    assert [actor.do(lambda lock=lock: lock.held) for lock in locks] == [False, False]
+    assert [actor.do(lambda lock=lock: lock.held) for lock in held] == [False, False]
     assert threading.active_count() - before <= 4  # two actors, a subscriber and a watchdog
 
 
@@ -109,3 +111,28 @@ def test_of_an_ended_lease_that_is_taken_again(one: Bench, ends: list[tuple[str,
     until(lambda: actor.do(lambda: lock.lost))
     assert actor.do(lock.acquire)
     assert [end for end, *_ in ends][:1] == ["expired"]
+
+
+@pytest.mark.parametrize(("kind", "permits"), [("Lock", {}), ("Semaphore", {"permits": 1})])
+def test_a_renewal_that_comes_after_the_release_is_no_loss(
+    servers: Callable[[str], Any], kind: str, permits: Any
+) -> None:
+    ends: list[str] = []
+    calls: Any = {f"on_{end}": lambda *_, end=end: ends.append(end) for end in ENDS}
+    lock = getattr(locks, kind)("crossed", client=servers("Redis").client, **permits, **calls)
+    assert lock.acquire()
+    (hold,), hub = lock._holds(), lock.hub()
+    answered: list[Any] = []
+
+    def answer(step: Any) -> Any:
+        if isinstance(step, Finish):
+            return perform(step.steps, answer)
+        reply = hub.answer(step)
+        if not answered:
+            answered.append(reply)
+            perform(hub.prolong([hold]), hub.answer)  # before the release hears its own reply
+        return reply
+
+    release = type(lock).release.steps
+    perform(release(lock, 1) if kind == "Semaphore" else release(lock), answer)
+    assert (len(answered), ends) == (1, ["released"])
