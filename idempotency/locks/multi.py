@@ -5,10 +5,11 @@ They are taken in the order of their names, so two that want the same ones never
 
 import time
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.steps import DEFAULT, Finish, On, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
@@ -21,35 +22,38 @@ class SeveralLocks(Several):
     Args:
         locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times
             do not count.
-        wait_seconds: for all of them together: None for ever, 0 not at all.
-        raise_on_lost: as of `Lock`.
+        settings: as of `Lock`, for all of them together. Its listeners hear of the first end among the locks
+            that it took, with that one's token; theirs as well.
     """
 
     _lock: type[Any]
 
-    def __init__(
-        self, locks: Sequence[Any], *, wait_seconds: float | None = None, raise_on_lost: bool = True
-    ) -> None:
+    def __init__(self, locks: Sequence[Any], **settings: Unpack[Common]) -> None:
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
-        self.locks = sorted(locks, key=lambda lock: (lock.name, lock._prefix or ""))
-        name = ", ".join(lock.name for lock in self.locks)
-        super().__init__(name, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
+        # copies: the caller's own keep their owner, and do not call our listeners
+        self.locks = sorted(map(copy, locks), key=lambda lock: (lock.name, lock._prefix or ""))
+        super().__init__(", ".join(lock.name for lock in self.locks), **settings)
         self.quorum = len(self.locks)
         self.client = self.locks[0].client
+        self._join()
 
     @classmethod
-    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
+    def of(
+        cls, names: Sequence[str], *, client: Any = None, prefix: str | None = None, **settings: Unpack[Common]
+    ) -> Self:
         """Make one of plain locks with these names; one named twice counts once."""
-        return cls([cls._lock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)
+        return cls([cls._lock(name, client=client, prefix=prefix) for name in set(names)], **settings)
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
         """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
         deadline = deadline_of(self._limit(wait_seconds))
         while (yield from self._all_or_nothing(partial(self._each, deadline))):
+            self._left[self._holder().name] = iter([self.quorum - 1])
             if not self.lost:
                 return True
+            del self._left[self._holder().name]
             # a lease ended while the next lock was waited for
             yield Finish(released(self.locks))
             if time.monotonic() >= deadline:
@@ -68,7 +72,7 @@ class SeveralLocks(Several):
     @operation
     def release(self) -> Steps[None]:
         """Give them all back; the first error of one, as of `Lock`, is raised when all were tried."""
-        if errors := (yield Finish(released(self.locks))):
+        if errors := (yield from self._give_back(self.locks)):
             raise errors[0]
 
     @property

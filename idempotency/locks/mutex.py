@@ -1,7 +1,7 @@
 """`Lock` and `FairLock`: one holder at a time, reentrant, with a fencing token."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -78,6 +78,7 @@ class Several(AskedByHolder, Entered):
     locks: Sequence[Any]
     quorum: int
     _cancels = 0
+    _left: dict[str, Iterator[int]]  # how many an owner has after the end of one more
 
     @operation
     def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:
@@ -109,8 +110,36 @@ class Several(AskedByHolder, Entered):
             yield Finish(released(taken))
         return won
 
+    def _join(self) -> None:
+        """Give each lock the owner of all, and have it call the listeners where its end is the end of all."""
+        self._left = {}
+        for lock in self.locks:
+            lock._owner = self._owner or lock._owner
+            if self._listeners:
+                lock._notify = partial(self._one_ended, lock._notify)
+
+    def _one_ended(self, own: Callable[..., None] | None, end: str, hold: Hold) -> None:
+        """Notify the lock's own listeners, and where it was the last of a quorum those of all."""
+        if own is not None:
+            own(end, hold)
+        if next(self._left.get(hold.owner, iter(())), None) == self.quorum - 1:
+            self._listeners(end, hold)
+
+    def _give_back(self, locks: Sequence[Any]) -> Steps[list[LockError]]:
+        """Release `locks` of the caller; return the errors."""
+        for hold in self._holds():
+            if hold.lost:  # first: the whole is lost, whatever is released now
+                hold.over()
+        errors: list[LockError] = yield Finish(released(locks))
+        if not self._holds():
+            self._left.pop(self._holder().name, None)
+        return errors
+
     def _holder(self) -> Any:
         return self.locks[0]._holder()
+
+    def _holds(self) -> list[Hold]:
+        return [hold for lock in self.locks if (hold := lock._hold())]
 
     def _state(self) -> Steps[State]:
         states = yield from self._of_each(Mutex.state.steps)

@@ -258,7 +258,7 @@ class Advisory(Counted):
 class AdvisoryLock(WithStatement, Advisory, Blocking):
     """Lock for threads and processes; see `Advisory` for its arguments."""
 
-    _heard = frozenset({"released"})
+    _unheard = Counted._unheard | {"lost": "no thread reads its connection: ask `lost`"}
     _bell = staticmethod(lambda session: session)  # which waits for itself
 
 

@@ -9,19 +9,18 @@ Source: redis.io, "Distributed Locks with Redis" (read 2026-11): majority, valid
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
-from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX
-from idempotency.locks.engine.steps import DEFAULT, Finish, On, Pause, Steps, deadline_of, operation
+from idempotency.locks.engine.steps import DEFAULT, On, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import UNAVAILABLE_SECONDS
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, not_held
-from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)
@@ -31,7 +30,7 @@ class Majority(Several):
     """Source of both faces. A question is asked of every server; its holder is the one that a majority names.
 
     Args:
-        name: any text; the same name is the same lock.
+        name, prefix: as of `Lock`.
         clients: one client for each server; an odd number, at least three. Give them short time-outs: a server
             that hangs costs an acquire that long, at most two seconds.
         lease_seconds, hold_seconds_max, settings: as of `Lock`. Listeners hear of the end of a majority, with
@@ -45,6 +44,7 @@ class Majority(Several):
         name: str,
         *,
         clients: Sequence[Any],
+        prefix: str | None = None,
         lease_seconds: float | None = None,
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         **settings: Unpack[Common],
@@ -55,11 +55,9 @@ class Majority(Several):
         self.client = clients[0]
         self.majority = self.quorum = len(clients) // 2 + 1
         self._lease_seconds = lease_seconds
-        self._left: dict[str, Iterator[int]] = {}  # how many servers an owner has after the end of one more
-        each = {"owner": settings.get("owner"), "hold_seconds_max": hold_seconds_max, "release_seconds": 0.0}
+        each = {"prefix": prefix, "hold_seconds_max": hold_seconds_max, "release_seconds": 0.0}
         self.locks = [self._lock(name, client=client, **each) for client in clients]
-        for node in self.locks if self._listeners else ():
-            node._notify = self._one_ended
+        self._join()
 
     @operation
     def acquire(
@@ -108,11 +106,6 @@ class Majority(Several):
         self._left[self._holder().name] = iter(range(len(taken) - 1, -1, -1))
         return True
 
-    def _one_ended(self, end: str, hold: Hold) -> None:
-        """Notify where this server was the last of a majority."""
-        if next(self._left.get(hold.owner, iter(())), None) == self.majority - 1:
-            self._listeners(end, hold)
-
     @operation
     def release(self) -> Steps[None]:
         """Give it back on every server.
@@ -125,9 +118,7 @@ class Majority(Several):
         if not held:
             raise not_held(self.name)
         lost = self.lost
-        errors = yield Finish(released(held))
-        if not self._holds():
-            self._left.pop(self._holder().name, None)
+        errors = yield from self._give_back(held)
         forgot = sum(isinstance(error, NotHeld) for error in errors)  # one that is away ends it by its lease
         if lost or len(held) - forgot < self.majority:
             raise self._lost()
@@ -148,9 +139,6 @@ class Majority(Several):
         if len(ends) < self.majority:
             return 0.0
         return max(0.0, sorted(ends, reverse=True)[self.majority - 1] - time.monotonic())
-
-    def _holds(self) -> list[Hold]:
-        return [hold for node in self.locks if (hold := node._hold())]
 
     @property
     def held(self) -> bool:

@@ -1,12 +1,9 @@
-"""Entering: `enter`, `with`, `async with` and listeners for everything that has `acquire` and `release`.
-
-`Owned` is the base of what is entered and has places at a server of Redis.
-"""
+"""Entering: `enter`, `with`, `async with` and listeners for everything that has `acquire` and `release`."""
 
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.holds import Hold, bounded
@@ -68,6 +65,7 @@ class Entered(Waited):
 
     acquire: Any
     release: Any
+    _unheard: ClassVar[dict[str, str]] = {}  # ends that it has no listener of, and why
 
     def __init__(
         self,
@@ -86,6 +84,8 @@ class Entered(Waited):
         self._wait_seconds = wait_seconds
         self._raise_on_lost = raise_on_lost
         self._listeners = Listeners(name, lost=on_lost, expired=on_expired, released=on_released)
+        for end in self._listeners.calls.keys() & self._unheard.keys():
+            raise TypeError(f"{type(self).__name__} has no on_{end}: {self._unheard[end]}.")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -127,8 +127,7 @@ class Owned(AskedByHolder, Entered, Placed):
     """Resource of which an owner has places, within `with` or between `acquire` and `release`.
 
     Args:
-        name: any text; the same name is the same resource everywhere.
-        client, prefix: as of `Resource`.
+        name, client, prefix: as of `Resource`.
         lease_seconds: None is renewed by the watchdog while the holder lives; a number, at most 1e9 (31 years),
             ends by itself.
         hold_seconds_max: the longest that the watchdog renews.

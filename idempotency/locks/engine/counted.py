@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import Common, Entered
@@ -72,14 +72,13 @@ class Counted(Held, Entered):
     acquired there.
 
     Args:
-        name: any text.
         shared: one of many readers; a lock of the same name that is not shared excludes them. A writer may read,
             and has the lock until it has released both; a reader that wants to write is refused.
         reentrant: False: the holder's next acquire waits as everyone's.
         settings: as of `Entered`. A session has no lease, so there is no `on_expired`.
     """
 
-    _heard: ClassVar[frozenset[str]] = frozenset({"lost", "released"})
+    _unheard = {"expired": "a session has no lease"}
     _desk: Any
     _key: Any  # the process, the resource and the holder
     _take: Any  # steps; None when the time was over. What waits is in `_waits` meanwhile
@@ -90,9 +89,6 @@ class Counted(Held, Entered):
     ) -> None:
         super().__init__(name, **settings)
         self._shared, self._reentrant = shared, reentrant
-        for end in self._listeners.calls.keys() - self._heard:
-            why = "a session has no lease." if end == "expired" else "no thread reads its connection: ask `lost`."
-            raise TypeError(f"{type(self).__name__} has no on_{end}: {why}")
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:

@@ -1,5 +1,6 @@
 """A listener learns how a hold of its process ended, from the watchdog that is there."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -91,6 +92,60 @@ def test_of_a_holder_that_ended_with_its_lock(
     one._actors.remove(actor)
     until(lambda: ends)
     assert [end for end, *_ in ends] == ["lost"]
+
+
+def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:
+    """A `MultiLock` that listens, and its locks, one of which listens too."""
+    parts = [listening(bench, ends, name="a", **settings), bench.make("Lock", "b", **settings)]
+    calls: Any = {f"on_{end}": lambda name, token, end=end: ends.append((end, name, token)) for end in ENDS}
+    return bench.locks.MultiLock(parts, **calls), parts
+
+
+def test_of_several_the_first_end_is_the_end(bench: Bench, early_renewals: None) -> None:
+    ends: list[tuple[str, str, int]] = []
+    (both, parts), actor, other = several(bench, ends), bench.actor(), bench.actor()
+    assert actor.do(parts[0].acquire)
+    actor.do(parts[0].release)
+    assert [(end, name) for end, name, _ in ends] == [("released", "a")]
+    for _ in range(2):
+        assert actor.do(both.acquire)
+    tokens = [actor.do(lambda lock=lock: lock.token) for lock in parts]
+    actor.do(both.release)
+    assert len(ends) == 1
+    actor.do(both.release)
+    assert ends[1:] == [("released", "a, b", tokens[1]), ("released", "a", tokens[0])]
+    assert actor.do(both.acquire)
+    token = actor.do(lambda: parts[1].token)
+    assert other.do(parts[1].force_release) is True
+    until(lambda: len(ends) > 3)
+    assert ends[3:] == [("lost", "a, b", token)]
+    with pytest.raises(NotHeld):
+        actor.do(both.release)
+    assert [(end, name) for end, name, _ in ends[4:]] == [("released", "a")]
+
+
+def test_of_several_a_lease_that_ended_unnoticed(one: Bench) -> None:
+    ends: list[tuple[str, str, int]] = []
+    (both, parts), actor = several(one, ends), one.actor()
+    assert actor.do(both.acquire)
+    actor.do(parts[0]._hold).ends_at = 0.0
+    with contextlib.suppress(NotHeld):
+        actor.do(both.release)
+    assert [end for end, name, _ in ends if name == "a, b"] == ["lost"]
+
+
+def test_of_several_with_one_owner_and_prefix(one: Bench) -> None:
+    ends: list[str] = []
+    both = one.locks.MultiLock.of(
+        ["a", "b"], client=one.client, prefix="shared", owner="order 17", on_released=lambda *_: ends.append("all")
+    )
+    first, second = one.actors(2)
+    assert first.do(both.acquire)
+    assert second.do(both.owner).name == "named:order 17"
+    assert second.do(one.make("Lock", "a", prefix="shared").locked) is True
+    assert second.do(one.make("Lock", "a").locked) is False
+    second.do(both.release)
+    assert ends == ["all"]
 
 
 def test_one_that_fails_is_counted_and_nothing_else(one: Bench) -> None:

@@ -225,6 +225,14 @@ def test_a_majority_extends_it_and_puts_its_holder_out(quorum: Quorum) -> None:
         first.do(lambda: lock.extend(1000))
 
 
+def test_a_prefix_is_another_lock(quorum: Quorum) -> None:
+    lock, other = quorum.make(prefix="shared"), quorum.make()
+    actor = quorum.actor()
+    assert actor.do(lock.acquire)
+    assert actor.do(other.locked) is False
+    actor.do(lock.release)
+
+
 def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
     with pytest.raises(ValueError, match="odd number of servers"):
         quorum.bench.locks.RedLock("thing", clients=quorum.clients[:4])
