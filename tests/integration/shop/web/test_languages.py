@@ -33,6 +33,9 @@ OF_DJANGO = {
     "Add link",
     "Change or view list link",
     "Error:",
+    "Filter by %(field_name)s",
+    "Logout",
+    'The app "%s" could not be found.',
 }  # its admin's, which it has in English alone
 SAME_IN_CHINESE = {"Stripe", "ISO 4217", "UTC"}
 
