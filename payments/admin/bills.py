@@ -30,8 +30,8 @@ from payments.admin.pages import (
     link,
     money_column,
     payment_column,
-    provider_column,
 )
+from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
 from payments.operations import actions
@@ -54,17 +54,21 @@ WHAT_TO_DO: Mapping[str, Any] = {
 }
 
 
+def _account(row: BillComparison) -> str:
+    return account_name(of_merchant(row.channel, row.merchant))
+
+
 @admin.register(BillComparison)
 class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     """One day of one merchant account."""
 
     appears = _("A comparison appears once a day for each merchant account, when the provider's bill is out.")
-    list_display = ("day", "provider", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    list_display = ("day", "merchant_account", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     list_display_links = ("day",)
     list_filter = (AtChannel,)
     search_fields = ("day",)
     search_help_text = _("A day (2026-11-23), a month (2026-11) or a whole merchant number.")
-    fields = ("day", "provider", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    fields = ("day", "merchant_account", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     ordering = ("-pk",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -77,7 +81,7 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
         address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
         return [Tool(address=address, words=_("Differences as CSV"))]
 
-    provider = provider_column
+    merchant_account = column(_account, _("merchant account"))
     theirs = money_column("theirs_minor", _("theirs"))
     ours = money_column("ours_minor", _("ours"))
     compared = time_column("compared_at")
@@ -108,7 +112,7 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     """A line on which bill and facts disagree; open ones first, oldest first."""
 
     appears = _("A difference appears when a daily bill and our facts disagree.")
-    list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
+    list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison_link", "settled")
     list_filter = (
         ToDo,
         newest("kind", Kind.choices),
@@ -152,10 +156,10 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     theirs = column(lambda row: _amount(row.theirs_minor, row.currency), _("theirs"))
     ours = column(lambda row: _amount(row.ours_minor, row.currency), _("ours"))
     payment_link = payment_column
-    comparison_link = column(lambda row: link(row.comparison), _("bill"))
+    comparison_link = column(lambda row: link(row.comparison, _named(row)), _("bill"))
 
     def stakes(self, row: Difference) -> tuple[str, list[str]]:
-        about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": row.comparison}
+        about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": _named(row)}
         return gettext("%(what)s: %(number)s of %(bill)s.") % about, [
             gettext("Resolving moves no money. It takes the line off the list of open work, for good.")
         ]
@@ -175,6 +179,10 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
         if number.isascii() and number.isdigit() and len(number) < 19:
             return rows.filter(comparison_id=int(number))
         return rows.filter(resolved_at__isnull=True)
+
+
+def _named(row: Difference) -> str:
+    return f"{_account(row.comparison)} {row.comparison}"
 
 
 def _amount(amount_minor: int | None, currency: str) -> str:

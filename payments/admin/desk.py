@@ -119,9 +119,8 @@ def item(request: HttpRequest, work: Work, now: datetime) -> Item:
 
 def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     """Sum up today and yesterday by account, beside the newest bill of each."""
-    names = accounts.by_merchant()
     bills = {
-        names.get((row.channel, row.merchant), row.channel): (row, still_open)
+        accounts.of_merchant(row.channel, row.merchant): (row, still_open)
         for row, still_open in worklist.newest_bills()
     }
     found, today = worklist.last_two_days(), now.date()

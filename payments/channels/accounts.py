@@ -39,6 +39,11 @@ def by_merchant() -> dict[tuple[str, str], str]:
     return {}
 
 
+def of_merchant(channel: str, merchant: str) -> str:
+    """Return the account of a merchant; the channel where no account is configured for it."""
+    return by_merchant().get((channel, merchant), channel)
+
+
 def gone() -> Counter[str]:
     """Count open attempts and refunds by the accounts that are no longer configured."""
     attempts = Attempt.objects.filter(status__in=LIVE_ATTEMPTS)

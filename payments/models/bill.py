@@ -31,7 +31,7 @@ class BillComparison(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.day} {self.channel} {self.merchant}"
+        return f"{self.day} {self.merchant}"
 
 
 class Difference(models.Model):

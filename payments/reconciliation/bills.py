@@ -122,7 +122,7 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
                 failed.append(error)
             else:
                 found = open_differences(compared).count()
-                progress(f"{compared}: {compared.lines} lines, {found} open differences")
+                progress(f"{account} {day}: {compared.lines} lines, {found} open differences")
                 done += 1
     if failed:
         raise ExceptionGroup(f"{len(failed)} bills could not be compared", failed)

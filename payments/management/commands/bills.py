@@ -44,10 +44,11 @@ class Command(BaseCommand):
                 self.stderr.write(f"{account} {day}: no bill: {error}")
                 continue
             found = bills.open_differences(compared).count()
-            self.stdout.write(
-                f"{compared}: {compared.lines} lines, theirs {money(compared.theirs_minor, compared.currency)}, "
-                f"ours {money(compared.ours_minor, compared.currency)}, {found} open differences"
+            theirs, ours = (
+                money(minor, compared.currency) for minor in (compared.theirs_minor, compared.ours_minor)
             )
+            lines = f"{compared.lines} lines, theirs {theirs}, ours {ours}, {found} open differences"
+            self.stdout.write(f"{account} {day}: {lines}")
         if failed:
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
 

@@ -75,7 +75,9 @@ def state(attempt: Attempt) -> tuple[str, int, int]:
 
 
 @pytest.mark.usefixtures("both")
-def test_each_account_is_paid_gives_back_and_sends_its_bill(sandboxes: dict[str, Sandbox], client: Client) -> None:
+def test_each_account_is_paid_gives_back_and_sends_its_bill(
+    sandboxes: dict[str, Sandbox], admin_client: Client
+) -> None:
     assert check_channels(None) == []
     attempts = {account: start(account) for account in sandboxes}
     merchants = {account: provider.merchant for account, provider in configured.current().items()}
@@ -97,11 +99,13 @@ def test_each_account_is_paid_gives_back_and_sends_its_bill(sandboxes: dict[str,
         assert (compared.merchant, compared.lines, compared.theirs_minor) == (merchants[account], 2, 300)
         assert not bills.open_differences(compared).exists()
     assert BillComparison.objects.count() == 2
+    listed = admin_client.get("/admin/payments/billcomparison/").text
+    assert all(f">WeChat Pay ({account})<" in listed for account in attempts)
     # the same bytes at the address of the other: its keys do not verify them
     for row in rows:
         other = EU if row.account == "wechat" else "wechat"
         headers = {name: value for name, value in row.headers.items() if name != "Content-Type"}
-        answer = client.generic(
+        answer = admin_client.generic(
             "POST", f"/webhooks/{other}", bytes(row.body), content_type="application/json", headers=headers
         )
         assert answer.status_code == 401

@@ -523,7 +523,9 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
         assert b"4200-unknown" in b"".join(client.get(f"/admin/payments/difference/csv/{query}"))
     reader.user_permissions.add(Permission.objects.get(codename="resolve_difference"))
     client.force_login(User.objects.get(pk=reader.pk))
-    assert "moves no money" in client.get(f"{page}/resolve/").content.decode()
+    asked = client.get(f"{page}/resolve/").text
+    assert "moves no money" in asked
+    assert f"4200-unknown of WeChat Pay {DAY} {compared.merchant}." in asked
     assert client.post(f"{page}/resolve/", {"reason": ""}).status_code == 200
     for _ in range(2):
         assert client.post(f"{page}/resolve/", {"reason": "the other shop's"}, follow=True).status_code == 200
