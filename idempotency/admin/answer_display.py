@@ -1,9 +1,12 @@
 """Display of a stored answer or request: its headers, its body, or the reason for none."""
 
+import html
 import json
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html, format_html_join, strip_tags
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
@@ -14,6 +17,7 @@ from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 SHOWN_MAX = 20_000  # characters
+_HEADING = re.compile(r"<h1\b.*?</h1>", re.DOTALL)
 
 
 def headers(entry: LedgerEntry) -> SafeString | str:
@@ -35,13 +39,31 @@ def body(entry: LedgerEntry) -> SafeString | str:
             return _("not stored (it was too large): a retry is answered 410, and nothing is executed")
         removed = _("not stored (removed %(at)s UTC): a retry is answered 410, and nothing is executed")
         return removed % {"at": utc(entry.purged_at)}
-    answer = StoredResponse(status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id)
     try:
-        plain = encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
+        plain = _plain(entry)
     except encryption.EncryptionError as error:
         return _("cannot be shown: %(error)s") % {"error": error}
     sealed = _("Encrypted in the database, under the key %(key)s.") % {"key": entry.body_key_id}
     return content(plain, sealed if entry.body_key_id else "")
+
+
+def heading(entry: LedgerEntry) -> str:
+    """Return the words of a refusal: a problem document's detail, or the heading of a page."""
+    try:
+        text = _plain(entry).decode(errors="replace")
+    except encryption.EncryptionError:
+        return ""
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        return str(json.loads(text)["detail"])
+    found = _HEADING.search(text)
+    return html.unescape(strip_tags(found[0])).strip() if found else ""
+
+
+def _plain(entry: LedgerEntry) -> bytes:
+    """Return the stored body. Raises EncryptionError."""
+    stored = bytes(entry.response_body or b"")
+    answer = StoredResponse(status=200, headers={}, body=stored, body_key_id=entry.body_key_id)
+    return encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
 
 
 def content(plain: bytes, remark: str = "") -> SafeString:

@@ -19,7 +19,7 @@ SESSION_SHOWN = 8  # characters of a session's digest
 def table(entry: LedgerEntry) -> SafeString:
     """Show who calls what, each call under the key, the newest first, and what may be missing."""
     log = request_log.log_of(scope=entry.scope, key=entry.key)
-    caller, call = read_scope(entry.scope)
+    caller, call = called(entry)
     names = ("UTC", _("what became of it"), _("what differed"), _("address"), _("request id"))
     rows = [_row(entry, log, line, names) for line in log.lines]
     calls = format_html(
@@ -29,6 +29,12 @@ def table(entry: LedgerEntry) -> SafeString:
     )
     head = _("%(call)s by %(caller)s") % {"call": call, "caller": name_of(caller)} if caller else call
     return format_html("<p>{}</p>{}<p>{}</p>", head, calls if rows else "", _remark(log))
+
+
+def called(entry: LedgerEntry) -> tuple[str, str]:
+    """Return the entry's caller and call, in words where it came by a token, whose scope has no route."""
+    caller, call = read_scope(entry.scope)
+    return caller, _("form, by one-time token") if call == "token" else call
 
 
 def _row(entry: LedgerEntry, log: RequestLog, line: Line, names: tuple[str, ...]) -> SafeString:

@@ -18,6 +18,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from idempotency.call import KeyedCall
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC
 from idempotency.views import idempotent
@@ -91,12 +92,13 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
 @posted_only(back_to="product")
 @draws_refusals(_not_bought)
 @idempotent(mode=ATOMIC, on_problem=problems.document)
-def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
+def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
     """Place an order of this product and go to it."""
     form = BuyForm(request.POST)
     if not form.is_valid():
         return _product_page(request, sku=sku, form=form)
     order = orders.create_order(user_id=caller_id(request), quantities={sku: form.cleaned_data["quantity"]})
+    call.about("order", order.id)
     return redirect("order", order_id=order.id)
 
 

@@ -6,18 +6,20 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from idempotency.admin.log_display import name_of
+from idempotency.admin.answer_display import heading
+from idempotency.admin.log_display import called, name_of
 from idempotency.maintenance import request_log
 from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
 from payments.admin.case.history import MOST, Moment
 from payments.admin.pages import page_of
 from payments.channels.accounts import account_name
-from payments.display import stored_text
+from payments.display import ANSWERED, stored_text
 from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too
 
+_ANSWERED = frozenset({ArrivalOutcome.EXECUTED, ArrivalOutcome.REPLAYED, ArrivalOutcome.REFUSED})
 _REFUSALS = frozenset({ArrivalOutcome.REUSED, ArrivalOutcome.FAILED, ArrivalOutcome.UNCERTAIN})
 
 
@@ -54,21 +56,33 @@ def under_keys(payment: Payment) -> list[Moment]:
 
 def _of_entry(entry: LedgerEntry) -> Iterator[Moment]:
     log = request_log.log_of(scope=entry.scope, key=entry.key)
-    caller, call = request_log.read_scope(entry.scope)
+    caller, call = called(entry)
     address = reverse("admin:idempotency_ledgerentry_change", args=[entry.pk])
     who = name_of(caller)
     for line in log.lines:
         became = str(ArrivalOutcome(line.outcome).label)
         about = {"call": call, "became": became}
         differed = ", ".join(log.changes.get(line.line_id, ()))
+        got = _answer(entry) if line.outcome in _ANSWERED else ""
         yield Moment(
             at=line.at,
             what=_("%(call)s: %(became)s") % about,
             who=who,
-            note="; ".join(filter(None, [differed, _("request %s") % line.request_id if line.request_id else ""])),
+            note="; ".join(
+                filter(None, [got, differed, _("request %s") % line.request_id if line.request_id else ""])
+            ),
             address=address,
             alarm=line.outcome in _REFUSALS,
         )
+
+
+def _answer(entry: LedgerEntry) -> str:
+    """Say what the caller got: the status, and the page it leads to or the words of a refusal."""
+    status = entry.response_status
+    if status is None:  # it runs, or is uncertain
+        return ""
+    words = heading(entry) if status >= 400 else entry.response_headers.get("Location", "").partition("?")[0]
+    return ": ".join(filter(None, [_(ANSWERED) % {"status": status}, words]))
 
 
 def _of_call(call: ProviderCall) -> Moment:
