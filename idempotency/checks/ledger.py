@@ -48,7 +48,8 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
         Error(
             f"The unique constraint {UNIQUE!r} is missing from {LedgerEntry._meta.db_table}: nothing would stop a "
             "second execution.",
-            hint="Restore it: ALTER TABLE … ADD CONSTRAINT … UNIQUE (key, scope).",
+            hint=f"Restore it: ALTER TABLE {LedgerEntry._meta.db_table} ADD CONSTRAINT {UNIQUE} "
+            "UNIQUE (key, scope).",
             id="idempotency.E007",
         )
     ]

@@ -1,14 +1,14 @@
-"""Registration of system checks: each message leads to its heading on the page that explains it."""
+"""Registration of system checks: each message leads to its heading in the documentation."""
 
 from collections.abc import Callable
 from functools import wraps
+from importlib.metadata import distributions
 from typing import Any
 
 from django.core import checks
 from django.core.checks import CheckMessage
 
-# in the repository; where the pages are published, their address stands here alone
-PAGE = "docs/reference/{app}-checks.md"
+PAGE = "reference/{app}-checks.md"
 
 Check = Callable[..., list[CheckMessage]]
 
@@ -30,10 +30,18 @@ def register(*tags: str, deploy: bool = False) -> Callable[[Check], Check]:
 def address_of(number: str) -> str:
     """Build the address of a check's heading from its id, such as ``idempotency.E001``."""
     app = number.partition(".")[0]
-    return f"{PAGE.format(app=app)}#{number.replace('.', '').lower()}"  # as sites and code hosts make anchors
+    page = f"{documentation()}/{PAGE.format(app=app)}"
+    return f"{page}#{number.replace('.', '').lower()}"  # as sites and code hosts make anchors
+
+
+def documentation() -> str:
+    """Return the address of `docs/` in a release's metadata; in a checkout, its path."""
+    found = [line for each in distributions(name="payonce") for line in each.metadata.get_all("Project-URL", [])]
+    addresses: dict[str, str] = dict(line.split(", ", 1) for line in found)
+    return addresses.get("Documentation", "docs")
 
 
 def _with_address(message: CheckMessage) -> CheckMessage:
-    see = f"See {address_of(str(message.id))}"
+    see = f"See PayOnce's page {address_of(str(message.id))}"
     message.hint = f"{message.hint} {see}" if message.hint else see
     return message

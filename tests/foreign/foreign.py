@@ -32,6 +32,7 @@ RELEASE = {
     "GITHUB_SERVER_URL": "https://git.example.org",
     "GITHUB_REPOSITORY": "us/payonce",
 }
+DOCS = "https://git.example.org/us/payonce/blob/v7.8.9/docs"  # of that release
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 CHECKED = "System check identified no issues (0 silenced)."
 COMMAND_SECONDS = 240
@@ -72,7 +73,7 @@ def _release_step() -> str:
     """Shell lines of the release workflow that say what is released."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     steps = workflow["jobs"]["build"]["steps"]
-    return next(str(step["run"]) for step in steps if step.get("name") == "Set version and source")
+    return next(str(step["run"]) for step in steps if step.get("name") == "Set version and addresses")
 
 
 def _wheels_in(folder: Path) -> Wheels:

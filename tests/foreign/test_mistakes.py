@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.foreign.foreign import ForeignProject
+from tests.foreign.foreign import DOCS, ForeignProject
 
 TABLE = "idempotency_ledgerentry"
 CONSTRAINT = "ledger_one_entry_per_scope_and_key"
@@ -86,7 +86,8 @@ def test_a_lost_constraint_is_an_error(mistaken: ForeignProject) -> None:
     assert status != 0
     assert messages.keys() == {"E007"}, printed
     assert "nothing would stop a second execution" in messages["E007"]
-    assert "HINT: Restore it: ALTER TABLE" in printed
+    assert f"HINT: Restore it: ALTER TABLE {TABLE} ADD CONSTRAINT {CONSTRAINT} UNIQUE (key, scope)." in printed
+    assert f"See PayOnce's page {DOCS}/reference/idempotency-checks.md#idempotencye007" in printed
 
 
 def test_an_index_that_postgresql_does_not_trust_is_an_error(mistaken: ForeignProject) -> None:

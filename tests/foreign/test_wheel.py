@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from idempotency.extras import PACKAGES
-from tests.foreign.foreign import PROJECT, ForeignProject, Wheels
+from tests.foreign.foreign import DOCS, PROJECT, ForeignProject, Wheels
 
 VARIANTS = ("with_redis", "without_redis")
 NEEDED = {"django", "redis", "psycopg"}
@@ -72,12 +72,13 @@ def packages(wheel: Path) -> set[str]:
     return {name for name in names if not name.endswith(".dist-info")}
 
 
-def test_each_wheel_has_one_package_and_both_the_tags_version_and_source(wheels: Wheels) -> None:
+def test_each_wheel_has_one_package_and_both_the_tags_version_and_addresses(wheels: Wheels) -> None:
     assert packages(wheels.payonce) == {"idempotency"}
     assert packages(wheels.payments) == {"payments"}
     payonce, payments = (about(wheel) for wheel in (wheels.payonce, wheels.payments))
     assert payonce["Version"] == payments["Version"] == "7.8.9"
-    assert payonce["Project-URL"] == payments["Project-URL"] == "Source, https://git.example.org/us/payonce"
+    urls = [f"Documentation, {DOCS}", "Source, https://git.example.org/us/payonce"]
+    assert payonce.get_all("Project-URL") == payments.get_all("Project-URL") == urls
     assert f"payonce=={payonce['Version']}" in (payments.get_all("Requires-Dist") or [])
     assert set(payonce.get_all("Provides-Extra") or []) == EXTRAS
 

@@ -87,8 +87,10 @@ def test_every_check_is_registered_by_what_adds_the_address() -> None:
 def test_a_hint_ends_with_the_address(settings: Any) -> None:
     settings.IDEMPOTENCY, settings.TENANT_APPS = {"WAIT": 1}, []
     (unknown,), (shared,) = check_settings(None), check_tenants(None)
-    assert unknown.hint == "See docs/reference/idempotency-checks.md#idempotencye001"
-    assert str(shared.hint).endswith("SHARED_APPS. See docs/reference/idempotency-checks.md#idempotencye009")
+    assert unknown.hint == "See PayOnce's page docs/reference/idempotency-checks.md#idempotencye001"
+    assert str(shared.hint).endswith(
+        "SHARED_APPS. See PayOnce's page docs/reference/idempotency-checks.md#idempotencye009"
+    )
 
 
 @pytest.mark.parametrize(
