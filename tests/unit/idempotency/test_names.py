@@ -143,4 +143,5 @@ def test_a_prefix_of_their_own_is_shared_by_projects_and_tenants(at: Any) -> Non
 
 def test_locks_of_one_name_and_two_prefixes_are_taken_in_one_order() -> None:
     first, second = (locks.Lock("a", prefix=own) for own in ("x", "y"))
-    assert locks.MultiLock([second, first]).locks == locks.MultiLock([first, second]).locks
+    for given in ([first, second], [second, first]):
+        assert [lock._keys for lock in locks.MultiLock(given).locks] == [first._keys, second._keys]
