@@ -19,7 +19,7 @@ from payments.models import Payment, ProviderCall
 
 KEYS_MAX = 20  # each is looked up in Redis, too
 
-_ANSWERED = frozenset({ArrivalOutcome.EXECUTED, ArrivalOutcome.REPLAYED, ArrivalOutcome.REFUSED})
+_WITH_ANSWER = frozenset({ArrivalOutcome.EXECUTED, ArrivalOutcome.REPLAYED, ArrivalOutcome.REFUSED})
 _REFUSALS = frozenset({ArrivalOutcome.REUSED, ArrivalOutcome.FAILED, ArrivalOutcome.UNCERTAIN})
 
 
@@ -58,12 +58,12 @@ def _of_entry(entry: LedgerEntry) -> Iterator[Moment]:
     log = request_log.log_of(scope=entry.scope, key=entry.key)
     caller, call = called(entry)
     address = reverse("admin:idempotency_ledgerentry_change", args=[entry.pk])
-    who = name_of(caller)
+    who, answer = name_of(caller), _answer(entry)
     for line in log.lines:
         became = str(ArrivalOutcome(line.outcome).label)
         about = {"call": call, "became": became}
         differed = ", ".join(log.changes.get(line.line_id, ()))
-        got = _answer(entry) if line.outcome in _ANSWERED else ""
+        got = answer if line.outcome in _WITH_ANSWER else ""
         yield Moment(
             at=line.at,
             what=_("%(call)s: %(became)s") % about,
