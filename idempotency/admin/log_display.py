@@ -19,7 +19,7 @@ SESSION_SHOWN = 8  # characters of a session's digest
 def table(entry: LedgerEntry) -> SafeString:
     """Show who calls what, each call under the key, the newest first, and what may be missing."""
     log = request_log.log_of(scope=entry.scope, key=entry.key)
-    caller, call = called(entry)
+    caller, call = called(entry, log)
     names = ("UTC", _("what became of it"), _("what differed"), _("address"), _("request id"))
     rows = [_row(entry, log, line, names) for line in log.lines]
     calls = format_html(
@@ -31,10 +31,12 @@ def table(entry: LedgerEntry) -> SafeString:
     return format_html("<p>{}</p>{}<p>{}</p>", head, calls if rows else "", _remark(log))
 
 
-def called(entry: LedgerEntry) -> tuple[str, str]:
-    """Return the entry's caller and call, in words where it came by a token, whose scope has no route."""
+def called(entry: LedgerEntry, log: RequestLog) -> tuple[str, str]:
+    """Return the entry's caller and call; of a one-time token, whose scope has no route, what the log says."""
     caller, call = read_scope(entry.scope)
-    return caller, _("form, by one-time token") if call == "token" else call
+    if call != "token":
+        return caller, call
+    return caller, ", ".join(filter(None, [_("form, by one-time token"), log.call]))
 
 
 def _row(entry: LedgerEntry, log: RequestLog, line: Line, names: tuple[str, ...]) -> SafeString:

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 
 from idempotency.conf import config
 from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
-from idempotency.observability.outline import differences
+from idempotency.observability.outline import ROUTE, differences
 from idempotency.postgres import home
 from idempotency.redis import log_lines
 from idempotency.redis.log_lines import Line
@@ -98,11 +98,13 @@ class RequestLog:
     """Newest calls under one key, the newest first.
 
     Attributes:
+        call: method and route, as `read_scope` words them; empty where no line has them.
         changes: by line id of a 422, what it changed, in words of the active language.
         is_current: Redis was asked for the calls that are not stored yet.
     """
 
     lines: Sequence[Line]
+    call: str
     changes: Mapping[str, Sequence[str]]
     is_current: bool
 
@@ -117,9 +119,10 @@ def log_of(*, scope: str, key: str) -> RequestLog:
         found[row.line_id] = _line_of(row)
     lines = sorted(found.values(), key=lambda line: line.at, reverse=True)
     reused = [line for line in lines[:SHOWN_MAX] if line.outcome == ArrivalOutcome.REUSED]
-    first = _first_outline(lines, rows) if reused else {}
+    first = _first_outline(lines, rows) if lines else {}
     return RequestLog(
         lines=lines[:SHOWN_MAX],
+        call=read_scope(f" {first[ROUTE]}")[1] if ROUTE in first else "",
         changes={line.line_id: differences(first, line.outline) for line in reused},
         is_current=held is not None,
     )

@@ -1,7 +1,8 @@
 """Outline of a call's content: enough to say what a second call changed, and not what either one said.
 
-A part (path, query, content type, each member of the body) is its name and four bytes of a keyed digest. Content
-is what `idempotency.request.keys` compares: parts with their lengths for a request, JSON for a function.
+A part (path, query, content type, each member of the body) is its name and four bytes of a keyed digest; the route
+alone is in words. Content is what `idempotency.request.keys` compares: parts with their lengths for a request,
+JSON for a function.
 """
 
 import hashlib
@@ -9,12 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 
 from django.conf import settings
+from django.urls import Resolver404, resolve
 from django.utils.translation import gettext as _
 
 CONTENT_MAX = 8_192  # bytes; of a larger body only "the body" is known to differ
 MEMBERS_MAX = 20
 NAME_MAX = 40  # characters
 BODY = "body."  # before the name of a member
+ROUTE = "route"  # method and pattern: a one-time token's scope names neither
 
 _PARTS = ("method", "path", "query", "type")
 _FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data"})
@@ -30,7 +33,8 @@ def outline(content: bytes, *, digest: str) -> dict[str, str]:
     secret = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1]
     key = hashlib.sha256(f"idempotency.observability.outline\x00{digest}\x00{secret}".encode()).digest()
     parts = {_SECRET: b"", **dict(_parts(content))}
-    return {name: hashlib.blake2b(value, key=key, digest_size=4).hexdigest() for name, value in parts.items()}
+    named = {name: hashlib.blake2b(value, key=key, digest_size=4).hexdigest() for name, value in parts.items()}
+    return named | _route(parts)
 
 
 def differences(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
@@ -45,6 +49,13 @@ def differences(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]
         if name.startswith(BODY) and first.get(name) != other.get(name):
             found.append(_member(name.removeprefix(BODY), was=name in first, stays=name in other))
     return found or [_("another body")]
+
+
+def _route(parts: Mapping[str, bytes]) -> dict[str, str]:
+    try:
+        return {ROUTE: f"{parts['method'].decode()} {resolve(parts['path'].decode()).route}"}
+    except (KeyError, Resolver404):  # a function's call; or a path below a prefix or a tenant's own addresses
+        return {}
 
 
 def _member(name: str, *, was: bool, stays: bool) -> str:

@@ -56,7 +56,7 @@ def under_keys(payment: Payment) -> list[Moment]:
 
 def _of_entry(entry: LedgerEntry) -> Iterator[Moment]:
     log = request_log.log_of(scope=entry.scope, key=entry.key)
-    caller, call = called(entry)
+    caller, call = called(entry, log)
     address = reverse("admin:idempotency_ledgerentry_change", args=[entry.pk])
     who, answer = name_of(caller), _answer(entry)
     for line in log.lines:

@@ -25,13 +25,16 @@ def test_each_form_is_in_the_history_with_its_answer(shopper: Client, admin_clie
     def forms() -> list[Any]:
         history = admin_client.get(address).json()["history"]
         calls = [one for one in history if one["what"].startswith("form")]
-        return [(one["what"].partition(": ")[2], one["remark"].partition("; ")[0]) for one in calls]
+        return [
+            (one["what"].removeprefix("form, by one-time token, "), one["remark"].partition("; ")[0])
+            for one in calls
+        ]
 
     until(lambda: len(forms()) == 5)
     assert forms() == [
-        ("done", f"answered 302: {page}"),
-        ("done", f"answered 302: {page}"),
-        ("got the first answer again", f"answered 302: {page}"),
-        ("done", f"answered 302: {page}"),
-        ("refused, and so is every copy", "answered 409: This order is closed"),
+        ("POST /products/{sku}/buy: done", f"answered 302: {page}"),
+        ("POST /orders/{order_id}/pay: done", f"answered 302: {page}"),
+        ("POST /orders/{order_id}/pay: got the first answer again", f"answered 302: {page}"),
+        ("POST /orders/{order_id}/cancel: done", f"answered 302: {page}"),
+        ("POST /orders/{order_id}/pay: refused, and so is every copy", "answered 409: This order is closed"),
     ]
