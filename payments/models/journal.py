@@ -60,4 +60,4 @@ class JournalLine(models.Model):
         indexes = (models.Index(fields=["account", "currency"], name="journal_by_account"),)
 
     def __str__(self) -> str:
-        return gettext("%(account)s of entry %(entry)s") % {"account": self.account, "entry": self.entry_id}
+        return gettext("line %(line)s of entry %(entry)s") % {"line": self.pk, "entry": self.entry_id}

@@ -1016,7 +1016,7 @@ class TestWhoPaidIsNotShown:
 class TestNames:
     def test_no_minor_unit_and_no_word_of_the_machine(self, admin_client: Client, anomaly: Anomaly) -> None:
         line = JournalLine.objects.filter(account="held").get()
-        assert str(line) == f"held of entry {line.entry_id}"
+        assert str(line) == f"line {line.pk} of entry {line.entry_id}"
         assert str(anomaly) == f"paid in another amount or currency: {anomaly.reference}"
         assert str(anomaly) in shown(admin_client, page(anomaly))
 
