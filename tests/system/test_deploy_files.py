@@ -1,8 +1,6 @@
 """The files under deploy/, the image and compose.yaml: what they promise, read by the programs that use them."""
 
-import asyncio
 import configparser
-import contextlib
 import ipaddress
 import json
 import os
@@ -13,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -71,56 +70,47 @@ def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guar
     assert told.text == "|/shop/x"
 
 
-class Web:
+class Answer(BaseHTTPRequestHandler):
     """In place of a web process: answers with the headers that it was sent; holds what is asked of `/hold`."""
 
-    def __init__(self) -> None:
-        self.port = free_port()
-        self._held: list[asyncio.StreamWriter] = []
-        self._loop = asyncio.new_event_loop()
-        self._over = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=[self._serve()])
-        self._thread.start()
+    server: "Web"
 
-    @property
-    def held(self) -> int:
-        return len(self._held)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._answer, "127.0.0.1", self.port, backlog=512)
-        await self._over.wait()
-        server.close()
-        for writer in self._held:
-            await _closed(writer)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
-        if " /hold" in line:
-            self._held.append(writer)
+    def do_GET(self) -> None:
+        if self.path == "/hold":
+            self.server.held.append(self.path)
+            self.server.over.wait()
             return
-        headers = dict(each.split(": ", 1) for each in lines)
-        body = json.dumps({name.lower(): value for name, value in headers.items()}).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        await writer.drain()
-        await _closed(writer)
+        body = json.dumps({name.lower(): value for name, value in self.headers.items()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *args: Any) -> None:
+        """Quiet."""
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with contextlib.suppress(ConnectionError):
-        await writer.wait_closed()
+class Web(ThreadingHTTPServer):
+    request_queue_size = 512
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.port = self.server_address[1]
+        self.held: list[str] = []
+        self.over = threading.Event()
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    web = Web()
-    yield web
-    web.close()
+    with Web() as web:
+        serving = threading.Thread(target=web.serve_forever)
+        serving.start()
+        yield web
+        web.over.set()
+        web.shutdown()
+        serving.join()
 
 
 @pytest.fixture
@@ -198,7 +188,7 @@ def test_nginx_limits_connections_of_an_address(nginx: str, web: Web) -> None:
     try:
         for each in held:
             each.sendall(request)
-        until(lambda: web.held == 200)
+        until(lambda: len(web.held) == 200)
         with caller(nginx) as one_more, caller(nginx, shopper="203.0.113.8") as other:
             assert one_more.get("/").status_code == 429
             assert other.get("/").status_code == 200

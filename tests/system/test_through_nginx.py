@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,9 +38,8 @@ def web(transactional_db: None, open_folder: Path, guardian: Guardian) -> Any:
     )
     given |= {"REDIS_URL": os.environ["REDIS_URL"], "BIND": f"127.0.0.1:{port}", "WEB_CONCURRENCY": "1"}
     plan = Plan(ports=(port,), sandbox_port=sandbox_port, data_dir=open_folder)
+    given["DJANGO_SETTINGS_MODULE"] = "tests.settings"  # the shop's, whose pages name static files as they are
     environment = complete(plan, clean_environment() | given)
-    collect = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
-    subprocess.run(collect, cwd=ROOT, env=environment, check=True)  # a page names its files by their hashes
     log = open_folder / "web.log"
     guardian.start(exec_start("payonce-web@.service"), log=log, environment=environment, cwd=ROOT)
     until(lambda: is_up(f"{url}/readyz"))

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from payments import tasks
 from payments.attempts import certificates
 from payments.channels import configured
 from payments.errors import SignatureInvalid
-from tests.integration.payments.providers.conftest import Listener
+from tests.integration.payments.providers.conftest import Listener, asked, listener
 from tests.payments_settings import changed
 from tests.sandbox import Sandbox
+
+__all__ = ["listener"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,13 +49,6 @@ def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
     configured.forget()
 
 
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    made = Listener()
-    yield made
-    made.stop()
-
-
 def rotate(sandbox: Sandbox, **more: Any) -> str:
     wanted = {"channel": "wechat", **more}
     return str(sandbox.http.post("/_control/rotate", json=wanted).raise_for_status().json()["serial"])
@@ -62,21 +57,13 @@ def rotate(sandbox: Sandbox, **more: Any) -> str:
 def opened(listener: Listener) -> str:
     """The number of a new trade."""
     number = new_id().hex
-    configured.current()["wechat"].create(
-        out_trade_no=number,
-        amount_minor=1990,
-        currency="CNY",
-        description="Mug",
-        notify_url=listener.url,
-        return_url="http://127.0.0.1:1/",
-        expires_at=datetime.now(UTC) + timedelta(minutes=30),
-    )
+    asked(configured.current()["wechat"], number, notify_url=listener.url)
     return number
 
 
-def notified(sandbox: Sandbox, listener: Listener, number: str = "") -> tuple[dict[str, str], bytes]:
-    """The notification that a trade was paid; of a new one unless it is given."""
-    sandbox.pay(number or opened(listener))
+def notified(sandbox: Sandbox, listener: Listener, number: str) -> tuple[dict[str, str], bytes]:
+    """The notification that a trade was paid."""
+    sandbox.pay(number)
     return listener.next()
 
 
@@ -92,14 +79,14 @@ def serials(folder: Path) -> set[str]:
 def test_the_next_certificate_is_kept_before_the_platform_signs_with_it(
     sandbox: Sandbox, folder: Path, listener: Listener
 ) -> None:
-    before = notified(sandbox, listener)
+    before = notified(sandbox, listener, opened(listener))
     assert read(before).facts
     announced = rotate(sandbox, announce=True)
     assert announced not in serials(folder)
     assert tasks.refresh_certificates(timestamp=0) == 1
     assert announced in serials(folder)
     assert rotate(sandbox) == announced
-    after = notified(sandbox, listener)
+    after = notified(sandbox, listener, opened(listener))
     given = {name.lower(): value for name, value in after[0].items()}
     assert given["wechatpay-serial"] == announced
     assert read(after).facts
@@ -131,36 +118,28 @@ def test_an_unknown_serial_is_refused_and_asks_nobody(
     assert read((headers, body)).facts
 
 
-def test_a_platform_that_cannot_be_reached_is_asked_by_the_next_run(
-    folder: Path, settings: Any, caplog: pytest.LogCaptureFixture
+def test_what_cannot_be_had_or_kept_is_logged_for_the_next_run(
+    sandbox: Sandbox, folder: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings.PAYMENTS["PROVIDERS"]["wechat"]["API_URL"] = "http://127.0.0.1:1"
+    wechat, before = settings.PAYMENTS["PROVIDERS"]["wechat"], serials(folder)
+    address, wechat["API_URL"] = wechat["API_URL"], "http://127.0.0.1:1"
     configured.forget()
-    before = serials(folder)
     assert certificates.refresh() == 0
     assert serials(folder) == before
     assert "could not be had" in caplog.text
-
-
-def test_a_certificate_that_cannot_be_kept_is_told(
-    sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Certificates that cannot be kept are an error of ours, told with the setting; the next run tries again."""
+    wechat["API_URL"] = address
+    configured.forget()
     announced = rotate(sandbox, announce=True)
+    configured.current()
     (folder / f"{announced}.pem").write_text("something else")
     assert certificates.refresh() == 0
     assert "WECHAT_PLATFORM_KEYS_DIR" in caplog.text
     assert (folder / f"{announced}.pem").read_text() == "something else"
 
 
-def test_nothing_is_asked_where_wechat_is_not_configured(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.PAYMENTS = changed(PROVIDERS={})
-    configured.forget()
-    monkeypatch.setattr(httpx.Client, "send", lambda *args, **kwargs: pytest.fail("a call was made"))
-    assert certificates.refresh() == 0
-    configured.forget()
-
-
-def test_never_inside_a_transaction(folder: Path) -> None:
+def test_never_inside_a_transaction_and_never_where_wechat_is_not_configured(folder: Path, settings: Any) -> None:
     with transaction.atomic(), pytest.raises(RuntimeError, match="inside a transaction"):
         certificates.refresh()
+    settings.PAYMENTS = changed(PROVIDERS={})
+    configured.forget()
+    assert certificates.refresh() == 0
