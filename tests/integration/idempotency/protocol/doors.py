@@ -60,6 +60,11 @@ class May(BasePermission):
         return request.user.has_perm(MAY)
 
 
+class Guarded:
+    permission_classes = (May,)
+    parser_classes = (MultiPartParser,)
+
+
 def of_rest_framework(request: Request) -> Response:
     found = answer(effect("rest"), request.data.get("answer", ""))
     return Response(found.content.decode(), status=found.status_code, headers={"Location": found["Location"]})
@@ -69,23 +74,20 @@ guarded = permission_required(MAY, raise_exception=True)
 
 
 def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
-    class Class(PermissionRequiredMixin, View):
+    class Open(View):
+        def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("looked")
+
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return plain(request)
+
+    class Class(PermissionRequiredMixin, Open):
         permission_required = MAY
         raise_exception = True
 
-        def get(self, request: HttpRequest) -> HttpResponse:
-            return HttpResponse("looked")
-
-        def post(self, request: HttpRequest) -> HttpResponse:
-            return plain(request)
-
     @method_decorator(guarded, name="dispatch")
-    class Dispatched(View):
-        def get(self, request: HttpRequest) -> HttpResponse:
-            return HttpResponse("looked")
-
-        def post(self, request: HttpRequest) -> HttpResponse:
-            return plain(request)
+    class Dispatched(Open):
+        """The same by a decorator."""
 
     class AsyncClass(View):
         async def get(self, request: HttpRequest) -> HttpResponse:
@@ -94,10 +96,7 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
         async def post(self, request: HttpRequest) -> HttpResponse:
             return await asynchronous(request)
 
-    class Rest(APIView):
-        permission_classes = (May,)
-        parser_classes = (MultiPartParser,)
-
+    class Rest(Guarded, APIView):
         def get(self, request: Request) -> Response:
             return Response("looked")
 
@@ -105,10 +104,7 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
         def post(self, request: Request) -> Response:
             return of_rest_framework(request)
 
-    class Rests(ViewSet):
-        permission_classes = (May,)
-        parser_classes = (MultiPartParser,)
-
+    class Rests(Guarded, ViewSet):
         def list(self, request: Request) -> Response:
             return Response("looked")
 
@@ -183,11 +179,8 @@ def exempt(request: HttpRequest) -> HttpResponse:
     return HttpResponse(f"made {effect('exempt').pk}")
 
 
-class Partly(APIView):
+class Partly(Guarded, APIView):
     """One method is exempt."""
-
-    permission_classes = (May,)
-    parser_classes = (MultiPartParser,)
 
     @views.not_keyed
     def put(self, request: Request) -> Response:

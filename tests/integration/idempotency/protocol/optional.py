@@ -1,8 +1,8 @@
-"""One handler, behind each of eleven doors with the options that a test asks for."""
+"""One handler, behind each of nine doors with the options that a test asks for."""
 
 import uuid
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.contrib.auth.models import User
@@ -18,9 +18,8 @@ from rest_framework.response import Response
 from rest_framework.test import force_authenticate
 from rest_framework.views import APIView
 
-from idempotency import KeyedCall, Mode, drf, ninja, once, views
-from idempotency.errors import Problem, problem_response
-from idempotency.middleware import keyed_form
+from idempotency import KeyedCall, drf, ninja, views
+from idempotency.errors import Problem
 from tests.integration.idempotency.urls import PLAN, effect
 
 
@@ -148,36 +147,6 @@ DECORATED: dict[str, Callable[..., Any]] = {
 }
 
 
-class Written(NamedTuple):
-    """Name of an option at the two doors without a decorator: a setting, an argument; None: it is not to be had."""
-
-    setting: str | None
-    once: str | None = None
-
-
-# a view under KEYED is atomic, and a problem of once() is an exception; its caller names the key and the content
-OPTIONS = {
-    "required": Written("REQUIRED"),
-    "wait": Written("WAIT_SECONDS", "wait"),
-    "lease": Written(None, "lease"),
-    "lifetime": Written("BODY_SECONDS"),
-    "header": Written("HEADER"),
-    "principal": Written("PRINCIPAL", "principal"),
-    "ignore": Written("IGNORE"),
-    "redact": Written("REDACT"),
-    "mode": Written(None, "lease"),
-    "on_problem": Written(None),
-    "on_replay": Written("ON_REPLAY"),
-    "window": Written(None),
-}
-
-
-def doors_with(option: str) -> list[str]:
-    """Name the doors that have the option."""
-    written = OPTIONS[option]
-    return [*DECORATED, *(["KEYED"] if written.setting else []), *(["once"] if written.once else [])]
-
-
 class Caller:
     """A user who calls one view, without addresses and middleware between."""
 
@@ -195,56 +164,3 @@ class Caller:
         answer = self.view(request)
         answer.render() if hasattr(answer, "render") and not answer.is_rendered else None
         return answer
-
-
-class OnceCaller:
-    """The same without HTTP; what its caller gets is shown as an answer."""
-
-    def __init__(self, user: User, **arguments: Any) -> None:
-        self.user, self._arguments = user, arguments
-
-    def post(self, body: Any = None, *, key: str, user: Any = None) -> Any:
-        of_user = {"principal": (self.user if user is None else user).username}
-        ran = []
-
-        def handle(call: KeyedCall) -> dict[str, Any]:
-            ran.append(True)
-            return behave(call)[0]
-
-        try:
-            result = once("things", key=key, payload=body, **{**of_user, **self._arguments}).run(handle)
-        except Problem as problem:
-            return problem_response(problem)
-        return JsonResponse(result, status=201, headers={} if ran else {"Idempotent-Replayed": "true"})
-
-
-def the_shop(request: Any) -> str:
-    """Name every caller alike."""
-    return "the-shop"
-
-
-def caller_at(door: str, user: User, options: dict[str, Any], settings: Any) -> Any:
-    """Open a door with options; those that are settings there are in force until the test ends."""
-    if door in DECORATED:
-        return Caller(DECORATED[door](**options), user)
-    if door == "once":
-        return OnceCaller(user, **_arguments(options))
-    chosen = {
-        OPTIONS[name].setting: f"{__name__}.the_shop" if value is the_shop else value
-        for name, value in options.items()
-    }
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "KEYED": "unsafe", **chosen}
-
-    def view(request: HttpRequest, call: KeyedCall) -> HttpResponse:
-        return answered(request, call)
-
-    return Caller(keyed_form(view), user)
-
-
-def _arguments(options: dict[str, Any]) -> dict[str, Any]:
-    given = {OPTIONS[name].once: value for name, value in options.items() if name not in {"mode", "principal"}}
-    if options.get("mode") is Mode.PHASED:
-        given = {"lease": 30, **given}
-    if "principal" in options:
-        given["principal"] = options["principal"](None)
-    return {str(name): value for name, value in given.items()}

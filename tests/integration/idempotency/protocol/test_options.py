@@ -1,10 +1,9 @@
-"""Every option behind every door that has it, by one table (`optional.OPTIONS`)."""
+"""The options of a keyed view: all of them behind every door, and what each one means."""
 
 import json
 import os
 import threading
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import pytest
@@ -13,20 +12,12 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
-from idempotency import KeyedCall, Mode, drf, ninja, once, views
-from idempotency.checks.settings import check_settings
+from idempotency import KeyedCall, Mode, drf, ninja, views
 from idempotency.errors import Problem
+from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.protocol.policy import Options
-from tests.integration.idempotency.protocol.optional import (
-    DECORATED,
-    OPTIONS,
-    Caller,
-    caller_at,
-    doors_with,
-    function,
-    the_shop,
-)
+from tests.integration.idempotency.protocol.optional import DECORATED, Caller, answered
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
@@ -34,16 +25,29 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 
 Effects = Callable[[], int]
 Open = Callable[..., Caller]
+HERE = "tests.integration.idempotency"
+
+EACH_DOOR = pytest.mark.parametrize("opened", DECORATED, indirect=True)
+# the doors that differ in how they call a handler and show a problem
+EACH_WAY = pytest.mark.parametrize(
+    "opened", ["function", "async function", "APIView", "Ninja", "async Ninja"], indirect=True
+)
 
 
-@pytest.fixture(params=DECORATED)
-def opened(request: pytest.FixtureRequest, user: User, settings: Any) -> Open:
-    return lambda **options: caller_at(request.param, user, options, settings)
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, user: User) -> Open:
+    """Open a door with options; that of functions where a test names none."""
+    door = DECORATED[getattr(request, "param", "function")]
+    return lambda **options: Caller(door(**options), user)
 
 
-def at_every_door_with(option: str) -> Any:
-    """Run a test at each door that has the option."""
-    return pytest.mark.parametrize("opened", doors_with(option), indirect=True)
+def the_shop(request: Any) -> str:
+    """Name every caller alike."""
+    return "the-shop"
+
+
+def show(request: Any, problem: Problem) -> HttpResponse:
+    return HttpResponse(f"sorry: {problem.code}", status=problem.status)
 
 
 def age(seconds: float) -> None:
@@ -63,86 +67,93 @@ def replayed(answer: Any) -> bool:
     return answer.headers.get("Idempotent-Replayed") == "true"
 
 
-def test_the_table_has_every_option() -> None:
-    assert OPTIONS.keys() == Options.__annotations__.keys()
-    arguments = {written.once for written in OPTIONS.values() if written.once}
-    assert arguments == signature(once).parameters.keys() - {"name", "key", "payload", "tenant"}
+@EACH_DOOR
+@pytest.mark.usefixtures("without_redis")
+def test_every_door_has_every_option(opened: Open, user: User, effects: Effects) -> None:
+    leases: list[float] = []
+    replays: list[Any] = []
+
+    def look(call: KeyedCall) -> None:
+        entry: Any = LedgerEntry.objects.get()
+        leases.append((entry.lease_until - entry.created_at).total_seconds())
+        assert not connection.in_atomic_block
+
+    options: dict[str, Any] = {
+        **{"mode": Mode.PHASED, "lease": 300, "wait": 0, "required": True, "window": 10},
+        **{"header": "X-Request-Key", "principal": the_shop, "ignore": ["sent_at"], "redact": ["secret"]},
+        **{"lifetime": 60, "on_problem": show, "on_replay": lambda request, answer: replays.append(request.user)},
+    }
+    assert options.keys() == Options.__annotations__.keys()
+    PLAN["act"] = look
+    caller, bob = opened(**options), User.objects.create_user("bob")
+
+    def post(item: int, sent_at: int, **given: Any) -> Any:
+        return caller.post({"item": item, "sent_at": sent_at}, **given)
+
+    first, again = post(1, 1, **{"X-Request-Key": "k1"}), post(1, 2, user=bob, **{"X-Request-Key": "k1"})
+    assert [replayed(answer) for answer in (first, again)] == [False, True]
+    assert [json.loads(answer.content)["secret"] for answer in (first, again)] == ["s3cret", "[redacted]"]
+    assert (leases, replays) == ([pytest.approx(300, abs=5)], [bob])
+    PLAN.clear()
+    assert post(2, 1, **{"X-Request-Key": "k1"}).content == b"sorry: idempotency_key_reused"
+    assert [replayed(post(3, sent_at)) for sent_at in (1, 2)] == [False, True]
+    age(61)
+    assert post(1, 1, **{"X-Request-Key": "k1"}).content == b"sorry: idempotency_result_expired"
+    assert effects() == 2
 
 
-@pytest.mark.parametrize("option", [name for name, written in OPTIONS.items() if not written.once])
-def test_what_once_has_not_is_refused(option: str) -> None:
-    with pytest.raises(TypeError, match=option):
-        once("things", key="k1", **{option: None})
+@pytest.mark.parametrize("keyed", [views.idempotent, keyed_form], ids=["decorated", "KEYED"])
+def test_settings_are_the_options_of_every_view(keyed: Any, user: User, effects: Effects, settings: Any) -> None:
+    @keyed
+    def view(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        return answered(request, call)
+
+    settings.IDEMPOTENCY = {
+        **{"KEYED": "unsafe", "REDIS": None, "REQUIRED": False, "HEADER": "X-Request-Key", "BODY_SECONDS": 60},
+        **{"IGNORE": ["sent_at"], "REDACT": ["secret"], "PRINCIPAL": f"{__name__}.the_shop"},
+        "ON_REPLAY": f"{HERE}.urls.note_replay",
+    }
+    caller, key = Caller(view, user), {"X-Request-Key": "k1"}
+    assert [replayed(caller.post()) for _ in range(2)] == [False, False]
+    first = caller.post({"sent_at": 1}, **key)
+    again = caller.post({"sent_at": 2}, user=User.objects.create_user("bob"), **key)
+    assert [answer.headers.get("X-Replays") for answer in (first, again)] == [None, "of all"]
+    assert [json.loads(answer.content)["secret"] for answer in (first, again)] == ["s3cret", "[redacted]"]
+    age(61)
+    assert (caller.post({"sent_at": 1}, **key).status_code, effects()) == (410, 3)
 
 
-@pytest.mark.parametrize("option", [name for name, written in OPTIONS.items() if not written.setting])
-def test_what_is_no_setting_is_refused(option: str, settings: Any) -> None:
-    settings.IDEMPOTENCY = {option.upper(): None}
-    assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
-
-
-@at_every_door_with("required")
 def test_a_key_may_be_optional(opened: Open, effects: Effects) -> None:
     caller = opened(required=False)
     bare = [caller.post() for _ in range(2)]
     assert [(answer.status_code, json.loads(answer.content)["digest"]) for answer in bare] == [(201, "")] * 2
     assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
     assert (effects(), LedgerEntry.objects.count()) == (3, 1)
+    PLAN["refuse"] = True  # an unkeyed call has its transaction all the same
+    assert (caller.post().status_code, effects()) == (409, 3)
 
 
-@at_every_door_with("required")
-def test_a_key_may_be_demanded(opened: Open, effects: Effects, settings: Any) -> None:
+def test_a_key_may_be_demanded_by_the_view_or_its_function(opened: Open, effects: Effects, settings: Any) -> None:
     settings.IDEMPOTENCY = {"REQUIRED": False}
-    assert (opened(required=True).post().status_code, effects()) == (400, 0)
-
-
-def test_a_function_may_demand_the_key(opened: Open, effects: Effects) -> None:
-    caller = opened(required=lambda request: request.META.get("HTTP_X_MUST") == "yes")
+    refused = opened(required=True, header="X-Request-Key").post(key="k1")
+    assert (refused.status_code, "X-Request-Key" in refused.content.decode()) == (400, True)
+    caller = opened(required=lambda request: "X-Must" in request.headers)
     assert [caller.post().status_code, caller.post(**{"X-Must": "yes"}).status_code] == [201, 400]
     assert (effects(), LedgerEntry.objects.count()) == (1, 0)
 
 
-def test_an_unkeyed_call_has_its_transaction_all_the_same(opened: Open, effects: Effects) -> None:
-    PLAN["refuse"] = True
-    assert opened(required=False).post().status_code == 409
-    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
-
-
-@at_every_door_with("header")
-def test_the_header_may_have_another_name(opened: Open, effects: Effects) -> None:
-    caller = opened(header="X-Request-Key")
-    missing = caller.post(key="k1")
-    assert (missing.status_code, "X-Request-Key" in missing.content.decode()) == (400, True)
-    answers = [caller.post(**{"X-Request-Key": "k1"}) for _ in range(2)]
-    assert [replayed(answer) for answer in answers] == [False, True]
-    assert effects() == 1
-
-
-@at_every_door_with("principal")
+@pytest.mark.parametrize("opened", ["function", "APIView"], indirect=True)
 def test_the_caller_may_be_named_by_the_view(opened: Open, user: User, effects: Effects) -> None:
     caller, other = opened(principal=the_shop), User.objects.create_user("bob")
     answers = [caller.post(key="k1"), caller.post(key="k1", user=other)]
     assert [replayed(answer) for answer in answers] == [False, True]
-    assert "the-shop" in LedgerEntry.objects.get().scope
+    assert ("the-shop" in LedgerEntry.objects.get().scope, effects()) == (True, 1)
 
 
-@at_every_door_with("lifetime")
-@pytest.mark.usefixtures("without_redis")
-def test_an_answer_may_have_a_lifetime(opened: Open, effects: Effects) -> None:
-    caller = opened(lifetime=60)
-    caller.post(key="k1")
-    age(50)
-    assert replayed(caller.post(key="k1"))
-    age(20)
-    gone = caller.post(key="k1")
-    assert (gone.status_code, effects()) == (410, 1)
-
-
-def test_a_lifetime_counts_in_redis_too(opened: Open, effects: Effects) -> None:
+def test_an_answer_may_have_a_lifetime_also_in_redis(opened: Open, effects: Effects) -> None:
     caller = opened(lifetime=0)
-    assert caller.post(key="k1").status_code == 201
-    assert (caller.post(key="k1").status_code, effects()) == (410, 1)
-    assert LedgerEntry.objects.get().response_body is None
+    assert [caller.post(key="k1").status_code for _ in range(2)] == [201, 410]
+    assert (LedgerEntry.objects.get().response_body, effects()) == (None, 1)
 
 
 def test_one_answer_may_have_a_lifetime_of_its_own(opened: Open, effects: Effects) -> None:
@@ -182,66 +193,33 @@ def test_an_answer_for_which_nothing_was_written_need_not_be_stored(user: User) 
     assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, False]
 
 
-@at_every_door_with("ignore")
-def test_what_does_not_count_is_left_out_of_the_fingerprint(opened: Open) -> None:
-    assert_sent_at_does_not_count(opened(ignore=["sent_at"]))
-
-
 def test_a_function_may_choose_what_counts(opened: Open) -> None:
-    assert_sent_at_does_not_count(opened(ignore=lambda body: {"items": body["items"]}))
-
-
-def assert_sent_at_does_not_count(caller: Any) -> None:
+    caller = opened(ignore=lambda body: body["items"])
     caller.post({"items": [1], "sent_at": 1}, key="k1")
     assert replayed(caller.post({"sent_at": 2, "items": [1]}, key="k1"))
     assert caller.post({"items": [2], "sent_at": 1}, key="k1").status_code == 422
 
 
-@at_every_door_with("redact")
-def test_a_replay_has_no_secret(opened: Open) -> None:
-    caller = opened(redact=["secret"])
-    first, again = (json.loads(caller.post(key="k1").content) for _ in range(2))
-    assert (first["secret"], again["secret"]) == ("s3cret", "[redacted]")
-
-
-def test_problems_are_shown_as_the_view_says(opened: Open, effects: Effects) -> None:
-    def show(request: Any, problem: Problem) -> HttpResponse:
-        return HttpResponse(f"sorry: {problem.code}", status=problem.status)
-
-    caller = opened(on_problem=show)
-    assert caller.post().content == b"sorry: idempotency_key_missing"
+@EACH_WAY
+def test_a_refusal_is_stored_as_the_view_shows_it(opened: Open, effects: Effects) -> None:
     PLAN["refuse"] = True
+    caller = opened(on_problem=show)
     refused = [caller.post(key="k1") for _ in range(2)]
     assert [answer.content for answer in refused] == [b"sorry: refused"] * 2
-    assert [replayed(answer) for answer in refused] == [False, True]
-    assert effects() == 0
+    assert ([replayed(answer) for answer in refused], effects()) == ([False, True], 0)
 
 
-def test_a_replay_may_be_counted_and_changed(opened: Open) -> None:
-    seen = []
-
+def test_a_replay_may_be_changed_and_a_views_own_hook_counts_before_the_setting(
+    opened: Open, settings: Any
+) -> None:
     def note(request: Any, response: HttpResponse) -> None:
-        seen.append(request.user)
-        response["X-Replays"] = "1"
+        response["X-Replays"] = "of the view"
 
+    settings.IDEMPOTENCY = {"ON_REPLAY": f"{HERE}.urls.note_replay"}
     caller = opened(on_replay=note)
     first, again = caller.post(key="k1"), caller.post(key="k1")
-    assert ("X-Replays" in first, again["X-Replays"], again["Cache-Control"]) == (False, "1", "no-store")
-    assert seen == [caller.user]
-
-
-@at_every_door_with("on_replay")
-def test_a_setting_hooks_the_replays_of_every_view(opened: Open, settings: Any) -> None:
-    caller = opened()
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "ON_REPLAY": "tests.integration.idempotency.urls.note_replay"}
-    first, again = caller.post(key="k1"), caller.post(key="k1")
-    assert ("X-Replays" in first, again["X-Replays"]) == (False, "of all")
-
-
-def test_a_views_own_hook_counts_before_the_setting(opened: Open, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"ON_REPLAY": "tests.integration.idempotency.urls.note_replay"}
-    caller = opened(on_replay=lambda request, response: None)
-    assert ["X-Replays" in caller.post(key="k1") for _ in range(2)] == [False, False]
+    assert ("X-Replays" in first, again["X-Replays"]) == (False, "of the view")
+    assert again["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("redis", ["default", None])
@@ -254,7 +232,8 @@ def test_an_unkeyed_repeat_within_the_window_is_the_same_call(
     assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
     assert not replayed(caller.post({"a": 2}))
     assert not replayed(caller.post({"a": 1}, user=User.objects.create_user("bob")))
-    assert effects() == 3
+    assert not replayed(caller.post({"a": 1}, key="k1"))  # a key counts before the window
+    assert effects() == 4
 
 
 @pytest.mark.usefixtures("without_redis")
@@ -263,7 +242,7 @@ def test_a_window_begins_anew_with_the_first_call_after_it_and_has_no_edges(
 ) -> None:
     caller = opened(window=1000)
     caller.post()
-    for generation in range(1, 4):
+    for generation in range(1, 3):
         for _ in range(3):  # up to 900 s after the first, wherever the clock stands
             age(300)
             assert replayed(caller.post())
@@ -274,25 +253,21 @@ def test_a_window_begins_anew_with_the_first_call_after_it_and_has_no_edges(
 
 
 @pytest.mark.parametrize("redis", ["default", None])
-def test_concurrent_repeats_within_a_window_execute_once(user: User, effects: Effects, redis: str | None) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS": redis}):
-        caller = Caller(function(window=10), user)
-        caller.post()
-        age(11)
-        answers = at_once(*[caller.post] * 8)
+def test_concurrent_repeats_within_a_window_execute_once(
+    opened: Open, effects: Effects, redis: str | None, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"REDIS": redis}
+    caller = opened(window=10)
+    caller.post()
+    age(11)
+    answers = at_once(*[caller.post] * 8)
     assert effects() == 2
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert [replayed(answer) for answer in answers if answer.status_code == 201].count(False) == 1
 
 
-def test_a_window_needs_a_caller(opened: Open, effects: Effects) -> None:
-    answer = opened(window=10).post(user=AnonymousUser())
-    assert (answer.status_code, effects()) == (400, 0)
-
-
-def test_an_anonymous_repeat_within_a_window_runs_unkeyed_where_the_key_is_optional(
-    opened: Open, user: User, effects: Effects
-) -> None:
+def test_a_window_needs_a_caller_or_an_optional_key(opened: Open, user: User, effects: Effects) -> None:
+    assert (opened(window=10).post(user=AnonymousUser()).status_code, effects()) == (400, 0)
     caller = opened(window=10, required=False)
     anonymous = [caller.post(user=AnonymousUser()) for _ in range(2)]
     assert [(answer.status_code, replayed(answer)) for answer in anonymous] == [(201, False)] * 2
@@ -300,36 +275,7 @@ def test_an_anonymous_repeat_within_a_window_runs_unkeyed_where_the_key_is_optio
     assert effects() == 3
 
 
-def test_a_key_counts_before_the_window(opened: Open, effects: Effects) -> None:
-    caller = opened(window=10)
-    assert [replayed(caller.post(key=key)) for key in ("k1", "k2", "k1")] == [False, False, True]
-    assert effects() == 2
-
-
-@at_every_door_with("mode")
-@pytest.mark.parametrize("mode", [Mode.ATOMIC, Mode.PHASED])
-def test_a_handler_has_a_transaction_or_none(opened: Open, mode: Mode) -> None:
-    seen = []
-    PLAN["act"] = lambda call: seen.append((connection.in_atomic_block, call.key_digest != ""))
-    assert opened(mode=mode).post(key="k1").status_code == 201
-    assert seen == [(mode is Mode.ATOMIC, True)]
-
-
-@at_every_door_with("lease")
-def test_a_lease_is_the_calls(opened: Open) -> None:
-    leases = []
-
-    def look(call: KeyedCall) -> None:
-        entry = LedgerEntry.objects.get()
-        assert entry.lease_until is not None
-        leases.append((entry.lease_until - entry.created_at).total_seconds())
-
-    PLAN["act"] = look
-    assert opened(mode=Mode.PHASED, lease=300).post(key="k1").status_code == 201
-    assert leases == [pytest.approx(300, abs=5)]
-
-
-@at_every_door_with("wait")
+@pytest.mark.parametrize("opened", ["function", "async function"], indirect=True)
 def test_a_duplicate_waits_as_long_as_its_door_says(opened: Open, effects: Effects, settings: Any) -> None:
     inside, go = threading.Event(), threading.Event()
 
@@ -351,7 +297,7 @@ def test_a_duplicate_waits_as_long_as_its_door_says(opened: Open, effects: Effec
     assert effects() == 1
 
 
-@pytest.mark.parametrize("mode", [Mode.ATOMIC, Mode.PHASED])
+@pytest.mark.parametrize("mode", Mode)
 def test_switched_off_every_call_runs_and_says_so(
     opened: Open, effects: Effects, mode: Mode, settings: Any
 ) -> None:
@@ -362,30 +308,28 @@ def test_switched_off_every_call_runs_and_says_so(
     assert (effects(), LedgerEntry.objects.count()) == (3, 0)
 
 
-def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(user: User, effects: Effects) -> None:
+@pytest.mark.parametrize("opened", ["APIView"], indirect=True)
+def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(opened: Open, effects: Effects) -> None:
     """It knows no Problem and raises it again."""
-    stock = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
     PLAN["refuse"] = True
-    with override_settings(REST_FRAMEWORK=stock):
-        caller = Caller(DECORATED["APIView"](), user)
+    with override_settings(REST_FRAMEWORK={"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}):
+        caller = opened()
         refused = [caller.post(key="k1") for _ in range(2)]
     assert [(answer.status_code, replayed(answer)) for answer in refused] == [(409, False), (409, True)]
     assert effects() == 0
 
 
-def test_redis_may_be_named_by_its_url(user: User, effects: Effects) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS": os.environ["REDIS_URL"]}):
-        caller = Caller(function(), user)
-        assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
-        LedgerEntry.objects.all().delete()
-        assert replayed(caller.post(key="k1"))  # by Redis alone
+def test_redis_may_be_named_by_its_url(opened: Open, effects: Effects, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REDIS": os.environ["REDIS_URL"]}
+    caller = opened()
+    assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
+    LedgerEntry.objects.all().delete()
+    assert replayed(caller.post(key="k1"))  # by Redis alone
     assert effects() == 1
 
 
-@pytest.mark.parametrize("door", [views.idempotent, drf.idempotent, ninja.idempotent])
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"lifetme": 3}, r"no option 'lifetme'; did you mean 'lifetime'\?"),
         ({"wait_seconds": 3}, r"did you mean 'wait'\?"),
         ({"refuses_early": True}, "no option 'refuses_early'"),
@@ -404,10 +348,8 @@ def test_redis_may_be_named_by_its_url(user: User, effects: Effects) -> None:
         ({"window": 0}, "window=0.*more than 0"),
         ({"on_problem": 1}, "on_problem=1"),
         ({"on_replay": 1}, "on_replay=1"),
-    ],
-)
-def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written(
-    door: Any, options: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(TypeError, match=sentence):
-        door(**options)
+    ]
+    for door in (views.idempotent, drf.idempotent, ninja.idempotent):
+        for options, sentence in wrong:
+            with pytest.raises(TypeError, match=sentence):
+                door(**options)

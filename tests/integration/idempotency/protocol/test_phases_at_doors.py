@@ -65,14 +65,11 @@ def caller(request: pytest.FixtureRequest, user: User, monkeypatch: pytest.Monke
     return Caller(DECORATED[request.param](mode=steps), user)
 
 
-def test_the_steps_run_in_their_order_and_their_answer_is_replayed(caller: Caller, effects: Effects) -> None:
-    first, again = (caller.post(key="k1") for _ in range(2))
-    assert (first.status_code, first.content) == (201, ANSWER)
-    assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
-    assert (PLAN["passed"], effects()) == (ALL, 2)
-
-
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("caller", "point"),
+    [*((door, "reserved") for door in DECORATED), ("function", "started"), ("function", "charged")],
+    indirect=["caller"],
+)
 def test_a_retry_goes_on_at_the_step_that_died(caller: Caller, effects: Effects, point: str) -> None:
     PLAN["die at"] = point
     with pytest.raises(Killed):
@@ -80,15 +77,23 @@ def test_a_retry_goes_on_at_the_step_that_died(caller: Caller, effects: Effects,
     PLAN.pop("die at")
     assert caller.post(key="k1").status_code == 409  # its lease still runs
     LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
-    assert caller.post(key="k1").status_code == 201
-    assert [passed for passed, _ in PLAN["passed"]] == [
-        *POINTS[: POINTS.index(point) + 1],
-        *POINTS[POINTS.index(point) :],
-    ]
+    retry, again = (caller.post(key="k1") for _ in range(2))
+    assert (retry.status_code, retry.content) == (201, ANSWER)
+    assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, ANSWER, "true")
+    died = POINTS.index(point)
+    assert PLAN["passed"] == [*ALL[: died + 1], *ALL[died:]]
     assert (effects(), LedgerEntry.objects.get().state) == (2, State.FINISHED)
 
 
-@pytest.mark.parametrize("keys", [{"ENABLED": False}, {"REQUIRED": False}], ids=str)
+@pytest.mark.parametrize(
+    ("caller", "keys"),
+    [
+        *((door, {"REQUIRED": False}) for door in ("function", "async function", "APIView", "Ninja")),
+        ("function", {"ENABLED": False}),
+    ],
+    indirect=["caller"],
+    ids=str,
+)
 def test_without_a_key_the_steps_run_each_time(
     caller: Caller, effects: Effects, settings: Any, keys: dict[str, bool]
 ) -> None:
