@@ -24,9 +24,15 @@ async def _no_connection_left_open(transactional_db: None) -> AsyncIterator[None
     await sync_to_async(connections.close_all)()
 
 
-async def test_concurrent_duplicates_on_one_event_loop_do_not_share_a_transaction() -> None:
-    transport = httpx.ASGITransport(ASGIHandler())  # the application itself, as a server calls it
-    visitor = httpx.AsyncClient(transport=transport, base_url="http://testserver")
+@pytest.fixture
+def visitor() -> httpx.AsyncClient:
+    """Call the application itself, as a server does."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(ASGIHandler()), base_url="http://testserver")
+
+
+async def test_concurrent_duplicates_on_one_event_loop_do_not_share_a_transaction(
+    visitor: httpx.AsyncClient,
+) -> None:
     await visitor.post("/async", headers=OTHER)
     answers = await asyncio.gather(*(visitor.post("/async", headers=KEY) for _ in range(8)))
     assert {answer.status_code for answer in answers} <= {201, 409}
@@ -34,3 +40,10 @@ async def test_concurrent_duplicates_on_one_event_loop_do_not_share_a_transactio
     assert await Group.objects.acount() == 2
     assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
     assert await LedgerEntry.objects.acount() == 2
+
+
+async def test_a_key_on_two_lines_is_no_key(visitor: httpx.AsyncClient) -> None:
+    """Under WSGI in test_served.py."""
+    for other in (KEY, OTHER):
+        answer = await visitor.post("/async", headers=[*KEY.items(), *other.items()])
+        assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_invalid")

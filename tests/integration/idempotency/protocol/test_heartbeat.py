@@ -1,7 +1,6 @@
 """A phased call keeps its lease while its process lives, however long it runs, and no longer."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from idempotency.observability import watchdog
 from idempotency.protocol import heartbeat
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.functions.work import Starts, place
-from tests.integration.idempotency.urls import PLAN, STEPS
+from tests.integration.idempotency.urls import STEPS
 from tests.running import until
 from tests.threads import at_once
 
@@ -39,41 +38,20 @@ def outlive_beats() -> None:
         until(lambda end=end: LedgerEntry.objects.filter(lease_until__gt=end).exists())
 
 
-def first_and_copy(call: Callable[[], Any], copy: Callable[[], Any]) -> tuple[Any, Any]:
-    """Results of a call that is renewed while it runs, and of a copy meanwhile."""
+def test_a_view_keeps_its_lease_while_it_runs(caller: Caller, user: User) -> None:
+    body = {"amount": 5}
     copies: list[Any] = []
 
     def hook() -> None:
-        PLAN["during"] = STEPS["during"] = None
+        STEPS["during"] = None
         outlive_beats()
-        copies.extend(at_once(copy))
+        copies.extend(at_once(lambda: Caller(user).post("/steps", body=body)))
 
-    PLAN["during"] = STEPS["during"] = hook
-    return call(), copies[0]
-
-
-@pytest.mark.parametrize("path", ["/phased", "/steps"])
-def test_a_view_keeps_its_lease_while_it_runs(caller: Caller, user: User, path: str) -> None:
-    body = {"amount": 5}
-    first, copy = first_and_copy(
-        lambda: caller.post(path, body=body), lambda: Caller(user).post(path, body=body).json()["code"]
-    )
-    assert (first.status_code, copy) == (201, "idempotency_in_progress")
+    STEPS["during"] = hook
+    first, copy = caller.post("/steps", body=body), copies[0]
+    assert (first.status_code, copy.json()["code"]) == (201, "idempotency_in_progress")
     entry = LedgerEntry.objects.get()
     assert (entry.state, entry.fence) == (State.FINISHED, 1)
-
-
-def test_a_function_keeps_its_lease_while_it_runs() -> None:
-    def long() -> str:
-        PLAN["during"]()
-        return "done"
-
-    def copy() -> Any:
-        with pytest.raises(InProgress):
-            once("n", key="k", lease=30).run(place)
-
-    first, _ = first_and_copy(lambda: once("n", key="k", lease=30).run(long), copy)
-    assert (first, Group.objects.count(), LedgerEntry.objects.get().fence) == ("done", 0, 1)
 
 
 def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
@@ -84,10 +62,8 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
     with pytest.raises(InProgress):
         once("n", key="k", lease=SHORT).run(place)
     holder.kill()
-    taker = child_of(f"once('n', key='k', lease={SHORT}, wait=60).run(place)")
-    taker.go()
-    assert taker.line() == "ready"
-    assert taker.result() == once("n", key="k", lease=SHORT).run(place)
+    taken = once("n", key="k", lease=SHORT, wait=60).run(place)
+    assert once("n", key="k", lease=SHORT).run(place) == taken
     entry = LedgerEntry.objects.get()
     assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
 

@@ -99,21 +99,17 @@ def test_an_operation_of_ninja_is_refused_when_it_is_written(door: Any) -> None:
     """Its decorator knows the function only, so either order must be seen."""
     outer, inner = NinjaAPI(urls_namespace="outer"), NinjaAPI(urls_namespace="inner")
 
-    def order(request: HttpRequest, quantity: int) -> dict[str, int]:
-        raise NotImplementedError
+    def written() -> Any:
+        def order(request: HttpRequest, quantity: int) -> dict[str, int]:
+            raise NotImplementedError
+
+        return order
 
     sentence = r"order is an operation of Django Ninja\. Put idempotency\.ninja\.idempotent directly on"
     with pytest.raises(TypeError, match=sentence):
-        door(outer.post("/orders")(order))
+        door(outer.post("/orders")(written()))
     with pytest.raises(TypeError, match=sentence):
-        inner.post("/orders")(door(as_written_anew()))
-
-
-def as_written_anew() -> Any:
-    def order(request: HttpRequest, quantity: int) -> dict[str, int]:
-        raise NotImplementedError
-
-    return order
+        inner.post("/orders")(door(written()))
 
 
 BOTH = r"has both @idempotent and @not_keyed\. Remove one"

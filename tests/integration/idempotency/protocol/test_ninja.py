@@ -136,38 +136,22 @@ def test_authentication_throttling_and_validation_come_before_the_key(effects: E
     assert post(who="nobody").status_code == 401  # also before a replay
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "is_stored"),
-    [
-        (HttpError(409, "no"), 409, True),
-        (HttpError(503, "later"), 503, False),
-        (Http404(), 404, True),
-        (RuntimeError("broke"), 500, False),
-    ],
-    ids=["409", "503", "404", "500"],
-)
 @pytest.mark.parametrize("debug", [False, True])
 def test_what_the_api_answers_to_an_error_is_judged_as_any_answer(
-    effects: Effects, error: Exception, status: int, is_stored: bool, debug: bool
+    effects: Effects, debug: bool, settings: Any
 ) -> None:
-    PLAN["raise"] = error
-    with override_settings(DEBUG=debug):
-        refused = post()
-    assert (refused.status_code, effects(), LedgerEntry.objects.count()) == (status, 0, int(is_stored))
-    PLAN.clear()
-    again = post()
-    assert (again.status_code, effects()) == ((status, 0) if is_stored else (201, 1))
-
-
-@pytest.mark.parametrize("debug", [False, True])
-def test_a_database_that_is_away_is_503(effects: Effects, debug: bool) -> None:
+    settings.DEBUG = debug
     away = OperationalError("gone")
     away.__cause__ = type("Gone", (Exception,), {"sqlstate": "57P01"})()
-    PLAN["raise"] = away
-    with override_settings(DEBUG=debug):
-        answer = post()
-    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
-    assert LedgerEntry.objects.count() == 0
+    for error, status in ((HttpError(503, "later"), 503), (RuntimeError("broke"), 500), (away, 503)):
+        PLAN["raise"] = error
+        assert (post().status_code, LedgerEntry.objects.count()) == (status, 0)
+    for error, status in ((HttpError(409, "no"), 409), (Http404(), 404)):
+        PLAN["raise"] = error
+        assert [post(key=str(status)).status_code for _ in range(2)] == [status] * 2
+        assert LedgerEntry.objects.get(key=str(status)).response_status == status
+    PLAN.clear()
+    assert (post().status_code, effects()) == (201, 1)
 
 
 def test_one_router_in_two_apis_is_keyed_in_both(effects: Effects) -> None:
@@ -233,7 +217,7 @@ def test_the_private_names_of_ninja_are_there() -> None:
     assert all(operation.signature.response_arg in {"response", None} for operation in found)
 
 
-def test_an_operation_that_streams_is_refused() -> None:
+def test_wrong_use_is_refused() -> None:
     with pytest.raises(TypeError, match=r"stream streams its answer, which cannot be stored"):
 
         @NinjaAPI(urls_namespace="streams").post("/stream", response=SSE[OrderOut])
@@ -241,34 +225,24 @@ def test_an_operation_that_streams_is_refused() -> None:
         def stream(request: HttpRequest) -> Any:
             raise NotImplementedError
 
-
-def test_the_decorator_above_the_operation_is_refused() -> None:
     with pytest.raises(TypeError, match=r"unkeyed is an operation of Django Ninja\. Put .* below @api\.post"):
         ninja.idempotent(unkeyed)
-
-
-def test_a_function_without_its_operation_says_so() -> None:
     with pytest.raises(TypeError, match="place_order was called by no operation"):
         place_order(RequestFactory().post("/"))
 
 
-@pytest.mark.parametrize(
-    ("keyed", "named"),
-    [
-        (["/api/", "/other/"], set()),
-        ("unsafe", {"unkeyed"}),
-        (["/bare/orders"], {"unkeyed"}),
-        (["/bare/hooks"], set()),
-    ],
-)
-def test_the_setting_takes_operations_with_the_decorator_and_names_the_door_of_others(
-    effects: Effects, keyed: Any, named: set[str]
-) -> None:
-    with override_settings(IDEMPOTENCY={"KEYED": keyed}):
-        messages = [message for message in check_keyed_views(None) if message.id == "idempotency.E012"]
-        assert post().status_code == post().status_code == 201
-    assert {message.msg.partition("cannot key: ")[2].split()[0] for message in messages} == named
-    assert all("Put idempotency.ninja.idempotent on it" in message.msg for message in messages)
+def test_the_setting_takes_operations_with_the_decorator_and_names_the_door_of_others(effects: Effects) -> None:
+    for keyed, named in (
+        (["/api/", "/other/"], []),
+        ("unsafe", ["unkeyed"]),
+        (["/bare/orders"], ["unkeyed"]),
+        (["/bare/hooks"], []),
+    ):
+        with override_settings(IDEMPOTENCY={"KEYED": keyed}):
+            messages = [message.msg for message in check_keyed_views(None) if message.id == "idempotency.E012"]
+            assert post().status_code == post().status_code == 201
+        assert [message.partition("cannot key: ")[2].split()[0] for message in messages] == named
+        assert all("Put idempotency.ninja.idempotent on it" in message for message in messages)
     assert effects() == 1
 
 

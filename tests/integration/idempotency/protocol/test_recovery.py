@@ -28,23 +28,24 @@ class Killed(BaseException):
     """As good as SIGKILL: nothing of ours runs after it."""
 
 
-@pytest.fixture
-def killing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """`killing(point)`: the process dies at the end of that step, before its result is kept."""
-
-    def plan(point: str) -> None:
-        STEPS["die_at"] = point
-
+@pytest.fixture(autouse=True)
+def _dead_drop_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     STEPS.clear()
     STEPS.update(killed=Killed, calls=[])
     monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
-    yield plan
+    yield
     STEPS.clear()
 
 
-def die(caller: Caller) -> None:
+def post(caller: Caller, key: str = "k1", **headers: str) -> Any:
+    return caller.post("/steps", key=key, body={"amount": 5}, **headers)
+
+
+def die(caller: Caller, point: str, key: str = "k1") -> None:
+    """Call, in a process that dies at the end of that step, before its result is stored."""
+    STEPS["die_at"] = point
     with pytest.raises(Killed):
-        caller.post("/steps", body={"amount": 5})
+        post(caller, key)
     STEPS["die_at"] = ""
 
 
@@ -52,30 +53,27 @@ def end_the_lease() -> None:
     LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
 
 
-def test_all_steps_in_their_order(caller: Caller, effects: Effects, killing: Callable[[str], None]) -> None:
-    answer = caller.post("/steps", body={"amount": 5})
+def test_all_steps_in_their_order(caller: Caller, effects: Effects) -> None:
+    answer = post(caller)
     assert (answer.status_code, answer.json()) == (201, {"amount": 5, "receipt": "r-5"})
     assert STEPS["calls"] == ["started", "reserved", "charged", "noted"]
     entry = LedgerEntry.objects.get()
     assert (entry.state, entry.handler, entry.recovery_point) == (State.FINISHED, "tests.steps", "noted")
     assert entry.recovery_data == {"amount": 5, "receipt": "r-5"}
-    again = caller.post("/steps", body={"amount": 5})
+    again = post(caller)
     assert (again.content, again["Idempotent-Replayed"]) == (answer.content, "true")
     assert effects() == 2
 
 
-@pytest.mark.parametrize("point", ["started", "reserved", "charged", "noted"])
-def test_killed_at_a_step_the_completer_goes_on_there(
-    caller: Caller, effects: Effects, killing: Callable[[str], None], point: str
-) -> None:
+@pytest.mark.parametrize("point", ["started", "reserved", "noted"])
+def test_killed_at_a_step_the_completer_goes_on_there(caller: Caller, effects: Effects, point: str) -> None:
     """A retry does so in test_phases_at_doors.py."""
-    killing(point)
-    die(caller)
-    assert caller.post("/steps", body={"amount": 5}).json()["code"] == "idempotency_in_progress"
+    die(caller, point)
+    assert post(caller).json()["code"] == "idempotency_in_progress"
     end_the_lease()
     # what never reached its first recovery point has done nothing, and is forgotten
     assert complete_stalled() == {"forgotten" if point == "started" else "finished": 1}
-    answer = caller.post("/steps", body={"amount": 5})
+    answer = post(caller)
     assert (answer.status_code, answer.json()["receipt"]) == (201, "r-5")
     assert effects() == 2
     # an atomic step that was killed left nothing and ran again; so did the outside one, which is asked to bear it
@@ -84,69 +82,62 @@ def test_killed_at_a_step_the_completer_goes_on_there(
     ]
     assert STEPS["calls"].count(point) == 2
     assert LedgerEntry.objects.get().state == State.FINISHED
+    if point != "started":
+        runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "owner"))
+        assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]
+        assert runs[1][2].startswith(OWNER)
 
 
-def test_the_history_tells_every_run(caller: Caller, killing: Callable[[str], None]) -> None:
-    killing("charged")
-    die(caller)
-    end_the_lease()
-    complete_stalled()
-    runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "owner"))
-    assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]
-    assert runs[1][2].startswith(OWNER)
-
-
-def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(
-    caller: Caller, effects: Effects, killing: Callable[[str], None]
-) -> None:
+def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(caller: Caller, effects: Effects) -> None:
     STEPS["outside"] = Response(202, {"state": "uncertain"})
-    first = caller.post("/steps", body={"amount": 5})
+    first = post(caller)
     assert (first.status_code, LedgerEntry.objects.get().state) == (202, State.UNCERTAIN)
     assert complete_stalled(idle_seconds=3600) == {}  # the client's own retry comes first
     assert complete_stalled(idle_seconds=0) == {"uncertain": 1}
     STEPS["outside"] = None
     assert complete_stalled(idle_seconds=0) == {"finished": 1}
-    again = caller.post("/steps", body={"amount": 5})
+    again = post(caller)
     # who heard 202 hears 202 again, with what is known now
     assert (again.status_code, again.json()) == (202, {"amount": 5, "receipt": "r-5"})
     assert again["Idempotent-Replayed"] == "true"
     assert effects() == 2
 
 
-@pytest.mark.parametrize("status", [409, 500])
-def test_a_refusing_step_is_undone(
-    caller: Caller, effects: Effects, killing: Callable[[str], None], status: int
+def test_a_refusing_step_is_undone_and_an_atomic_one_cannot_say_that_an_outcome_is_unknown(
+    caller: Caller, effects: Effects
 ) -> None:
-    STEPS["inside"] = Response(status, {"code": "no"})
-    assert caller.post("/steps", body={"amount": 5}).status_code == status
+    for status, state in ((409, State.FINISHED), (500, State.RUNNING)):
+        STEPS["inside"] = Response(status, {"code": "no"})
+        assert post(caller, f"k{status}").status_code == status
+        assert (effects(), LedgerEntry.objects.get(key=f"k{status}").state) == (0, state)
+    STEPS["inside"] = Response(202, {})
+    caller.client.raise_request_exception = True
+    with pytest.raises(RuntimeError, match=r"atomic step 'started' of 'tests\.steps' answered 202"):
+        post(caller)
     assert effects() == 0
-    stored = LedgerEntry.objects.get()
-    assert stored.state == (State.FINISHED if status == 409 else State.RUNNING)
 
 
-def test_a_run_that_lost_its_lease_leaves_nothing(
-    caller: Caller, effects: Effects, killing: Callable[[str], None]
-) -> None:
+def test_a_run_that_lost_its_lease_leaves_nothing(caller: Caller, effects: Effects) -> None:
     winners: list[Any] = []
 
     def be_overtaken() -> None:
         STEPS["during"] = None
         end_the_lease()
-        winners.append(caller.post("/steps", body={"amount": 5}))
+        winners.append(post(caller))
 
     STEPS["during"] = be_overtaken
-    loser = caller.post("/steps", body={"amount": 5})
+    loser = post(caller)
     assert loser.content == winners[0].content
     assert effects() == 2
     assert LedgerEntry.objects.get().fence == 2
 
 
 def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
-    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # what fails drops its lease
     STEPS["outside"] = RuntimeError("the provider's library broke")
-    assert caller.post("/steps", body={"amount": 5}).status_code == 500
+    assert post(caller).status_code == 500
     end_the_lease()
     assert complete_stalled() == {"failed": 1}
     add_runs(RUNS_MAX, Outcome.FAILED, by="host:1:1")
@@ -176,23 +167,21 @@ def add_runs(count: int, outcome: Outcome, *, by: str) -> None:
 
 
 def test_runs_of_a_caller_who_calls_itself_completer_are_not_counted(
-    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry is completed, however often its own retries failed."""
     monkeypatch.undo()
     STEPS["outside"] = RuntimeError("the provider's library broke")
-    assert caller.post("/steps", body={"amount": 5}, **{"X-Request-Id": "completer"}).status_code == 500
+    assert post(caller, **{"X-Request-Id": "completer"}).status_code == 500
     add_runs(RUNS_MAX, Outcome.FAILED, by=LedgerAttempt.objects.get().owner)
     end_the_lease()
     assert complete_stalled() == {"failed": 1}
     assert LedgerAttempt.objects.filter(owner__startswith=OWNER).count() == 1
 
 
-def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(
-    caller: Caller, killing: Callable[[str], None]
-) -> None:
+def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(caller: Caller) -> None:
     STEPS["outside"] = Response(202, {"state": "processing"})
-    caller.post("/steps", body={"amount": 5})
+    post(caller)
     add_runs(4 * RUNS_MAX, Outcome.UNCERTAIN, by="host:1:1")
     assert complete_stalled() == {"uncertain": 1}
     assert complete_stalled() == {}
@@ -202,30 +191,18 @@ def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(
     assert complete_stalled() == {"uncertain": 1}
 
 
-def test_an_atomic_step_cannot_say_that_an_outcome_is_unknown(
-    caller: Caller, effects: Effects, killing: Callable[[str], None]
-) -> None:
-    STEPS["inside"] = Response(202, {})
-    caller.client.raise_request_exception = True
-    with pytest.raises(RuntimeError, match=r"atomic step 'started' of 'tests\.steps' answered 202"):
-        caller.post("/steps", body={"amount": 5})
-    assert effects() == 0
-
-
-def test_who_heard_202_is_never_forgotten(caller: Caller, killing: Callable[[str], None]) -> None:
+def test_who_heard_202_is_never_forgotten(caller: Caller) -> None:
     STEPS["outside"] = Response(202, {})
-    caller.post("/steps", body={"amount": 5})
+    post(caller)
     LedgerEntry.objects.update(recovery_point="")  # as entries of before have it, that an atomic step answered
     assert complete_stalled(idle_seconds=0) == {"failed": 1}
     assert LedgerEntry.objects.count() == 1
 
 
-def test_a_completer_that_is_overtaken_goes_on_with_the_others(
-    caller: Caller, killing: Callable[[str], None]
-) -> None:
+def test_a_completer_that_is_overtaken_goes_on_with_the_others(caller: Caller) -> None:
     STEPS["outside"] = Response(202, {})
     for key in ("k1", "k2"):
-        caller.post("/steps", key=key, body={"amount": 5})
+        post(caller, key)
 
     def be_overtaken() -> None:
         STEPS["during"] = None
@@ -256,7 +233,7 @@ def buy(request: HttpRequest, call: KeyedCall) -> Any:
 @pytest.mark.parametrize("status", [202, 503])
 @override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
 def test_the_completer_hides_what_the_request_would_and_tells_what_it_was_about(
-    effects: Effects, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, status: int
+    effects: Effects, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.undo()  # what fails drops its lease
     STEPS["status"] = status
@@ -269,24 +246,14 @@ def test_the_completer_hides_what_the_request_would_and_tells_what_it_was_about(
     assert b"paid" in bytes(entry.response_body or b"")
 
 
-def test_only_known_handlers_are_completed(caller: Caller, killing: Callable[[str], None]) -> None:
-    killing("reserved")
-    die(caller)
-    end_the_lease()
-    LedgerEntry.objects.update(handler="of another project")
-    assert complete_stalled() == {}
-
-
-def test_the_completer_goes_on_over_batches(
-    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+def test_the_completer_goes_on_over_batches_of_known_handlers(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("idempotency.maintenance.completer.BATCH", 2)
-    for number in range(5):
-        killing("reserved")
-        with pytest.raises(Killed):
-            caller.post("/steps", key=f"k{number}", body={"amount": number})
-    STEPS["die_at"] = ""
+    for number in range(6):
+        die(caller, "reserved", f"k{number}")
     end_the_lease()
+    LedgerEntry.objects.filter(key="k0").update(handler="of another project")
     seen: list[int] = []
     assert complete_stalled(limit=3, on_progress=seen.append) == {"finished": 3}
     assert complete_stalled() == {"finished": 2}

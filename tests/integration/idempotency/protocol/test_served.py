@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from uuid import uuid4
 
 import httpx
@@ -20,12 +19,10 @@ from tests.sandbox import ROOT
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Effects = Callable[[], int]
-WSGI = ["django.core.wsgi:get_wsgi_application()", "--worker-class", "gthread"]
-ASGI = ["django.core.asgi:get_asgi_application()", "--worker-class", "asgi"]
 
 
-@contextmanager
-def served(arguments: list[str]) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def served(django_db_setup: None) -> Iterator[str]:
     """Its address; one worker, which its master replaces when it dies."""
     url = f"127.0.0.1:{free_port()}"
     environment = {
@@ -33,8 +30,12 @@ def served(arguments: list[str]) -> Iterator[str]:
         "SERVED_DATABASE": str(connection.settings_dict["NAME"]),
         "LOG_LEVEL": "ERROR",
     }
-    command = [sys.executable, "-m", "gunicorn", *arguments, "--bind", url, "--log-level", "critical"]
-    server = subprocess.Popen([*command, "--no-control-socket"], cwd=ROOT, env={**os.environ, **environment})
+    command = [sys.executable, "-m", "gunicorn", "django.core.wsgi:get_wsgi_application()", "--bind", url]
+    server = subprocess.Popen(
+        [*command, "--worker-class", "gthread", "--log-level", "critical", "--no-control-socket"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
     try:
         until(lambda: answers(f"http://{url}/healthz"))
         yield f"http://{url}"
@@ -50,10 +51,10 @@ def answers(url: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("server", [WSGI, ASGI], ids=["WSGI", "ASGI"])
-def test_a_key_on_two_lines_is_no_key(effects: Effects, server: list[str]) -> None:
+def test_a_key_on_two_lines_is_no_key(effects: Effects, served: str) -> None:
+    """Under ASGI in test_async_views.py."""
     key, other = str(uuid4()), str(uuid4())
-    with served(server) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=served, trust_env=False, timeout=30) as client:
 
         def post(*lines: str) -> httpx.Response:
             return client.post("/long", headers=[("Idempotency-Key", line) for line in lines])
@@ -68,18 +69,17 @@ def test_a_key_on_two_lines_is_no_key(effects: Effects, server: list[str]) -> No
 
 
 def test_a_replay_leads_where_the_first_answer_led_though_the_process_died_after_the_commit(
-    effects: Effects,
+    effects: Effects, served: str
 ) -> None:
     session = SessionStore()
     session.create()
     key, cookies = {"Idempotency-Key": str(uuid4())}, {"sessionid": str(session.session_key)}
-    with served(WSGI) as url:
-        with pytest.raises(httpx.TransportError), httpx.Client(trust_env=False, cookies=cookies) as client:
-            client.post(f"{url}/checkout", headers={**key, "X-Die": "1"}, timeout=30)
-        assert effects() == 1
-        until(lambda: answers(f"{url}/healthz"))
-        with httpx.Client(base_url=url, trust_env=False, timeout=30, cookies=cookies) as client:
-            again = client.post("/checkout", headers=key)
-            assert (again.status_code, again.headers["Idempotent-Replayed"]) == (303, "true")
-            shown = client.get(again.headers["Location"])
+    with pytest.raises(httpx.TransportError), httpx.Client(trust_env=False, cookies=cookies) as client:
+        client.post(f"{served}/checkout", headers={**key, "X-Die": "1"}, timeout=30)
+    assert effects() == 1
+    until(lambda: answers(f"{served}/healthz"))
+    with httpx.Client(base_url=served, trust_env=False, timeout=30, cookies=cookies) as client:
+        again = client.post("/checkout", headers=key)
+        assert (again.status_code, again.headers["Idempotent-Replayed"]) == (303, "true")
+        shown = client.get(again.headers["Location"])
     assert (shown.status_code, shown.text) == (200, f"order {Group.objects.get().pk}")

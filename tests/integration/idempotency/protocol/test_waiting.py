@@ -1,7 +1,4 @@
-"""Wait-then-replay: woken by a message, not by polling; and by the clock alone where a message is lost.
-
-That who waits replays, or runs where the first breaks, is in tests/system/stores.
-"""
+"""Wait-then-replay: woken by a message, not by polling; and by the clock alone where a message is lost."""
 
 import os
 import threading
@@ -26,42 +23,31 @@ Effects = Callable[[], int]
 LONG = {"WAIT_SECONDS": 30, "MARKER_SECONDS": 30}
 
 
-class Twins:
-    """The first call stands still inside its handler until `go`; the second waits for it."""
+def first_and_copy(user: User, path: str, then: Callable[[], object]) -> list[Any]:
+    """Answers of a call, and of a copy that listens while the first stands still in its handler until `then`."""
+    inside, go = threading.Event(), threading.Event()
 
-    def __init__(self, user: User) -> None:
-        self.user = user
-        self.inside = threading.Event()
-        self.go = threading.Event()
-
-    def hold(self) -> None:
+    def hold() -> None:
         PLAN["during"] = None
-        self.inside.set()
-        assert self.go.wait(30)
+        inside.set()
+        assert go.wait(30)
 
-    def run(self, waiting: Callable[[], Any], path: str, then: Callable[[], None]) -> list[Any]:
-        PLAN["during"] = self.hold
+    def first() -> Any:
+        return Caller(user).post(path, body={"name": "a"})
 
-        def first() -> Any:
-            return Caller(self.user).post(path, body={"name": "a"})
+    def copy() -> Any:
+        assert inside.wait(30)
+        return first()
 
-        def second() -> Any:
-            assert self.inside.wait(30)
-            return Caller(self.user).post(path, body={"name": "a"})
+    def conduct() -> Any:
+        assert inside.wait(30)
+        while not someone_listens():
+            pass
+        then()
+        go.set()
 
-        def conduct() -> Any:
-            assert self.inside.wait(30)
-            while not waiting():
-                pass
-            then()
-            self.go.set()
-
-        return at_once(first, second, conduct)[:2]
-
-
-@pytest.fixture
-def twins(user: User) -> Twins:
-    return Twins(user)
+    PLAN["during"] = hold
+    return at_once(first, copy, conduct)[:2]
 
 
 def someone_listens() -> bool:
@@ -71,14 +57,14 @@ def someone_listens() -> bool:
 
 @pytest.mark.parametrize("path", ["/held", "/phased"])
 def test_who_waits_is_woken_by_the_answer(
-    twins: Twins, effects: Effects, redis_server: redis.Redis, path: str, monkeypatch: pytest.MonkeyPatch
+    user: User, effects: Effects, redis_server: redis.Redis, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
     for name in ("claim", "look"):
         original = getattr(marker, name)
         monkeypatch.setattr(marker, name, lambda *a, _f=original, **k: looks.append("look") or _f(*a, **k))
     with override_settings(IDEMPOTENCY=LONG):
-        first, second = twins.run(someone_listens, path, lambda: None)
+        first, second = first_and_copy(user, path, lambda: None)
     assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
     assert second["Idempotent-Replayed"] == "true"
     assert effects() == 1
@@ -86,17 +72,15 @@ def test_who_waits_is_woken_by_the_answer(
     assert len(looks) <= 4
 
 
-def test_a_lost_message_costs_a_markers_life_and_no_answer(
-    twins: Twins, effects: Effects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection that would have told is cut: everybody looks for himself."""
+def test_a_lost_message_costs_a_markers_life_and_no_answer(user: User, effects: Effects) -> None:
+    """The connection that would have carried it is cut: the copy looks for itself."""
 
     def cut() -> None:
         with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
             client.client_kill_filter(_type="pubsub")
 
     with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30, "MARKER_SECONDS": 0.2}):
-        first, second = twins.run(someone_listens, "/held", cut)
+        first, second = first_and_copy(user, "/held", cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
 
