@@ -1,19 +1,13 @@
 """`once.task`: the decorator, under the ones of task queues, receivers and commands."""
 
-import asyncio
 import inspect
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.contrib.auth.models import Group
 from django.core.management.base import BaseCommand
-from django.db import connections
 from django.dispatch import Signal, receiver
-from procrastinate import App
-from procrastinate.testing import InMemoryConnector
 
 from idempotency import KeyReused, once
 from tests.integration.idempotency.functions.work import place
@@ -31,23 +25,15 @@ def test_each_call_is_a_keyed_one() -> None:
     first = receipt(7)
     assert receipt(7) == receipt(order_id=7) == receipt(7, copies=1) == first
     assert receipt(8) != first
-    assert Group.objects.count() == 2
-
-
-def test_other_arguments_under_the_key_are_refused() -> None:
-    receipt(7)
     with pytest.raises(KeyReused):
         receipt(7, copies=2)
 
-
-def test_a_parameter_that_a_later_version_adds_makes_no_other_call() -> None:
-    first = receipt(7)
-
     @once.task("mail.receipt", key=lambda order_id: order_id)
-    def later(order_id: int, copies: int = 1, language: str = "en") -> Any:
+    def of_a_later_version(order_id: int, copies: int = 1, language: str = "en") -> Any:
         return place()
 
-    assert later(7) == first
+    assert of_a_later_version(7) == first
+    assert Group.objects.count() == 2
 
 
 def test_the_key_alone_may_tell_calls_apart() -> None:
@@ -137,41 +123,6 @@ def test_a_management_command() -> None:
             return str(self.close(month="2026-11")["id"])
 
     assert Command().handle() == Command().handle()
-
-
-def test_a_task_of_procrastinate() -> None:
-    app = App(connector=InMemoryConnector())
-
-    def in_a_thread(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def closing(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            finally:
-                connections.close_all()
-
-        return closing
-
-    @app.task(name="receipt")
-    @in_a_thread
-    @once.task("mail.receipt", key=lambda order_id: order_id)
-    def task(order_id: int) -> Any:
-        return place()
-
-    @app.task(name="receipt_async")
-    @once.task("mail.receipt.async", key=lambda order_id: order_id)
-    async def coroutine(order_id: int) -> Any:
-        return (await Group.objects.acreate(name=f"async {order_id}")).name
-
-    async def work() -> None:
-        for each in (task, coroutine):
-            for _ in range(2):
-                await each.defer_async(order_id=7)
-        await app.run_worker_async(wait=False, install_signal_handlers=False, listen_notify=False)
-
-    asyncio.run(work())
-    assert sorted(Group.objects.values_list("name", flat=True))[0] == "async 7"
-    assert Group.objects.count() == 2
 
 
 def bill(day: str, *, dry: bool = False) -> str:

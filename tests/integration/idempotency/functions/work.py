@@ -1,7 +1,6 @@
 """Functions that tests call once, in this process and in others, and the process that calls them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db import transaction
 
 from idempotency import once
 from tests.processes import on_the_tests_database
@@ -22,12 +20,6 @@ ROOT = Path(__file__).resolve().parents[4]
 def place(name: str = "order") -> dict[str, Any]:
     """One row, with a name that never collides: how many there are is how often it happened."""
     return {"id": Group.objects.create(name=f"{name} {uuid.uuid4()}").pk}
-
-
-def place_and_die() -> dict[str, Any]:
-    """Die between the commit and all that follows it."""
-    transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
-    return place()
 
 
 def place_and_hang() -> dict[str, Any]:
