@@ -15,6 +15,7 @@ from idempotency.checks.settings import check_enabled
 from idempotency.conf import config, parse
 from idempotency.redis.fastpath import Breaker
 
+LOCAL = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 CSRF = "django.middleware.csrf.CsrfViewMiddleware"
 SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 
@@ -41,6 +42,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
+        ({"REPEATS": 1.5}, r"REPEATS.* must be 0 or a positive integer"),
         ({"KEYED": "all"}, r"'KEYED'\] is 'all'\. Write 'marked'"),
         ({"KEYED": []}, "Write 'marked'"),
         ({"KEYED": True}, "Write 'marked'"),
@@ -101,25 +103,24 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert ("WAIT_SECONDS" in first, "KEYED" in second, "REDACT" in third) == (True, True, True)
 
 
-def test_a_deployment_that_is_switched_off_is_warned_of() -> None:
+def test_switched_off_nothing_is_asked_of_the_project_and_a_deployment_is_warned_of() -> None:
     assert check_enabled(None) == []
-    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+    with override_settings(IDEMPOTENCY={"ENABLED": False}, MIDDLEWARE=[], CACHES={"default": {"BACKEND": "x"}}):
         (message,) = check_enabled(None)
+        assert check_settings(None) == []
     assert (message.id, message.is_serious()) == ("idempotency.W006", False)
 
 
-@pytest.mark.parametrize(
-    ("redis", "alias", "client"),
-    [
+def test_redis_is_named_in_one_place() -> None:
+    url, path = "rediss://shop.example:6380/2", "idempotency.redis.fastpath.client"
+    for redis, alias, client in (
         (None, None, None),
         ("default", "default", None),
-        ("rediss://shop.example:6380/2", None, "rediss://shop.example:6380/2"),
-        ("idempotency.redis.fastpath.client", None, "idempotency.redis.fastpath.client"),
-    ],
-)
-def test_redis_is_named_in_one_place(redis: str | None, alias: str | None, client: str | None) -> None:
-    found = parse({"REDIS": redis})
-    assert (found.redis_alias, found.redis_client, found.uses_redis) == (alias, client, redis is not None)
+        (url, None, url),
+        (path, None, path),
+    ):
+        found = parse({"REDIS": redis})
+        assert (found.redis_alias, found.redis_client, found.uses_redis) == (alias, client, redis is not None)
 
 
 def test_the_ledger_may_be_in_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +136,13 @@ def test_the_ledger_may_be_in_another_database(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Elsewhere:
-    """A router that keeps the ledger out of the keyed views' database."""
+    """A router that has an app in a database of its own."""
+
+    def __init__(self, app: str) -> None:
+        self.app = app
 
     def db_for_write(self, model: Any, **hints: Any) -> str | None:
-        return "other" if model._meta.app_label == "idempotency" else None
+        return "other" if model._meta.app_label == self.app else None
 
 
 class Nowhere:
@@ -148,31 +152,19 @@ class Nowhere:
         return False if app_label == "idempotency" else None
 
 
-@pytest.mark.parametrize("router", [Elsewhere, Nowhere])
-def test_a_router_that_separates_ledger_and_views_is_named(router: type[Any]) -> None:
-    with override_settings(DATABASE_ROUTERS=[f"{__name__}.{router.__name__}"]):
+@pytest.mark.parametrize("router", [Elsewhere("idempotency"), Nowhere()])
+def test_a_router_that_separates_ledger_and_views_is_named(router: object) -> None:
+    with override_settings(DATABASE_ROUTERS=[router]):
         (message,) = check_settings(None)
     assert (message.id, "keeps the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
 
 
-class ShopElsewhere:
-    """A router that has the shop in a database of its own."""
-
-    def db_for_write(self, model: Any, **hints: Any) -> str | None:
-        return "sales" if model._meta.app_label == "shop" else None
-
-
 def test_models_that_are_written_elsewhere_are_named_also_beside_the_default_database() -> None:
-    with override_settings(DATABASE_ROUTERS=[f"{__name__}.ShopElsewhere"]):
+    with override_settings(DATABASE_ROUTERS=[Elsewhere("shop")]):
         (message,) = check_settings(None)
     assert message.id == "idempotency.W005"
     assert "transactions in 'default', and these are written elsewhere: shop." in message.msg
     assert "IDEMPOTENCY['DATABASE']" in str(message.hint)
-
-
-def test_switched_off_nothing_is_asked_of_the_project() -> None:
-    with override_settings(IDEMPOTENCY={"ENABLED": False}, MIDDLEWARE=[], CACHES={"default": {"BACKEND": "x"}}):
-        assert check_settings(None) == []
 
 
 def test_settings_changes_are_seen() -> None:
@@ -194,24 +186,9 @@ def test_settings_changes_are_seen() -> None:
             ["idempotency.E003"],
         ),
         ({"MIDDLEWARE": [MIDDLEWARE, GZIP]}, ["idempotency.E003"]),
-        (
-            {
-                "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
-                "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.redis.fastpath.client"},
-            },
-            [],
-        ),
-        (
-            {"CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}},
-            ["idempotency.E004"],
-        ),
-        (
-            {
-                "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
-                "IDEMPOTENCY": {"REDIS_ALIAS": None},
-            },
-            [],
-        ),
+        ({"CACHES": LOCAL}, ["idempotency.E004"]),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.redis.fastpath.client"}}, []),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": None}}, []),
         ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008", "idempotency.I001"]),
         (
             {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.redis.fastpath.client"}},
@@ -227,7 +204,7 @@ def test_checks_explain_mistakes(changed: dict[str, Any], expected: list[str]) -
 
 
 def test_both_ways_out_of_a_missing_cache_can_be_copied_from_its_hint() -> None:
-    with override_settings(CACHES={"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}):
+    with override_settings(CACHES=LOCAL):
         (message,) = check_settings(None)
         written = re.findall(r"IDEMPOTENCY = (\{.*?\})", message.hint or "")
         assert len(written) == 2

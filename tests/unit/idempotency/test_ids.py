@@ -15,7 +15,7 @@ def test_an_id_is_a_uuid_of_version_7_with_the_time_in_front() -> None:
 
 
 def test_ids_do_not_repeat() -> None:
-    assert len({new_id() for _ in range(10_000)}) == 10_000
+    assert len({new_id() for _ in range(1_000)}) == 1_000
 
 
 def test_the_url_form_is_the_32_characters() -> None:

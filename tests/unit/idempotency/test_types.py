@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 from rest_framework.decorators import api_view
@@ -95,18 +94,6 @@ def task_with_call(number: int, call: KeyedCall) -> dict[str, int]:
 def run() -> int:
     result: dict[str, int] = task(7)
     return result["number"] + task_with_call(7)["number"]
-
-
-urlpatterns = [
-    path("plain", plain),
-    path("async", asynchronous),
-    path("phased", phased),
-    path("class", Plain.as_view()),
-    path("rest", Rest.as_view()),
-    path("generic", Generic.as_view()),
-    path("users", Users.as_view({"post": "create"})),
-    path("function", function),
-]
 
 
 @pytest.mark.parametrize(

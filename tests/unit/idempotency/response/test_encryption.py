@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
-from hypothesis import given
-from hypothesis import strategies as st
 
 from idempotency.conf import parse
 from idempotency.response import encryption
@@ -22,13 +20,12 @@ def answer(body: bytes | None = b'{"id": 1}') -> StoredResponse:
     return StoredResponse(status=201, headers={"Location": "/1"}, body=body)
 
 
-@given(st.binary(max_size=2_000))
+@pytest.mark.parametrize("body", [b"", b"a", bytes(16), b"secret" * 300])
 def test_what_is_sealed_opens_again_and_shows_nothing(body: bytes) -> None:
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k1": NEW}}):
         sealed = encryption.seal(answer(body), digest=DIGEST)
-        assert sealed.body_key_id == "k1"
-        assert sealed.body is not None
-        assert len(body) < 4 or body not in sealed.body
+        assert (sealed.body_key_id, sealed.body is None) == ("k1", False)
+        assert len(body) < 4 or body[:8] not in bytes(sealed.body or b"")
         assert encryption.unseal(sealed, digest=DIGEST) == answer(body)
 
 
