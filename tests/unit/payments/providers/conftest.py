@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -28,13 +29,10 @@ NUMBER, REFUND_NUMBER = "a" * 32, "b" * 32
 
 
 class Company:
-    """A provider's address that answers whatever it is told to."""
+    """A provider's address that answers as `answer` says."""
 
     def __init__(self) -> None:
-        self.answer: Says = lambda body: (200, {}, b"{}")
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.here = threading.local()  # its `path` is the one that is being answered by this thread
-        self.connections = 0
+        self.begin()
         company = self
 
         class Server(ThreadingHTTPServer):
@@ -74,6 +72,13 @@ class Company:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
+    def begin(self) -> None:
+        """Know nothing of what was before."""
+        self.answer: Says = lambda body: (200, {}, b"{}")
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.here = threading.local()  # its `path` is the one that is being answered by this thread
+        self.connections = 0
+
     def stop(self) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -82,19 +87,38 @@ class Company:
 
 @pytest.fixture
 def company() -> Iterator[Company]:
+    """One of the test's own, which other rooms import and stop."""
     made = Company()
     yield made
     made.stop()
+
+
+@cache
+def _listening() -> Company:
+    return Company()
+
+
+@pytest.fixture(name="company")
+def the_company() -> Company:
+    """The session's, as new, and so `providers` are built once: to load a key takes 45 ms."""
+    made = _listening()
+    made.begin()
+    return made
 
 
 def channels(company: Company) -> dict[str, dict[str, str]]:
     return channels_at(company.url)
 
 
+@cache
+def _built(url: str) -> Any:
+    return registry.build(channels_at(url))
+
+
 @pytest.fixture
 def providers(platform: keys.Keys, company: Company) -> dict[str, Any]:
     """Every channel, at the company's address."""
-    built: Any = registry.build(channels(company))
+    built: dict[str, Any] = _built(company.url)
     return built
 
 

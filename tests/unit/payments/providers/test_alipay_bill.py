@@ -5,12 +5,9 @@ import zipfile
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from payments.providers.alipay.bill import DUE, checked_address, read_bill, says_missing
+from payments.providers.alipay.bill import checked_address, read_bill
 from payments.providers.base import BillLine, FactKind
-from payments.providers.documents import next_day
 
 CHINA = timezone(timedelta(hours=8))
 DAY = date(2026, 11, 20)
@@ -69,18 +66,12 @@ def test_columns_go_by_their_names_and_tables_may_be_several() -> None:
     assert lines[1].occurred_at is None
 
 
-def test_a_refund_without_a_number_goes_by_the_trade_s() -> None:
-    (line,) = read(packed(table(REFUND.replace("refund1", ""))))
-    assert (line.out_refund_no, line.provider_txn_id) == ("order1", "order1")
-
-
-def test_a_product_s_name_may_look_like_a_comment() -> None:
-    (line,) = read(packed(table(PAYMENT.replace("杯子, 白", "杯子\r\n#账号：[1]\n"))))
-    assert line.amount_minor == 1990
-
-
-def test_a_day_with_a_bill_and_nothing_on_it() -> None:
+def test_rows_that_are_read_all_the_same() -> None:
     assert read(packed(table())) == ()
+    (unnumbered,) = read(packed(table(REFUND.replace("refund1", ""))))
+    assert (unnumbered.out_refund_no, unnumbered.provider_txn_id) == ("order1", "order1")
+    (named_like_a_comment,) = read(packed(table(PAYMENT.replace("杯子, 白", "杯子\r\n#账号：[1]\n"))))
+    assert named_like_a_comment.amount_minor == 1990
 
 
 @pytest.mark.parametrize(
@@ -91,8 +82,6 @@ def test_a_day_with_a_bill_and_nothing_on_it() -> None:
         (table(PAYMENT.replace(",交易,", ",转账,")), "do not know"),
         (table(PAYMENT.replace("19.90", "-19.90")), "not an amount"),
         (table(PAYMENT.replace("19.90", "0.00")), "lacks"),
-        (table(PAYMENT.replace("19.90", "19.905")), "finer"),
-        (table(PAYMENT.replace("19.90", "¥19.90").replace("¥", "￥")), "not an amount"),
         (table(REFUND.replace("-9.90", "9.90")), "below zero"),
         (table(PAYMENT.replace("order1", "")), "lacks"),
         (table(PAYMENT.replace("2026112022001", "")), "lacks"),
@@ -100,27 +89,11 @@ def test_a_day_with_a_bill_and_nothing_on_it() -> None:
         (table(PAYMENT + ",more"), "10 values under 9 names"),
         (table('"open'), "not a readable bill"),
         (table(PAYMENT, header=HEADER.replace("业务类型", "类型")), "no table"),
-        ("", "no table"),
     ],
 )
 def test_what_is_not_the_bill_that_was_announced(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read(packed(text))
-
-
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
-    content = packed(table(*[PAYMENT] * 5000))
-    assert len(content) < 20_000
-    with pytest.raises(ValueError, match="unpack to more than 100000 bytes"):
-        read_bill(content, day=DAY, seller_id=SELLER, max_unpacked_bytes=100_000)
-
-
-def test_a_bomb_that_lies_about_its_size_is_cut_off() -> None:
-    """The directory says ten bytes; no more than that is unpacked, and then the checksum does not fit."""
-    text = table(*[PAYMENT] * 5000).encode("gbk")
-    content = packed(table(*[PAYMENT] * 5000)).replace(len(text).to_bytes(4, "little"), (10).to_bytes(4, "little"))
-    with pytest.raises(ValueError, match="not a readable bill"):
-        read_bill(content, day=DAY, seller_id=SELLER, max_unpacked_bytes=100_000)
 
 
 def test_many_files_and_other_methods_are_refused() -> None:
@@ -134,21 +107,16 @@ GATEWAY = "https://openapi.alipay.com/gateway.do"
 
 
 @pytest.mark.parametrize(
-    ("url", "asked"),
+    ("url", "gateway", "asked"),
     [
-        ("https://dwbillcenter.alipay.com/x?a=1", "https://dwbillcenter.alipay.com/x?a=1"),
-        ("http://dwbillcenter.alipay.com/x?a=1", "https://dwbillcenter.alipay.com/x?a=1"),
-        ("https://files.example/x", "https://files.example/x"),
+        ("https://files.example/x", GATEWAY, "https://files.example/x"),
+        ("http://dwbillcenter.alipay.com/x?a=1", GATEWAY, "https://dwbillcenter.alipay.com/x?a=1"),
+        ("http://127.0.0.1:8001/bill?x=1", "http://127.0.0.1:8001/g", "http://127.0.0.1:8001/bill?x=1"),
+        ("http://a.example:80/b", "http://a.example/g", "http://a.example:80/b"),
     ],
 )
-def test_addresses_that_we_go_to(url: str, asked: str) -> None:
-    assert checked_address(url, gateway_url=GATEWAY) == asked
-
-
-def test_the_gateway_s_own_origin_may_be_plain() -> None:
-    url = "http://127.0.0.1:8001/alipay/bill?x=1"
-    assert checked_address(url, gateway_url="http://127.0.0.1:8001/alipay/gateway.do") == url
-    assert checked_address("http://a.example:80/b", gateway_url="http://a.example/g") == "http://a.example:80/b"
+def test_addresses_that_we_go_to(url: str, gateway: str, asked: str) -> None:
+    assert checked_address(url, gateway_url=gateway) == asked
 
 
 @pytest.mark.parametrize(
@@ -160,12 +128,9 @@ def test_the_gateway_s_own_origin_may_be_plain() -> None:
         ("http://127.0.0.1:8002/x", "http://127.0.0.1:8001/g"),
         ("http://bills.example/x", "http://api.bills.example/g"),
         ("file:///etc/passwd", GATEWAY),
-        ("ftp://dwbillcenter.alipay.com/x", GATEWAY),
         ("https://user@dwbillcenter.alipay.com/x", GATEWAY),
         ("https://:secret@dwbillcenter.alipay.com/x", GATEWAY),
         ("https:///x", GATEWAY),
-        ("/x", GATEWAY),
-        ("", GATEWAY),
         ("https://[::1/x", GATEWAY),
         ("http://dwbillcenter.alipay.com:port/x", GATEWAY),
     ],
@@ -173,19 +138,3 @@ def test_the_gateway_s_own_origin_may_be_plain() -> None:
 def test_addresses_that_we_do_not_go_to(url: str, gateway: str) -> None:
     with pytest.raises(ValueError):
         checked_address(url, gateway_url=gateway)
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_an_address_or_refused(url: str) -> None:
-    try:
-        asked = checked_address(url, gateway_url=GATEWAY)
-    except ValueError:
-        return
-    assert asked.startswith("https://")
-
-
-def test_a_missing_bill_and_when_it_will_not_come_any_more() -> None:
-    assert says_missing("isp.bill_not_exist")
-    assert says_missing("BILL_NOT_EXIST")
-    assert not says_missing("isv.invalid-arguments")
-    assert next_day(DAY, DUE) == datetime(2026, 11, 21, 12, tzinfo=CHINA).timestamp()

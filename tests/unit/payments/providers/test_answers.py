@@ -3,20 +3,19 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa as private
 
-from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
-from payments.providers import registry, rsa
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers import rsa
 from payments.providers.alipay.client import Alipay
 from payments.providers.alipay.signing import signed_member, signed_text
 from payments.providers.base import Payer, PayMethod, RefundStatus, TradeStatus
 from payments.providers.wechat.client import WeChatPay
-from payments.providers.wechat.signing import answer_message, verify
-from payments.sandbox import keys, state
+from payments.providers.wechat.signing import answer_message
+from payments.sandbox import state
 from tests.unit.payments.providers.conftest import (
     NUMBER,
     REFUND_NUMBER,
@@ -24,7 +23,6 @@ from tests.unit.payments.providers.conftest import (
     Company,
     Says,
     alipay_says,
-    channels,
     create,
     refund,
     signed,
@@ -107,16 +105,16 @@ def with_headers(answer: Says, **changed: str) -> Says:
 
 def unproven_by_wechat() -> Iterator[Unproven]:
     news = json.dumps(GOOD_NEWS).encode()
-    for status in (200, 204, 400, 401, 403, 404, 429):
+    for status in (200, 204, 401, 404, 429):
         yield Unproven(f"unsigned {status}", said(status, b"" if status == 204 else news), "not signed")
-    for status in (302, 500, 502, 503):
+    for status in (302, 500):
         yield Unproven(f"unsigned {status}", said(status, news, Location="http://127.0.0.1:1/"))
     yield Unproven("server error", signed({"code": "SYSTEM_ERROR"}, status=500), "500")
     for status in (200, 400):
-        for age in (301, -302):
+        for age in (301, -900):
             stale = signed(GOOD_NEWS, status=status, age_seconds=age)
             yield Unproven(f"{age} s old {status}", stale, "stale or of the future")
-        for serial in ("0" * 40, "PUB_KEY_ID_1", "6E" * 20):
+        for serial in ("0" * 40, "PUB_KEY_ID_1"):
             unknown = with_headers(signed(GOOD_NEWS, status=status), Wechatpay_Serial=serial)
             yield Unproven(f"by an unknown key {status}", unknown, "do not hold")
     genuine = signed(GOOD_NEWS)
@@ -124,8 +122,8 @@ def unproven_by_wechat() -> Iterator[Unproven]:
     message = answer_message(timestamp=headers["Wechatpay-Timestamp"], nonce="n", body=body)
     by_us = with_headers(genuine, Wechatpay_Signature=rsa.sign(message, state.keys().merchant))
     yield Unproven("by the merchant under the platform's serial", by_us, "does not verify")
-    for document in ([], "text", 5, None, b"\xff", b"{", b"[" * 20_000, [{"code": "ORDER_NOT_EXIST"}]):
-        for status in (200, 400, 404):
+    for document in ([{"code": "ORDER_NOT_EXIST"}], "text", None, b"\xff", b"{", b"[" * 20_000):
+        for status in (200, 404):
             yield Unproven(f"{str(document)[:9]} {status}", signed(document, status=status))
 
 
@@ -145,7 +143,7 @@ REFUNDED = {**NUMBERS, "status": "SUCCESS", "refund_id": "x", "transaction_id": 
         *(
             (call, {} if value is None else {member: value})
             for call, member in (("native", "code_url"), ("h5", "h5_url"), ("jsapi", "prepay_id"))
-            for value in (None, "", 5, [])
+            for value in (None, "", 5)
         ),
         ("query", {**PAID, "amount": []}),
         ("query", PAID),
@@ -194,22 +192,16 @@ def test_a_trade_that_wechat_does_not_know(wechat: WeChatPay, company: Company, 
         ("close", 202, "USER_PAYING", OutcomeUnknown),
         ("close", 401, "SIGN_ERROR", ProviderUnavailable),
         ("close", 403, "NO_AUTH", OutcomeUnknown),  # nor may we ask what became of it
+        ("native", 403, "403", ProviderRejected),  # without a code it is named by its status
         *((call, 403, "NO_AUTH", ProviderRejected) for call in ("jsapi", "h5", "bill", "certificates")),
     ],
 )
 def test_what_wechat_says_by_a_code(
     wechat: WeChatPay, company: Company, call: str, status: int, code: str, expected: type[Exception]
 ) -> None:
-    company.answer = signed({"code": code, "message": "no"}, status=status)
+    company.answer = signed({} if code == str(status) else {"code": code, "message": "no"}, status=status)
     with pytest.raises(expected, match=code):
         WECHAT_CALLS[call](wechat)
-
-
-def test_a_refusal_without_a_code_is_named_by_its_status(wechat: WeChatPay, company: Company) -> None:
-    company.answer = signed({}, status=403)
-    with pytest.raises(ProviderRejected) as caught:
-        create(wechat)
-    assert (caught.value.code, caught.value.message) == ("403", "")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +220,7 @@ def test_refunds_of_wechat_that_moved_nothing_yet(
         assert (answer.status, answer.message, answer.facts) == (expected, message, ())
 
 
-@pytest.mark.parametrize("code", ["INVALID_REQUEST", "ORDERPAID", "SOMETHING_NEW"])
+@pytest.mark.parametrize("code", ["ORDERPAID", "SOMETHING_NEW"])
 @pytest.mark.parametrize(
     ("state", "expected"),
     [("SUCCESS", TradeStatus.PAID), ("CLOSED", TradeStatus.CLOSED), ("NOTPAY", None), (None, None)],
@@ -254,16 +246,14 @@ def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
     assert len(company.asked) == 2
 
 
-def test_requests_to_wechat_name_the_public_key_for_answers(wechat: WeChatPay, company: Company) -> None:
+def test_requests_to_wechat(wechat: WeChatPay, company: Company) -> None:
+    """They name the public key for answers; a refund gives a reason where there is one."""
     company.answer = unpaid(company)
     wechat.query(out_trade_no=NUMBER)
     path, headers = company.asked[0]
     assert path.startswith(f"/v3/pay/transactions/out-trade-no/{NUMBER}?mchid=")
     assert headers["Wechatpay-Serial"] == state.keys().public_key_id
     assert headers["Authorization"].startswith("WECHATPAY2-SHA256-RSA2048 mchid=")
-
-
-def test_a_reason_is_sent_where_there_is_one(wechat: WeChatPay, company: Company) -> None:
     sent: list[dict[str, Any]] = []
 
     def answer(body: bytes) -> Answer:
@@ -307,19 +297,17 @@ def unproven_by_alipay(method: str, address: str) -> Iterator[Unproven]:
     yield Unproven("forged", alipay_says(method, news, forge=True))
     yield Unproven("by another key", alipay_says(method, news, key=FOREIGN))
     yield Unproven("an answer to something else", alipay_says("alipay.trade.other", news))
-    for sign in (None, 5, [], {}, "", "签名", "QUJD"):
+    for sign in (None, 5, "", "签名", "QUJD"):
         yield Unproven(f"signature {sign}", said(200, json.dumps({name: news, "sign": sign}).encode()))
     yield Unproven("no signature", said(200, json.dumps({name: news}).encode()))
     yield Unproven("torn", said(200, genuine[:-20]))
-    for body in (b"", b"\xff\xfe", b'"error_response"', b'{"error_response":5', b"5", b"null", b"<html>", b"[]"):
+    for body in (b"", b"\xff\xfe", b'"error_response"', b'{"error_response":5', b"null", b"<html>"):
         yield Unproven(f"body {body!r}", said(200, body))
-    for status, body in ((302, b""), (500, b""), (502, b""), (502, genuine)):
+    for status, body in ((302, b""), (502, genuine)):
         yield Unproven(f"status {status}", said(status, body, Location="http://127.0.0.1:1/"))
-    for member in ([], "text", 5, None, [{"code": "10000"}]):
-        _, _, body = alipay_says("error", member)(b"")
-        for status in (200, 404):
-            yield Unproven(f"signed {member} {status}", said(status, body))
-    for code in ("20000", "10003", 10000, ["40004"], None):
+    for member in ("text", None, [{"code": "10000"}]):
+        yield Unproven(f"signed {member}", alipay_says("error", member))
+    for code in ("20000", 10000, None):
         yield Unproven(f"code {code}", alipay_says(method, {**news, "code": code}))
     for document in (
         {"code": "40004", "sub_code": "ACQ.SYSTEM_ERROR"},
@@ -402,10 +390,7 @@ def test_of_two_members_of_one_name_the_one_that_is_signed_is_read(alipay: Alipa
         alipay.query(out_trade_no=NUMBER)
 
 
-@pytest.mark.parametrize(
-    "member",
-    ['{"a":"}"}', '{"a":"\\"}"}', '{"a":"\\\\"}', '{"a": [1, {"b": "]{"}], "c": "收据"}', "{}"],
-)
+@pytest.mark.parametrize("member", ['{"a":"\\"}"}', '{"a":"\\\\"}', '{"a": [1, {"b": "]{"}], "c": "收据"}', "{}"])
 def test_the_signed_part_is_taken_as_it_stands(member: str) -> None:
     assert signed_member(f'{{"x_response": {member},"sign":"s"}}', "x_response") == member
     assert signed_member(f'{{"sign":"s" , "x_response"  :\n{member}}}', "x_response") == member
@@ -413,24 +398,3 @@ def test_the_signed_part_is_taken_as_it_stands(member: str) -> None:
 
 def test_the_signed_text_is_sorted_and_leaves_out_what_is_empty() -> None:
     assert signed_text({"b": "2", "a": "1", "c": "", "sign": "x"}) == b"a=1&b=2"
-
-
-def test_platform_keys_must_be_named_by_serial(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
-    settings = channels(company)
-    for folder, why in (("/nowhere", "/nowhere is not a folder"), (str(tmp_path), r"holds no \.pem file")):
-        settings["wechat"]["PLATFORM_KEYS_DIR"] = folder
-        with pytest.raises(registry.ConfigError, match=why):
-            registry.build(settings)
-    (tmp_path / "platform.pem").write_text("x")
-    with pytest.raises(registry.ConfigError, match=r"platform\.pem"):
-        registry.build(settings)
-    with pytest.raises(registry.ConfigError, match="coins"):
-        registry.build({"coins": {}})
-
-
-def test_keys_are_never_shown(wechat: WeChatPay, alipay: Alipay) -> None:
-    for provider in (wechat, alipay):
-        assert "PRIVATE KEY" not in repr(provider.config)
-    assert state.keys().settings["WECHAT_API_V3_KEY"] not in repr(wechat.config)
-    with pytest.raises(SignatureInvalid):
-        verify({}, b"", keys=wechat._platform, now=0)

@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,12 +52,6 @@ def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, 
     assert b"confirm=true" in asked[0]
 
 
-def test_a_method_that_it_has_not(stripe: StripeIntents, company: Company) -> None:
-    with pytest.raises(ValueError, match="native"):
-        create(stripe, method=PayMethod.NATIVE)
-    assert company.asked == []
-
-
 def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
     return {"error": {"type": kind, "message": "a sentence", **({"code": code} if code else {})}}
 
@@ -66,11 +59,9 @@ def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[
 @pytest.mark.parametrize(
     ("status", "document", "code"),
     [
-        (400, error(code="amount_too_small"), "amount_too_small"),
         (400, error(), "invalid_request_error"),
         (400, error("idempotency_error"), "idempotency_error"),
         (402, error("card_error", "card_declined"), "card_declined"),
-        (403, error(), "invalid_request_error"),
         (404, error(code="resource_missing"), "resource_missing"),
     ],
 )
@@ -92,13 +83,10 @@ def test_refusals_have_stripes_code(
         (503, b"<html>busy</html>"),
         (409, error("idempotency_error", "idempotency_key_in_use")),
         (302, b""),
-        (404, b"<html>a proxy says no</html>"),
         (404, {"message": "a proxy says no"}),
         (200, b""),
         (200, b"\xff"),
-        (200, b"[]"),
         (200, {}),
-        (200, {**INTENT, "next_action": None}),
         (200, {**INTENT, "next_action": {"type": "use_stripe_sdk"}}),
         (200, {**INTENT, "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
     ],
@@ -113,12 +101,19 @@ def test_an_answer_that_says_nothing_leaves_it_unknown(
 
 
 @pytest.mark.parametrize(
-    "changed", [{"metadata": {"out_trade_no": "another"}}, {"metadata": [NUMBER]}, {"amount_received": None}]
+    "changed",
+    [
+        {"metadata": {"out_trade_no": "another"}},
+        {"metadata": [NUMBER]},
+        {"amount_received": None},
+        {"status": None},
+    ],
 )
 def test_an_intent_of_another_shape(stripe: StripeIntents, company: Company, changed: dict[str, Any]) -> None:
     company.answer = stripe_says({**INTENT, **changed})
-    with pytest.raises(OutcomeUnknown):
-        stripe.query(out_trade_no=NUMBER, reference="pi_1")
+    for call in (stripe.query, stripe.close):
+        with pytest.raises(OutcomeUnknown):
+            call(out_trade_no=NUMBER, reference="pi_1")
 
 
 def test_a_status_that_nobody_knows_ends_nothing(stripe: StripeIntents, company: Company) -> None:
@@ -156,31 +151,29 @@ def test_a_refused_cancel_hides_no_payment(stripe: StripeIntents, company: Compa
     assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])
 
 
-def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, company: Company) -> None:
-    company.answer = stripe_says({name: value for name, value in INTENT.items() if name != "status"})
-    for call in (stripe.query, stripe.close):
-        with pytest.raises(OutcomeUnknown):
-            call(out_trade_no=NUMBER, reference="pi_1")
-
-
 @pytest.mark.parametrize(
     ("status", "meaning"),
     [
         ("pending", RefundStatus.PROCESSING),
         ("requires_action", RefundStatus.PROCESSING),
+        (None, RefundStatus.PROCESSING),
         ("failed", RefundStatus.FAILED),
         ("canceled", RefundStatus.FAILED),
     ],
 )
-def test_a_refund_that_moved_no_money_has_no_fact(
-    stripe: StripeIntents, company: Company, status: str, meaning: RefundStatus
+def test_a_refund_that_moved_no_money(
+    stripe: StripeIntents, company: Company, status: str | None, meaning: RefundStatus
 ) -> None:
+    """It has no fact, but a line of the bill from the beginning."""
     numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
-    amount = {"amount": 990, "currency": "cny"}
-    company.answer = stripe_says(
-        {"id": "re_1", "status": status, **amount, "payment_intent": "pi_1", "metadata": numbers}
-    )
+    made = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
+    company.answer = stripe_says({**made, "payment_intent": "pi_1"})
     assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
+    unkeepable = {**made, "metadata": {**numbers, "out_refund_no": "r" * 65}}
+    for source, number in ((made, REFUND_NUMBER), (unkeepable, "")):
+        entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": source}
+        line = bill_line(entry, FactKind.REFUNDED)
+        assert (line.refund_status, line.out_trade_no, line.out_refund_no) == (meaning, NUMBER, number)
 
 
 def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeIntents, company: Company) -> None:
@@ -221,39 +214,3 @@ def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIn
     assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
     assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
     assert line.takes_back == "re_1"
-
-
-@pytest.mark.parametrize(
-    ("status", "meaning"),
-    [
-        ("succeeded", RefundStatus.SUCCEEDED),
-        ("pending", RefundStatus.PROCESSING),
-        ("requires_action", RefundStatus.PROCESSING),
-        (None, RefundStatus.PROCESSING),
-        ("failed", RefundStatus.FAILED),
-        ("canceled", RefundStatus.FAILED),
-    ],
-)
-def test_a_refund_s_line_says_where_it_stands(status: str | None, meaning: RefundStatus) -> None:
-    """It has one from the beginning, and keeps it."""
-    numbers = {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}
-    refund = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
-    entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": refund}
-    line = bill_line(entry, FactKind.REFUNDED)
-    assert (line.refund_status, line.out_trade_no) == (meaning, NUMBER)
-    assert line.out_refund_no == ""  # no column of ours could hold it
-
-
-def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("sk_test_of_a_file\n")
-    (tmp_path / "hook").write_text("whsec_new\nwhsec_old\n")
-    settings = {"SECRET_KEY_FILE": str(tmp_path / "key"), "WEBHOOK_SECRET_FILE": str(tmp_path / "hook")}
-    stripe: Any = registry.build({"stripe": {"API_URL": company.url, **settings}})["stripe"]
-    company.answer = stripe_says(INTENT)
-    stripe.query(out_trade_no=NUMBER, reference="pi_1")
-    assert company.asked[0][1]["Authorization"] == "Bearer sk_test_of_a_file"
-    assert stripe.config.webhook_secrets == ("whsec_new", "whsec_old")
-    assert "of_a_file" not in repr(stripe.config)
-    (tmp_path / "hook").write_text(",\n")
-    with pytest.raises(registry.ConfigError, match=r"STRIPE_WEBHOOK_SECRET_FILE: .*hook is empty"):
-        registry.build({"stripe": {"API_URL": company.url, **settings}})

@@ -8,7 +8,7 @@ import pytest
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry
-from payments.providers.base import Fact, FactKind, Notice, RefundStatus
+from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
 from payments.providers.stripe.client import StripeIntents
 from payments.sandbox.stripe.documents import signature
 
@@ -107,54 +107,45 @@ def test_a_canceled_intent_closes(stripe: StripeIntents) -> None:
     assert (fact.kind, fact.out_trade_no, fact.amount_minor) == (FactKind.CLOSED, NUMBER, 0)
 
 
+NUMBERED = [{**REFUND["metadata"], "out_refund_no": number} for number in ("r" * 65, "r\x00", 7)]
+
+
 @pytest.mark.parametrize(
     ("kind", "document"),
     [
         ("payment_intent.processing", INTENT),
         ("payment_intent.succeeded", {**INTENT, "status": "processing", "amount_received": 0}),
-        ("payment_intent.payment_failed", {**INTENT, "status": "requires_payment_method"}),
         ("charge.succeeded", {"id": "py_1"}),
         ("refund.created", {**REFUND, "status": "pending"}),
-        ("refund.updated", {**REFUND, "status": "failed"}),
         ("refund.created", {**REFUND, "metadata": {}}),  # by hand, in the dashboard
+        *(("refund.updated", {**REFUND, "metadata": metadata}) for metadata in NUMBERED),  # of another system
         ("payment_intent.succeeded", {**INTENT, "metadata": {}}),  # of something else in the same account
         ("payment_intent.canceled", {**INTENT, "metadata": None}),
-        ("something.new", {}),
     ],
 )
-def test_what_moves_no_money_of_ours_tells_no_fact(stripe: StripeIntents, kind: str, document: Any) -> None:
-    assert read(stripe, event(kind, document)).facts == ()
+def test_what_moves_no_money_of_ours_tells_nothing(stripe: StripeIntents, kind: str, document: Any) -> None:
+    notice = read(stripe, event(kind, document))
+    assert (notice.facts, notice.refund) == ((), None)
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [("failed", "failed: expired"), ("canceled", "canceled: expired"), ("pending", "")]
-)
-def test_a_refund_that_ends_without_moving_money_is_told(stripe: StripeIntents, status: str, told: str) -> None:
+@pytest.mark.parametrize("status", ["failed", "canceled"])
+def test_a_refund_that_ends_without_moving_money_is_told(stripe: StripeIntents, status: str) -> None:
     notice = read(stripe, event("refund.updated", {**REFUND, "status": status, "failure_reason": "expired"}))
-    if not told:
-        assert notice.refund is None
-        return
-    assert notice.refund is not None
-    assert (notice.refund.status, notice.refund.message) == (RefundStatus.FAILED, told)
-    assert notice.refund.out_refund_no == REFUND_NUMBER
+    assert (notice.facts, notice.refund) == (
+        (),
+        RefundResult(status=RefundStatus.FAILED, message=f"{status}: expired", out_refund_no=REFUND_NUMBER),
+    )
 
 
-def test_a_refund_of_a_number_that_we_cannot_keep_is_not_ours(stripe: StripeIntents) -> None:
-    for number in ("r" * 65, "r\x00", 7):
-        document = {**REFUND, "metadata": {**REFUND["metadata"], "out_refund_no": number}}
-        assert read(stripe, event("refund.updated", document)).facts == ()
-
-
-@pytest.mark.parametrize("skew_seconds", [-299, 0, 299])
-@pytest.mark.parametrize("secret", SECRETS)
-def test_any_of_our_secrets_within_the_skew(stripe: StripeIntents, secret: str, skew_seconds: int) -> None:
-    assert read(stripe, event(), secret=secret, sent_at=SENT_AT + skew_seconds).notification_id == "evt_1"
+def test_any_of_our_secrets_within_the_skew(stripe: StripeIntents) -> None:
+    for secret, skew_seconds in ((SECRETS[0], -299), (SECRETS[1], 299)):
+        assert read(stripe, event(), secret=secret, sent_at=SENT_AT + skew_seconds).notification_id == "evt_1"
 
 
 @pytest.mark.parametrize(
     ("skew_seconds", "passed"),
     [
-        *((seconds, 0) for seconds in (-100_000, -300, 300, 301, 100_000)),
+        *((seconds, 0) for seconds in (-300, 300, 100_000)),
         (300, 0.9),  # a part of a second makes 300 ahead no less
         (0, 300),  # the clock that counts is the one that was given
     ],
@@ -164,39 +155,31 @@ def test_stale_or_of_the_future_is_refused(stripe: StripeIntents, skew_seconds: 
         read(stripe, event(), sent_at=SENT_AT + skew_seconds, now=NOW + timedelta(seconds=passed))
 
 
+GENUINE = signature(event(), secret=SECRETS[0], timestamp=SENT_AT)
+NOBODYS = "0" * 64
+
+
 @pytest.mark.parametrize(
-    "header",
+    ("header", "body", "why"),
     [
-        "",
-        "nonsense",
-        f"t={SENT_AT}",
-        f"t={SENT_AT},v1=",
-        f"t={SENT_AT},v1=00",
-        f"t={SENT_AT},v1=é",
-        f"t={SENT_AT},v0={'0' * 64}",
-        f"v1={'0' * 64}",
-        f"t=,v1={'0' * 64}",
-        f"t=soon,v1={'0' * 64}",
-        f"t=-1,v1={'0' * 64}",
-        f"t={'9' * 5000},v1={'0' * 64}",
-        f"t=1_790_000_000,v1={'0' * 64}",
+        (None, event(), "missing"),
+        ("", event(), "missing"),
+        (f"t={SENT_AT},v1=é", event(), "missing"),
+        (f"t={SENT_AT}", event(), "does not verify"),
+        (f"t={SENT_AT},v1=", event(), "does not verify"),
+        (f"t={SENT_AT},v0={NOBODYS}", event(), "does not verify"),
+        (f"t={SENT_AT},v1={NOBODYS}", event(), "does not verify"),
+        *((f"t={value},v1={NOBODYS}", event(), "not a number") for value in ("", "soon", "-1", "9" * 5000, "1_7")),
+        (f"v1={NOBODYS}", event(), "not a number"),
+        (GENUINE, event() + b" ", "does not verify"),
+        (signature(event(), secret="whsec_of_somebody_else", timestamp=SENT_AT), event(), "does not verify"),
+        (GENUINE, b"\xff\xfe", "not text"),
     ],
 )
-def test_a_header_that_proves_nothing(stripe: StripeIntents, header: str) -> None:
-    with pytest.raises(SignatureInvalid):
-        stripe.read_notification(headers={"Stripe-Signature": header}, body=event(), now=NOW)
-
-
-def test_without_a_header_a_changed_body_and_a_secret_that_is_not_ours(stripe: StripeIntents) -> None:
-    with pytest.raises(SignatureInvalid, match="missing"):
-        stripe.read_notification(headers={}, body=event(), now=NOW)
-    header = signature(event(), secret=SECRETS[0], timestamp=SENT_AT)
-    with pytest.raises(SignatureInvalid, match="does not verify"):
-        stripe.read_notification(headers={"Stripe-Signature": header}, body=event() + b" ", now=NOW)
-    with pytest.raises(SignatureInvalid, match="does not verify"):
-        read(stripe, event(), secret="whsec_of_somebody_else")
-    with pytest.raises(SignatureInvalid, match="not text"):
-        read(stripe, b"\xff\xfe")
+def test_what_stripe_did_not_sign_for_us(stripe: StripeIntents, header: str | None, body: bytes, why: str) -> None:
+    headers = {} if header is None else {"Stripe-Signature": header}
+    with pytest.raises(SignatureInvalid, match=why):
+        stripe.read_notification(headers=headers, body=body, now=NOW)
 
 
 def test_one_of_several_signatures_is_enough(stripe: StripeIntents) -> None:
@@ -229,14 +212,11 @@ def test_an_event_of_another_account_tells_of_its_money() -> None:
         b"",
         b"{",
         b"[]",
-        b"null",
         b"{}",
         event(object="v2.core.event"),
         event(id=None),
         event(type=7),
-        event(data=None),
         event(data={}),
-        event(document=None),
         event(document={**INTENT, "amount_received": "1990"}),
         event(document={**INTENT, "amount_received": True}),
         event(document={**INTENT, "amount_received": -1}),

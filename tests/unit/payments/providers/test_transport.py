@@ -12,12 +12,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from payments.errors import OutcomeUnknown
+from payments.errors import OutcomeUnknown, ProviderUnavailable
 from payments.providers import registry, transport
 from payments.sandbox import keys
 from payments.sandbox.issuing import distinguished_name, issue
+from tests.ports import free_port
 from tests.sandbox import channels_at
-from tests.unit.payments.providers.conftest import NUMBER, Company, Says, alipay_says, signed
+from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, Says, alipay_says, signed
 
 STRIPE = {"SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
 CHANNELS = ("wechat", "alipay", "stripe")
@@ -27,18 +28,19 @@ SIZED, ENDLESS = HEADERS + b"Content-Length: 900000000\r\n\r\n", HEADERS + b"\r\
 
 
 class Endless:
-    """A provider's address whose answer goes on, piece by piece, until who asked hangs up.
+    """A provider's address whose answer goes on, a piece every `pause_seconds`, until the caller hangs up.
 
-    Args:
-        head: what comes at once.
-        piece: what comes then, again and again.
-        pause_seconds: between two pieces.
-        most: so many pieces; one who is still there by then was not kept from waiting.
-        tls: to speak it.
+    One who is still there after `most` pieces was not kept from waiting.
     """
 
     def __init__(
-        self, head: bytes, piece: bytes, *, pause_seconds: float, most: int, tls: ssl.SSLContext | None = None
+        self,
+        head: bytes,
+        piece: bytes,
+        *,
+        pause_seconds: float = 0.02,
+        most: int = 500,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._head, self._piece, self._pause_seconds, self._most = head, piece, pause_seconds, most
         self._tls = tls
@@ -95,17 +97,20 @@ def at(platform: keys.Keys) -> Iterator[Callable[..., Any]]:
         yield make
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize(
-    ("head", "piece"),
-    [(SIZED, b" "), (HEADERS, b"x"), (b"", b"H")],
-    ids=["body", "headers", "status line"],
+    ("channel", "head", "piece"),
+    [
+        *((channel, SIZED, b" ") for channel in CHANNELS),
+        ("wechat", HEADERS, b"x"),
+        ("wechat", b"", b"H"),
+    ],
+    ids=[*CHANNELS, "headers", "status line"],
 )
 def test_an_answer_that_drips_is_left(
     at: Callable[..., Any], endless: Callable[..., Endless], channel: str, head: bytes, piece: bytes
 ) -> None:
     """No single wait of ours is too long, all of them together are."""
-    server = endless(head, piece, pause_seconds=0.02, most=500)
+    server = endless(head, piece)
     provider = at(channel, server.url)
     provider._http.timeout = 0.2
     with pytest.raises(OutcomeUnknown):
@@ -114,10 +119,7 @@ def test_an_answer_that_drips_is_left(
 
 
 def test_over_tls_too(
-    at: Callable[..., Any],
-    endless: Callable[..., Endless],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    at: Callable[..., Any], endless: Callable[..., Endless], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, name = rsa.generate_private_key(public_exponent=65537, key_size=2048), distinguished_name("Provider")
     certificate = issue(name, key.public_key(), issuer=name, key=key, is_issuer=True).public_bytes(Encoding.PEM)
@@ -129,7 +131,7 @@ def test_over_tls_too(
     ours.check_hostname = False
     ours.load_verify_locations(cadata=certificate.decode())
     monkeypatch.setattr(transport, "_authorities", lambda: ours)
-    server = endless(SIZED, b" ", pause_seconds=0.02, most=500, tls=theirs)
+    server = endless(SIZED, b" ", tls=theirs)
     provider = at("wechat", server.url)
     provider._http.timeout = 0.5
     with pytest.raises(OutcomeUnknown, match="ReadTimeout"):
@@ -137,8 +139,7 @@ def test_over_tls_too(
     assert server.hung_up.wait(30)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-@pytest.mark.parametrize("head", [SIZED, ENDLESS])
+@pytest.mark.parametrize(("channel", "head"), [*((channel, SIZED) for channel in CHANNELS), ("wechat", ENDLESS)])
 def test_an_answer_that_is_too_large_is_left(
     at: Callable[..., Any], endless: Callable[..., Endless], channel: str, head: bytes
 ) -> None:
@@ -152,11 +153,31 @@ def test_a_file_that_drips_is_left_too(
     at: Callable[..., Any], endless: Callable[..., Endless], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "DOWNLOAD_SECONDS_MAX", 0.2)
-    server = endless(SIZED, b"x", pause_seconds=0.02, most=500)
+    server = endless(SIZED, b"x")
     session = at("wechat", server.url)._http
     with pytest.raises(OutcomeUnknown):
         transport.download(session, f"{server.url}/bill", bytes_max=10**6)
     assert server.hung_up.wait(30)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, {}, b"gone"),
+        (302, {"Location": "http://127.0.0.1:1/"}, b""),
+        (500, {}, b""),
+        (200, {"Content-Length": "1000"}, b"torn"),
+    ],
+    ids=lambda answer: answer[0],
+)
+def test_what_is_no_whole_file(at: Callable[..., Any], company: Company, answer: Answer) -> None:
+    company.answer = lambda _: answer
+    session = at("wechat", company.url)._http
+    with pytest.raises(OutcomeUnknown):
+        transport.download(session, f"{company.url}/bill", bytes_max=5000)
+    assert len(company.asked) == 1
+    with pytest.raises(ProviderUnavailable):  # where nobody listens nothing was sent
+        transport.download(session, f"http://127.0.0.1:{free_port()}/bill", bytes_max=10)
 
 
 def genuine(channel: str) -> Says:

@@ -2,14 +2,12 @@
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.base import BillLine, FactKind
@@ -25,6 +23,7 @@ _NAMES = (
     "手续费,费率,订单金额,申请退款金额,费率备注"
 )
 NAMES = _NAMES.split(",")
+WITHOUT_TEXTS = [name for name in NAMES if name not in ("商品名称", "商户数据包")]
 SUMMARY = "总交易单数,应结订单总金额,退款总金额,充值券退款总金额,手续费总金额,订单总金额,申请退款总金额"
 PAID = {
     "交易时间": "2026-11-20 09:30:01",
@@ -94,27 +93,24 @@ def test_payments_and_refunds_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize("order", [sorted(NAMES), NAMES[::-1], [*NAMES, "新的一列"]])
+@pytest.mark.parametrize("order", [NAMES[::-1], [*NAMES, "新的一列"]])
 def test_columns_are_found_by_their_names(order: list[str]) -> None:
     assert parse(bill(PAID, REFUNDED, names=order)) == parse(bill(PAID, REFUNDED))
 
 
 def test_line_ends_byte_order_mark_and_no_lines_at_all() -> None:
     assert parse(bill(PAID, end="\n")) == parse(bill(PAID))
-    assert parse("﻿".encode() + bill(PAID)) == parse(bill(PAID))
+    assert parse("\ufeff".encode() + bill(PAID)) == parse(bill(PAID))
     assert parse(bill(PAID).rstrip()) == parse(bill(PAID))
     assert parse(bill()) == ()
-
-
-@pytest.mark.parametrize("text", ["a, b", ",", "`", "a,`b", ",`0.01,`0.01,`", "总交易单数", '"quoted'])
-def test_a_description_cannot_shift_the_amounts(text: str) -> None:
-    assert parse(bill({**PAID, "商品名称": text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
-    assert parse(bill({**PAID, "商户数据包": text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
-
-
-def test_a_bill_gives_no_time_where_it_gives_none() -> None:
     (line,) = parse(bill({**PAID, "交易时间": ""}))
     assert line.occurred_at is None
+
+
+@pytest.mark.parametrize("text", ["a, b", "`", ",`0.01,`0.01,`", '"quoted'])
+def test_a_description_cannot_shift_the_amounts(text: str) -> None:
+    for column in ("商品名称", "商户数据包"):
+        assert parse(bill({**PAID, column: text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,6 @@ def test_a_bill_gives_no_time_where_it_gives_none() -> None:
         ("PROCESSING", ["processing"]),
         ("CHANGE", ["stuck"]),
         ("FAIL", []),
-        ("", []),
         ("NEW", []),
     ],
 )
@@ -141,15 +136,11 @@ def test_what_a_till_took_back_is_left_out() -> None:
     [
         (b"", "no column"),
         (b"\xff\xfe", "decode"),
-        (b'{"code":"NO_STATEMENT_EXIST"}', "no column"),
         (bill(PAID, names=[name for name in NAMES if name != "订单金额"]), "no column 订单金额"),
         (bill(PAID, count="2"), "its summary says 2"),
         (bill(PAID, summary="合计"), "no summary"),
-        (bill(PAID).split(b"\r\n`1,")[0], "no summary"),
         (bill(PAID, PAID)[:-200], "no summary|backtick|values"),
-        (bill({**PAID, "订单金额": "19.905"}), "finer"),
         (bill({**PAID, "订单金额": "-19.90"}), "not an amount"),
-        (bill({**PAID, "订单金额": "1e3"}), "not an amount"),
         (bill({**PAID, "订单金额": "0.00"}), "moves no money"),
         (bill({**PAID, "货币种类": "XXX"}), "unknown currency"),
         (bill({**PAID, "交易状态": "NEW"}), "unknown trade state"),
@@ -159,25 +150,12 @@ def test_what_a_till_took_back_is_left_out() -> None:
         (bill({**PAID, "交易时间": "yesterday"}), "does not match"),
         (bill(PAID).replace(b"`2026", b"2026"), "backtick"),
         (bill({**PAID, "商品名称": "two\nlines"}), "values for|backtick"),
-        (bill(PAID).replace(",`杯子".encode(), b""), "26 values for 27 columns"),
-        (
-            bill(PAID, names=[name for name in NAMES if name not in ("商品名称", "商户数据包")]).replace(
-                b"`CNY", b"`CNY,`x"
-            ),
-            "26 values",
-        ),
+        (bill(PAID, names=WITHOUT_TEXTS).replace(b"`CNY", b"`CNY,`x"), "26 values for 25"),
     ],
 )
 def test_what_is_no_bill(content: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse(content)
-
-
-@given(st.text(), st.text(), st.integers(1, 10**12))
-def test_whatever_stands_in_the_texts_the_amount_is_the_amount(name: str, attached: str, fen: int) -> None:
-    texts = {"商品名称": " ".join(name.splitlines()), "商户数据包": " ".join(attached.splitlines())}
-    (line,) = parse(bill({**PAID, **texts, "订单金额": f"{fen // 100}.{fen % 100:02}"}))
-    assert line.amount_minor == fen
 
 
 def announced(company: Company, **changed: Any) -> dict[str, Any]:
@@ -210,46 +188,25 @@ def test_the_bill_is_asked_for_downloaded_and_read(wechat: WeChatPay, company: C
     assert downloaded[1]["Accept-Encoding"] == "identity"
 
 
-def test_its_days_are_china_s(wechat: WeChatPay) -> None:
-    assert wechat.zone.utcoffset(None) == timedelta(hours=8)
-
-
 def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeChatPay, company: Company) -> None:
     day = datetime.now(CHINA).date()
     ten = datetime(day.year, day.month, day.day, 10, tzinfo=CHINA).timestamp() + 86_400
-    for moment, refused in ((ten - 1, True), (ten, False)):
-        none = {"code": "NO_STATEMENT_EXIST", "message": "none"}
-        company.answer = signed(none, status=400, age_seconds=int(time.time() - moment))
-        early = WeChatPay(wechat.config, clock=lambda moment=moment: moment)
-        with pytest.raises(ProviderUnavailable) if refused else nullcontext():
-            assert early.bill(day=day) == ()
+    for moment, code, refused in (
+        (ten - 1, "NO_STATEMENT_EXIST", ProviderUnavailable),
+        (ten, "NO_STATEMENT_EXIST", None),
+        (ten, "STATEMENT_CREATING", ProviderUnavailable),
+        (ten, "PARAM_ERROR", ProviderRejected),
+    ):
+        company.answer = signed({"code": code}, status=400, age_seconds=int(time.time() - moment))
+        then = WeChatPay(wechat.config, clock=lambda moment=moment: moment)
+        with pytest.raises(refused) if refused else nullcontext():
+            assert then.bill(day=day) == ()
 
 
-def test_a_day_without_trades_and_a_bill_that_is_not_ready(wechat: WeChatPay, company: Company) -> None:
-    company.answer = signed({"code": "NO_STATEMENT_EXIST", "message": "none"}, status=400)
-    assert wechat.bill(day=DAY) == ()
-    company.answer = signed({"code": "STATEMENT_CREATING", "message": "wait"}, status=400)
-    with pytest.raises(ProviderUnavailable, match="2026-11-20 is still being made"):
-        wechat.bill(day=DAY)
-    company.answer = signed({"code": "PARAM_ERROR", "message": "no"}, status=400)
-    with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
-        wechat.bill(day=DAY)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        lambda: (200, {}, bill(PAID)),
-        lambda: (200, {}, bill(PAID, REFUNDED) + b" "),
-        lambda: (200, {}, b""),
-        lambda: (404, {}, bill(PAID, REFUNDED)),
-        lambda: (302, {"Location": "/v3/billdownload/other"}, b""),
-        lambda: (500, {}, b""),
-    ],
-)
-def test_what_is_not_the_announced_file_is_not_read(wechat: WeChatPay, company: Company, file: Any) -> None:
-    offering(company, announced(company), file)
-    with pytest.raises(OutcomeUnknown, match=r"announced|answered"):
+@pytest.mark.parametrize("content", [bill(PAID), bill(PAID, REFUNDED) + b" ", b""])
+def test_what_is_not_the_announced_file_is_not_read(wechat: WeChatPay, company: Company, content: bytes) -> None:
+    offering(company, announced(company), lambda: (200, {}, content))
+    with pytest.raises(OutcomeUnknown, match="announced"):
         wechat.bill(day=DAY)
 
 
@@ -260,15 +217,7 @@ def test_a_genuine_file_that_is_no_bill_is_unknown(wechat: WeChatPay, company: C
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"hash_type": "MD5"},
-        {"hash_type": None},
-        {"hash_value": ""},
-        {"hash_value": None},
-        {"download_url": ""},
-        {"download_url": 5},
-    ],
+    "changed", [{"hash_type": "MD5"}, {"hash_value": ""}, {"hash_value": None}, {"download_url": 5}]
 )
 def test_an_announcement_of_another_shape(wechat: WeChatPay, company: Company, changed: dict[str, Any]) -> None:
     offering(company, announced(company, **changed), whole_bill)
@@ -280,22 +229,16 @@ def test_an_announcement_of_another_shape(wechat: WeChatPay, company: Company, c
 @pytest.mark.parametrize(
     "address",
     [
-        "http://169.254.169.254/v3/billdownload/file",
         "http://localhost:{port}/v3/billdownload/file",
         "https://127.0.0.1:{port}/v3/billdownload/file",
-        "http://127.0.0.1/v3/billdownload/file",
         "http://127.0.0.1:1/v3/billdownload/file",
         "http://user@127.0.0.1:{port}/v3/billdownload/file",
-        "http://127.0.0.1:{port}@evil.example/v3/billdownload/file",
         "http://127.0.0.1:{port}.evil.example/v3/billdownload/file",
         "http://127.0.0.1:{port}/other/file",
         "http://127.0.0.1:{port}/v3/../other/file",
         "//127.0.0.1:{port}/v3/billdownload/file",
-        "/v3/billdownload/file",
         "file:///v3/billdownload/file",
-        "not an address",
         "http://127.0.0.1:{port}/v3/\x00",
-        "http://[",
         "http://127.0.0.1:99999999/v3/",
     ],
 )
@@ -314,20 +257,20 @@ def test_an_endless_bill_is_given_up(wechat: WeChatPay, company: Company, monkey
         wechat.bill(day=DAY)
 
 
-def test_a_download_is_one_call_within_the_limits(wechat: WeChatPay, company: Company) -> None:
+def test_a_download_is_one_call_within_the_limits(
+    wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Limits that let nothing through stop the download as they stop any call."""
     entered: list[int] = []
 
-    class Limit:
-        def __enter__(self) -> None:
-            entered.append(len(company.asked))
-            if len(entered) == 2:
-                raise ProviderUnavailable("no room")
+    @contextmanager
+    def limit() -> Iterator[None]:
+        entered.append(len(company.asked))
+        if len(entered) == 2:
+            raise ProviderUnavailable("no room")
+        yield
 
-        def __exit__(self, *error: Any) -> None:
-            """Nothing to give back."""
-
-    wechat._limits = Limit
+    monkeypatch.setattr(wechat, "_limits", limit)
     offering(company, announced(company), whole_bill)
     with pytest.raises(ProviderUnavailable, match="no room"):
         wechat.bill(day=DAY)

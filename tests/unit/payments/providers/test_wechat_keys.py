@@ -1,9 +1,7 @@
 """The platform's keys over time: expiry and new certificates. Their overlap is in tests/system/secrets."""
 
-import json
 import secrets
 import stat
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,9 +21,9 @@ from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
-from payments.providers.wechat.signing import answer_message
 from payments.sandbox import keys, state
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
+from tests.unit.payments.providers.test_wechat_notifications import PAID, envelope, signature_headers
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 API_V3_KEY, FORMER_KEY = b"k" * 32, b"f" * 32
@@ -71,56 +69,6 @@ def public_key(number: int = 1) -> bytes:
     return _key(number).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def at(moment: datetime) -> Callable[[], float]:
-    return moment.timestamp
-
-
-@pytest.fixture
-def made(platform: keys.Keys) -> Callable[..., WeChatPay]:
-    """Providers that hold just these platform keys, at the time `NOW`; they listen to nobody."""
-    (template,) = registry.build({"wechat": _settings(platform)}).values()
-
-    def make(held: Mapping[str, bytes], *, today: datetime = NOW, **changed: Any) -> WeChatPay:
-        config = {"platform_keys": held, "api_v3_keys": (API_V3_KEY,), **changed}
-        return WeChatPay(replace(template.config, **config), clock=at(today))  # type: ignore[attr-defined]
-
-    return make
-
-
-def _settings(platform: keys.Keys) -> dict[str, str]:
-    own = {
-        name.removeprefix("WECHAT_"): value for name, value in platform.settings.items() if name[:7] == "WECHAT_"
-    }
-    return {**own, "API_URL": "http://127.0.0.1:1"}
-
-
-def letter(by: Pair) -> dict[str, Any]:
-    """A genuine notification signed by `by`, as `read_notification` takes it."""
-    sealed = rsa.encrypt(b"{}", key=API_V3_KEY, nonce=b"twelve bytes", associated_data=b"transaction")
-    resource = {
-        "algorithm": "AEAD_AES_256_GCM",
-        "ciphertext": sealed,
-        "associated_data": "transaction",
-        "nonce": "twelve bytes",
-    }
-    body = json.dumps({"id": f"n-{by.serial}", "event_type": "OTHER", "resource": resource}).encode()
-    timestamp = str(int(NOW.timestamp()))
-    headers = {
-        "Wechatpay-Timestamp": timestamp,
-        "Wechatpay-Nonce": "n",
-        "Wechatpay-Serial": by.serial,
-        "Wechatpay-Signature": rsa.sign(answer_message(timestamp=timestamp, nonce="n", body=body), by.key),
-    }
-    return {"headers": headers, "body": body, "now": NOW}
-
-
-def test_what_an_expired_certificate_signed_in_its_time_is_still_read(made: Callable[..., WeChatPay]) -> None:
-    """A kept notification is processed again as of the moment in which it came; the clock tells today's."""
-    old = pair(1, begin=NOW - timedelta(days=9), end=NOW + timedelta(days=1))
-    wechat = made({old.serial: old.pem}, today=NOW + timedelta(days=2))
-    assert wechat.read_notification(**letter(old)).notification_id == f"n-{old.serial}"
-
-
 def test_the_edges_of_a_certificate_s_time_count() -> None:
     begin, end = NOW, NOW + timedelta(days=9)
     held = pair(1, begin=begin, end=end)
@@ -133,15 +81,21 @@ def test_the_edges_of_a_certificate_s_time_count() -> None:
             ring.find(held.serial, now=moment.timestamp())
 
 
-def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, company: Company) -> None:
-    ours = state.keys()
-    over = {"begin": datetime.now(UTC) - timedelta(days=9), "end": datetime.now(UTC) - timedelta(seconds=1)}
-    expired = pair(key=ours.platform, serial=int(ours.platform_serial, 16), **over)
+def test_an_expired_certificate_proves_what_it_signed_in_its_time(
+    wechat: WeChatPay, company: Company, platform: keys.Keys
+) -> None:
+    """No answer of now; but a stored notification is processed again as of the moment in which it came."""
+    ended = datetime.now(UTC) - timedelta(seconds=1)
+    serial, begin = int(platform.platform_serial, 16), ended - timedelta(days=9)
+    expired = pair(key=platform.platform, serial=serial, begin=begin, end=ended)
     late = WeChatPay(replace(wechat.config, platform_keys={expired.serial: expired.pem}))
     company.answer = unpaid(company)
     assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
     with pytest.raises(OutcomeUnknown, match="expired on"):
         late.query(out_trade_no="a" * 32)
+    body, came = envelope(platform, PAID), ended - timedelta(days=1)
+    headers = signature_headers(platform, body, sent_at=int(came.timestamp()))
+    assert late.read_notification(headers=headers, body=body, now=came).facts
 
 
 def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
@@ -159,13 +113,8 @@ def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
     [
         ("7B" * 20, pair(1).pem, "has the serial 7A"),
         (pair(1).serial, public_key(), "."),
-        (pair(1).serial, b"nonsense", "."),
         ("PUB_KEY_ID_1", b"nonsense", "."),
-        (
-            pair(1).serial,
-            pair(1, key=ec.generate_private_key(ec.SECP256R1())).pem,
-            "not an RSA public key",
-        ),
+        (pair(1).serial, pair(1, key=ec.generate_private_key(ec.SECP256R1())).pem, "not an RSA public key"),
     ],
 )
 def test_what_is_not_the_key_of_its_name_is_not_held(serial: str, pem: bytes, why: str) -> None:
@@ -188,8 +137,7 @@ def test_without_a_public_key_none_is_named(wechat: WeChatPay, company: Company)
     company.answer = unpaid(company)
     serial = state.keys().platform_serial
     only = replace(wechat.config, platform_keys={serial: wechat.config.platform_keys[serial]})
-    provider = WeChatPay(only)
-    provider.query(out_trade_no="a" * 32)
+    WeChatPay(only).query(out_trade_no="a" * 32)
     assert "Wechatpay-Serial" not in company.asked[0][1]
 
 
@@ -228,7 +176,6 @@ def test_certificates_are_fetched_decrypted_and_given_by_serial(wechat: WeChatPa
 
 OTHER_SHAPES = [
     {"serial_no": "7B" * 20},
-    {"serial_no": 5},
     {"encrypt_certificate": None},
     {"encrypt_certificate": {"algorithm": "AEAD_AES_256_GCM"}},
     {"encrypt_certificate": {"algorithm": "NONE", "ciphertext": "", "nonce": "", "associated_data": ""}},
@@ -240,7 +187,8 @@ OTHER_SHAPES = [
     [
         *(lambda key, shape=shape: listed(pair(1), api_v3_key=key, **shape) for shape in OTHER_SHAPES),
         lambda key: listed(pair(1), api_v3_key=FORMER_KEY),  # for another merchant
-        *(lambda key, said=said: said for said in ({"data": 5}, {})),
+        lambda key: {"data": 5},
+        lambda key: {},
     ],
 )
 def test_certificates_of_another_shape_are_unknown(wechat: WeChatPay, company: Company, document: Any) -> None:
@@ -258,11 +206,15 @@ def test_new_certificates_are_kept_beside_the_old_ones(tmp_path: Path) -> None:
     (tmp_path / "PUB_KEY_ID_1.pem").write_bytes(public_key())
     assert keep_certificates(tmp_path, {one.serial: one.pem}) == (one.serial,)
     assert keep_certificates(tmp_path, {two.serial: two.pem, one.serial: one.pem}) == (two.serial,)
+    by_hand = one.pem.replace(b"\n", b"\r\n") + b"\r\n"  # the same certificate with other line ends is the same
+    (tmp_path / f"{one.serial}.pem").write_bytes(by_hand)
     assert keep_certificates(tmp_path, {two.serial: two.pem, one.serial: one.pem}) == ()
     assert names(tmp_path) == sorted(["PUB_KEY_ID_1.pem", f"{one.serial}.pem", f"{two.serial}.pem"])
-    kept = tmp_path / f"{one.serial}.pem"
-    assert kept.read_bytes() == one.pem
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+    assert (tmp_path / f"{one.serial}.pem").read_bytes() == by_hand
+    kept = tmp_path / f"{two.serial}.pem"
+    assert (kept.read_bytes(), stat.S_IMODE(kept.stat().st_mode)) == (two.pem, 0o644)
+    with pytest.raises(OSError):
+        keep_certificates(tmp_path / "nowhere", {one.serial: one.pem})
 
 
 def test_a_file_with_other_content_is_never_overwritten(tmp_path: Path) -> None:
@@ -278,21 +230,12 @@ def test_a_file_with_other_content_is_never_overwritten(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 3
 
 
-def test_the_same_certificate_with_other_line_ends_is_the_same(tmp_path: Path) -> None:
-    one = pair(1)
-    by_hand = one.pem.replace(b"\n", b"\r\n") + b"\r\n"
-    (tmp_path / f"{one.serial}.pem").write_bytes(by_hand)
-    assert keep_certificates(tmp_path, {one.serial: one.pem}) == ()
-    assert (tmp_path / f"{one.serial}.pem").read_bytes() == by_hand
-
-
 @pytest.mark.parametrize(
     ("serial", "pem"),
     [
         ("../" + pair(1).serial, pair(1).pem),
         (pair(1).serial.lower(), pair(1).pem),
         (pair(1).serial, pair(2).pem),
-        (pair(1).serial, b"nonsense"),
         ("PUB_KEY_ID_1", public_key()),
         ("1", pair(1, serial=1).pem),
     ],
@@ -305,11 +248,6 @@ def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, s
     assert (names(folder), names(tmp_path)) == ([], ["keys"])
 
 
-def test_a_folder_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
-        keep_certificates(tmp_path / "nowhere", {pair(1).serial: pair(1).pem})
-
-
 def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
     certificates = {each.serial: each.pem for each in (pair(1), pair(2))}
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -318,62 +256,58 @@ def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(f"{serial}.pem" for serial in certificates)
 
 
-def test_kept_certificates_are_loaded_at_a_start(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
+def test_a_folder_of_keys_is_loaded_or_its_mistake_is_named(
+    platform: keys.Keys, company: Company, tmp_path: Path
+) -> None:
+    settings = channels(company)["wechat"]
+
+    def start(folder: Path) -> Any:
+        settings["PLATFORM_KEYS_DIR"] = str(folder)
+        return registry.build({"wechat": settings})["wechat"]
+
+    for folder, why in ((Path("/nowhere"), "/nowhere is not a folder"), (tmp_path, r"holds no \.pem file")):
+        with pytest.raises(registry.ConfigError, match=why):
+            start(folder)
     one, two = pair(1), pair(2)
     keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two)})
-    settings = channels(company)
-    settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
-    built: Any = registry.build({"wechat": settings["wechat"]})["wechat"]
-    assert built.config.platform_keys == {one.serial: one.pem, two.serial: two.pem}
+    assert start(tmp_path).config.platform_keys == {one.serial: one.pem, two.serial: two.pem}
     assert serial_of(one.pem) == one.serial
+    for name in (two.serial, "platform"):
+        (tmp_path / f"{name}.pem").write_bytes(one.pem)
+        with pytest.raises(registry.ConfigError, match=rf"WECHAT_PLATFORM_KEYS_DIR: .*{name}\.pem"):
+            start(tmp_path)
+        (tmp_path / f"{name}.pem").unlink()
 
 
-def test_a_misnamed_certificate_stops_the_start(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
-    settings = channels(company)
-    settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
-    (tmp_path / f"{pair(2).serial}.pem").write_bytes(pair(1).pem)
-    with pytest.raises(registry.ConfigError, match=f"WECHAT_PLATFORM_KEYS_DIR: {pair(2).serial}.pem is not what"):
-        registry.build({"wechat": settings["wechat"]})
-
-
-@pytest.mark.parametrize("api_v3_keys", [(), (b"short",), (API_V3_KEY, b"short"), (API_V3_KEY + b"x",)])
-def test_every_api_v3_key_has_32_bytes(made: Callable[..., WeChatPay], api_v3_keys: tuple[bytes, ...]) -> None:
+@pytest.mark.parametrize("api_v3_keys", [(), (API_V3_KEY, b"short"), (API_V3_KEY + b"x",)])
+def test_every_api_v3_key_has_32_bytes(wechat: WeChatPay, api_v3_keys: tuple[bytes, ...]) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        made({pair(1).serial: pair(1).pem}, api_v3_keys=api_v3_keys)
-
-
-def with_key_file(company: Company, file: Path) -> dict[str, dict[str, str]]:
-    settings = channels(company)["wechat"]
-    del settings["API_V3_KEY"]
-    return {"wechat": {**settings, "API_V3_KEY_FILE": str(file)}}
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_file_holds_the_current_api_v3_key_first(
-    platform: keys.Keys, company: Company, tmp_path: Path, end: str
-) -> None:
-    one, two = secrets.token_hex(16), secrets.token_hex(16)
-    file = tmp_path / "keys"
-    for content in (f"{one}{end}{two}{end}", f"{end}{one}{end}{end}{two}"):
-        file.write_bytes(content.encode())
-        built: Any = registry.build(with_key_file(company, file))["wechat"]
-        assert built.config.api_v3_keys == (one.encode(), two.encode())
-        assert one not in repr(built.config)
+        WeChatPay(replace(wechat.config, api_v3_keys=api_v3_keys))
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "found"),
     [
-        (b"", "WECHAT_API_V3_KEY_FILE: .* holds no key"),
-        (b"\n\n", "WECHAT_API_V3_KEY_FILE: .* holds no key"),
-        (b"short", "WECHAT_API_V3_KEY_FILE: line 1 must have 32 bytes, not 5"),
-        (b"k" * 32 + b"\nsecret\n", "WECHAT_API_V3_KEY_FILE: line 2 must have 32 bytes, not 6"),
-        (b"k" * 32 + b" \n", "WECHAT_API_V3_KEY_FILE: line 1 must have 32 bytes, not 33"),
+        (b"%(one)s\n%(two)s\n", None),
+        (b"\r\n%(one)s\r\n\r\n%(two)s", None),
+        (b"\n\n", "holds no key"),
+        (b"%(one)s\nsecret\n", "line 2 must have 32 bytes, not 6"),
+        (b"%(one)s \n", "line 1 must have 32 bytes, not 33"),
     ],
 )
-def test_wrong_key_files(platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, why: str) -> None:
+def test_a_file_holds_the_current_api_v3_key_first(
+    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, found: str | None
+) -> None:
+    one, two = secrets.token_hex(16).encode(), secrets.token_hex(16).encode()
     file = tmp_path / "keys"
-    file.write_bytes(content)
-    with pytest.raises(registry.ConfigError, match=why) as caught:
-        registry.build(with_key_file(company, file))
-    assert "secret" not in str(caught.value)
+    file.write_bytes(content % {b"one": one, b"two": two})
+    settings = channels(company)["wechat"]
+    del settings["API_V3_KEY"]
+    settings["API_V3_KEY_FILE"] = str(file)
+    if found is None:
+        built: Any = registry.build({"wechat": settings})["wechat"]
+        assert built.config.api_v3_keys == (one, two)
+    else:
+        with pytest.raises(registry.ConfigError, match=f"WECHAT_API_V3_KEY_FILE: .*{found}") as caught:
+            registry.build({"wechat": settings})
+        assert "secret" not in str(caught.value)

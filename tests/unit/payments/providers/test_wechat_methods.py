@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from payments.providers.base import NextActionType, Payer, PayMethod
 from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import keys
-from tests.unit.payments.providers.conftest import NUMBER, Company, create, signed, unpaid
+from tests.unit.payments.providers.conftest import Company, create, signed
 
 SHOPPER = Payer(openid="oUpF8uMuAJO", client_ip="203.0.113.7")
 H5_URL = "https://wx.tenpay.com/cgi-bin/mmpayweb-bin/checkmweb?prepay_id=wx2016&package=1037"
@@ -61,13 +61,8 @@ def test_jsapi_hands_over_signed_arguments(wechat: WeChatPay, company: Company, 
     platform.merchant.public_key().verify(
         b64decode(params["paySign"]), covered.encode(), padding.PKCS1v15(), hashes.SHA256()
     )
-
-
-def test_each_page_gets_arguments_of_its_own(wechat: WeChatPay, company: Company) -> None:
-    company.answer = signed(ANSWERS[PayMethod.JSAPI])
-    first, again = (create(wechat, method=PayMethod.JSAPI, payer=SHOPPER).params for _ in range(2))
-    assert first["package"] == again["package"]
-    assert first["nonceStr"] != again["nonceStr"]
+    again = create(wechat, method=PayMethod.JSAPI, payer=SHOPPER).params
+    assert (again["package"], again["nonceStr"] == params["nonceStr"]) == (params["package"], False)
 
 
 def test_h5_goes_to_the_platform_and_comes_back_to_us(wechat: WeChatPay, company: Company) -> None:
@@ -78,7 +73,8 @@ def test_h5_goes_to_the_platform_and_comes_back_to_us(wechat: WeChatPay, company
     assert action.type is NextActionType.REDIRECT
     back = "http%3A%2F%2F127.0.0.1%3A1%2Forders%2F1%3Fa%3Db%26c%3D%C3%A9"
     assert action.url == f"{H5_URL}&redirect_url={back}"
-    assert create(wechat, method=PayMethod.H5, payer=SHOPPER, return_url="").url == H5_URL
+    assert create(wechat, method=PayMethod.H5, payer=Payer(client_ip="2001:db8::1"), return_url="").url == H5_URL
+    assert bodies[1]["scene_info"]["payer_client_ip"] == "2001:db8::1"
     company.answer = signed({"h5_url": "https://wx.tenpay.com/x"})
     assert create(wechat, method=PayMethod.H5, payer=SHOPPER).url.startswith(
         "https://wx.tenpay.com/x?redirect_url="
@@ -89,13 +85,9 @@ def test_h5_goes_to_the_platform_and_comes_back_to_us(wechat: WeChatPay, company
     ("method", "payer", "why"),
     [
         (PayMethod.JSAPI, Payer(), "openid"),
-        (PayMethod.JSAPI, Payer(client_ip="203.0.113.7"), "openid"),
         (PayMethod.H5, Payer(), "client_ip"),
-        (PayMethod.H5, Payer(openid="o"), "client_ip"),
         (PayMethod.H5, Payer(client_ip="localhost"), "localhost"),
         (PayMethod.PAGE, SHOPPER, "is not one of native, h5, jsapi"),
-        (PayMethod.PRECREATE, SHOPPER, "is not one of native, h5, jsapi"),
-        (PayMethod.INTENT, SHOPPER, "is not one of native, h5, jsapi"),
     ],
 )
 def test_what_cannot_be_opened_is_not_sent(
@@ -104,16 +96,3 @@ def test_what_cannot_be_opened_is_not_sent(
     with pytest.raises(ValueError, match=why):
         create(wechat, method=method, payer=payer)
     assert company.asked == []
-
-
-def test_an_ipv6_address_is_one_too(wechat: WeChatPay, company: Company) -> None:
-    bodies = listening(company, ANSWERS[PayMethod.H5])
-    create(wechat, method=PayMethod.H5, payer=Payer(client_ip="2001:db8::1"))
-    assert bodies[0]["scene_info"]["payer_client_ip"] == "2001:db8::1"
-
-
-def test_the_reference_is_ignored(wechat: WeChatPay, company: Company) -> None:
-    company.answer = unpaid(company)
-    told = [wechat.query(out_trade_no=NUMBER, reference=reference) for reference in ("", "pi_1")]
-    assert told[0] == told[1]
-    assert company.asked[0][0] == company.asked[1][0]

@@ -17,19 +17,16 @@ def vector() -> dict[str, Any]:
     return found
 
 
-def message_of(vector: dict[str, Any], body: str) -> bytes:
-    return answer_message(timestamp=vector["timestamp"], nonce=vector["nonce"], body=body.encode())
-
-
-def test_the_signature_verifies(vector: dict[str, Any]) -> None:
+def test_the_signature_covers_every_byte(vector: dict[str, Any]) -> None:
     key = rsa.load_public_key(vector["certificate"].encode())
-    assert rsa.verifies(message_of(vector, vector["body"]), vector["signature"], key)
 
+    def verifies(body: str, signature: str) -> bool:
+        message = answer_message(timestamp=vector["timestamp"], nonce=vector["nonce"], body=body.encode())
+        return rsa.verifies(message, signature, key)
 
-def test_a_changed_byte_does_not(vector: dict[str, Any]) -> None:
-    key = rsa.load_public_key(vector["certificate"].encode())
-    assert not rsa.verifies(message_of(vector, vector["body"] + " "), vector["signature"], key)
-    assert not rsa.verifies(message_of(vector, vector["body"]), "A" + vector["signature"][1:], key)
+    assert verifies(vector["body"], vector["signature"])
+    assert not verifies(vector["body"] + " ", vector["signature"])
+    assert not verifies(vector["body"], "A" + vector["signature"][1:])
 
 
 def test_the_resource_decrypts_to_the_published_plain_text(vector: dict[str, Any]) -> None:
