@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,14 +15,105 @@ from payments.errors import OutcomeUnknown, ProviderError
 from payments.providers import registry
 from payments.providers.base import Notice, Provider, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.plugin import Plugin
-from payments.testing import NotCertified, certify
-from tests.integration.payments.providers.certifying import CHANNELS, simulator_of
+from payments.providers.settings_fields import Settings
+from payments.testing import Charge, NotCertified, certify
 from tests.sandbox import Sandbox
+
+FAULTS = {"amount": "wrong_amount", "currency": "wrong_currency", "merchant": "wrong_seller"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One channel at the sandbox."""
+
+    field: str  # the setting of the provider's address
+    path: str  # its place below the sandbox's
+    mistakes: frozenset[str]
+    skipped: set[str]  # the cases that it cannot show
+    merchant: str = ""  # the setting that names the account
+    stale_after: timedelta | None = None
+
+
+CHANNELS = {
+    "wechat": Channel(
+        field="API_URL",
+        path="/wechat",
+        merchant="MCH_ID",
+        mistakes=frozenset(FAULTS),
+        skipped=set(),
+        stale_after=timedelta(seconds=300),
+    ),
+    "alipay": Channel(
+        field="GATEWAY_URL",
+        path="/alipay/gateway.do",
+        merchant="SELLER_ID",
+        mistakes=frozenset({"amount", "merchant"}),  # its documents name no currency
+        skipped={"stale", "wrong currency"},
+    ),
+    "paypal": Channel(
+        field="API_URL",
+        path="/paypal",
+        merchant="MERCHANT_ID",
+        mistakes=frozenset(FAULTS),
+        skipped={"early"},  # an approved order is captured only by who knows its number
+        stale_after=timedelta(days=4),
+    ),
+    "stripe": Channel(
+        field="API_URL",
+        path="/stripe",
+        mistakes=frozenset({"amount", "currency"}),  # its documents name no account
+        skipped={"wrong merchant"},
+        stale_after=timedelta(seconds=300),
+    ),
+}
+
+
+class SandboxSide:
+    """One channel's side of the sandbox."""
+
+    def __init__(self, name: str, sandbox: Sandbox) -> None:
+        self.channel, self._sandbox = CHANNELS[name], sandbox
+        self._fields = sandbox.channels().get(name) or dict(sandbox.keys.paypal.settings)
+        self.url, self.mistakes, self.stale_after = sandbox.url, self.channel.mistakes, self.channel.stale_after
+
+    def settings(self, *, url: str, notify_url: str) -> Settings:
+        fields = self._fields | {self.channel.field: url + self.channel.path}
+        if "CLIENT_ID" not in fields:
+            return fields
+        return fields | {"WEBHOOK_ID": self._registered(notify_url)}
+
+    def _registered(self, notify_url: str) -> str:
+        """Register an endpoint at PayPal, which numbers it."""
+        client = (self._fields["CLIENT_ID"], self._fields["CLIENT_SECRET"])
+        granted = self._sandbox.http.post(
+            "/paypal/v1/oauth2/token", data={"grant_type": "client_credentials"}, auth=client
+        )
+        answer = self._sandbox.http.post(
+            "/paypal/v1/notifications/webhooks",
+            json={"url": notify_url, "event_types": [{"name": "*"}]},
+            headers={"Authorization": f"Bearer {granted.json()['access_token']}"},
+        )
+        return str(answer.raise_for_status().json()["id"])
+
+    def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
+        wrong = {FAULTS[mistake]: True} if mistake else {}
+        self._sandbox.reset_faults()
+        self._sandbox.faults(duplicates=copies, parallel=copies, pay_closed=late, **wrong)
+        return self._sandbox.http.post("/_control/pay", json={"out_trade_no": out_trade_no}).is_success
+
+    def charge(self, out_trade_no: str) -> Charge:
+        found = self._sandbox.charges()[out_trade_no]
+        return Charge(
+            paid_minor=found["charged_minor"],
+            refunded_minor=found["refunded_minor"],
+            currency=found.get("currency", "CNY"),
+            merchant=found.get("seller") or self._fields.get(self.channel.merchant, "stripe"),
+        )
 
 
 @pytest.mark.parametrize("channel", sorted(CHANNELS))
 def test_every_channel_of_ours_is_certified(channel: str, sandbox: Sandbox) -> None:
-    certificate = certify(registry.plugin(channel, {}), simulator_of(channel, sandbox))
+    certificate = certify(registry.plugin(channel, {}), SandboxSide(channel, sandbox))
     assert set(certificate.skipped) == CHANNELS[channel].skipped
     assert len(certificate.passed) + len(certificate.skipped) == 19
 
@@ -56,19 +148,19 @@ def renamed(genuine: Provider, **given: Any) -> Notice:
     return replace(genuine.read_notification(**given), notification_id=new_id().hex)
 
 
-def as_asked(genuine: Provider, **given: Any) -> Trade:
-    trade = genuine.query(**given)
-    return replace(trade, facts=tuple(replace(fact, amount_minor=1990) for fact in trade.facts))
+def stating(**changed: Any) -> Callable[..., Trade]:
+    """A query whose facts are not quite what they were."""
+
+    def query(genuine: Provider, **given: Any) -> Trade:
+        trade = genuine.query(**given)
+        return replace(trade, facts=tuple(replace(fact, **changed) for fact in trade.facts))
+
+    return query
 
 
 def always_ours(genuine: Provider, **given: Any) -> Notice:
     notice = genuine.read_notification(**given)
     return replace(notice, facts=tuple(replace(fact, merchant=genuine.merchant) for fact in notice.facts))
-
-
-def other_number(genuine: Provider, **given: Any) -> Trade:
-    trade = genuine.query(**given)
-    return replace(trade, facts=tuple(replace(fact, provider_txn_id="another") for fact in trade.facts))
 
 
 def hopeful(genuine: Provider, **given: Any) -> Trade:
@@ -100,15 +192,6 @@ def for_good(genuine: Provider, **given: Any) -> Trade:
     return Trade(status=TradeStatus.CLOSED)
 
 
-def no_bill(genuine: Provider, **given: Any) -> tuple[()]:
-    return ()
-
-
-def told_as_yen(genuine: Provider, **given: Any) -> Trade:
-    trade = genuine.query(**given)
-    return replace(trade, facts=tuple(replace(fact, currency="CNY") for fact in trade.facts))
-
-
 @pytest.mark.parametrize(
     ("case", "method", "mistake", "sentence"),
     [
@@ -116,11 +199,11 @@ def told_as_yen(genuine: Provider, **given: Any) -> Trade:
         ("parallel", "refund", again, "one refund, asked for by several threads, moved money twice"),
         ("refunds", "refund", again, "the same refund, asked for twice, moved money twice"),
         ("asking moves nothing", "query_refund", giving, "a question moved money"),
-        ("delayed", "query", other_number, "it would count twice"),
-        ("early", "query", other_number, "an early notification states another fact"),
+        ("delayed", "query", stating(provider_txn_id="another"), "it would count twice"),
+        ("early", "query", stating(provider_txn_id="another"), "an early notification states another fact"),
         ("after close", "close", for_good, "closing an unpaid trade must be CLOSED with its fact"),
-        ("wrong amount", "query", as_asked, "the amount that was asked, not what was charged"),
-        ("wrong currency", "query", told_as_yen, "the currency that was asked, not what was charged"),
+        ("wrong amount", "query", stating(amount_minor=1990), "the amount that was asked, not what was charged"),
+        ("wrong currency", "query", stating(currency="CNY"), "the currency that was asked, not what was charged"),
         ("wrong merchant", "read_notification", always_ours, "the money went to another merchant"),
         ("wrong number", "query", hopeful, "query returned not_found after an answer about another number"),
         ("answers lost", "refund", credulous, "refund returned although its answer was lost"),
@@ -128,7 +211,7 @@ def told_as_yen(genuine: Provider, **given: Any) -> Trade:
         ("forged", "read_notification", unverified, "a notification that was changed on the way was taken"),
         ("stale", "read_notification", never_stale, "a notification signed 300 s ago was taken"),
         ("foreign answers", "query", hopeful, "query returned not_found after a 200 with <html>"),
-        ("a bill", "bill", no_bill, "the bill lists []"),
+        ("a bill", "bill", lambda genuine, **given: (), "the bill lists []"),
     ],
 )
 def test_a_broken_plugin_fails_by_the_name_of_the_case(
@@ -140,13 +223,13 @@ def test_a_broken_plugin_fails_by_the_name_of_the_case(
         build=lambda *given: Careless(sound.build(*given), {method: mistake}),  # type: ignore[arg-type,return-value]
     )
     with pytest.raises(NotCertified, match=f"^{case}: ") as found:
-        certify(broken, simulator_of("wechat", sandbox), only=(case,))
+        certify(broken, SandboxSide("wechat", sandbox), only=(case,))
     assert sentence in found.value.certificate.broken[case]
 
 
 def test_a_case_that_does_not_exist_is_named(sandbox: Sandbox) -> None:
     with pytest.raises(ValueError, match="no cases: forgery; known are a payment, asking moves nothing"):
-        certify(registry.plugin("wechat", {}), simulator_of("wechat", sandbox), only=("forgery",))
+        certify(registry.plugin("wechat", {}), SandboxSide("wechat", sandbox), only=("forgery",))
 
 
 def test_it_needs_no_test_framework_nor_settings() -> None:

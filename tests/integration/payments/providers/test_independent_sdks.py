@@ -24,7 +24,7 @@ from payments.providers.alipay.signing import signed_text
 from payments.providers.base import TradeStatus
 from payments.providers.documents import CHINA
 from payments.providers.wechat import bill as wechat_bill
-from payments.providers.wechat.signing import AUTHORIZATION_SCHEME, Signer, answer_message, request_message
+from payments.providers.wechat.signing import Signer, answer_message
 from tests.integration.payments.providers.conftest import Listener
 from tests.sandbox import Sandbox
 
@@ -62,7 +62,7 @@ def wechat(
     return sdk
 
 
-def test_wechatpayv3_creates_queries_refunds_and_decrypts(
+def test_wechatpayv3_creates_queries_refunds_closes_and_decrypts(
     wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:
     code, text = wechat.pay(
@@ -87,42 +87,38 @@ def test_wechatpayv3_creates_queries_refunds_and_decrypts(
     headers, body = listener.next()
     refunded = wechat.callback(headers, body)
     assert (refunded["event_type"], refunded["resource"]["amount"]["refund"]) == ("REFUND.SUCCESS", 990)
-    code, text = wechat.query(out_trade_no=number)
-    assert json.loads(text)["trade_state"] == "REFUND"
+    assert json.loads(wechat.query(out_trade_no=number)[1])["trade_state"] == "REFUND"
+    other = new_id().hex
+    wechat.pay(description="mug", out_trade_no=other, amount={"total": 1}, notify_url=listener.url)
+    assert wechat.close(out_trade_no=other)[0] == 204
+    assert json.loads(wechat.query(out_trade_no=other)[1])["trade_state"] == "CLOSED"
 
 
-def test_wechatpayv3_closes(wechat: wechatpayv3.WeChatPay, number: str) -> None:
-    wechat.pay(description="mug", out_trade_no=number, amount={"total": 1}, notify_url="http://127.0.0.1:1/n")
-    assert wechat.close(out_trade_no=number)[0] == 204
-    assert json.loads(wechat.query(out_trade_no=number)[1])["trade_state"] == "CLOSED"
+IN_ONE_MODE = pytest.mark.parametrize("wechat", ["certificate mode"], indirect=True)
 
 
+@IN_ONE_MODE
 def test_wechatpayv3_opens_the_wallet_s_other_ways(
     wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, listener: Listener
 ) -> None:
+    address = {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Wap"}}
     ways = {
         wechatpayv3.WeChatPayType.JSAPI: ({"payer": {"openid": "oUpF8uMuAJO"}}, "prepay_id", "JSAPI"),
-        wechatpayv3.WeChatPayType.H5: (
-            {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Wap"}}},
-            "h5_url",
-            "MWEB",
-        ),
+        wechatpayv3.WeChatPayType.H5: ({"scene_info": address}, "h5_url", "MWEB"),
     }
     for way, (more, member, trade_type) in ways.items():
         order = {"description": "mug", "out_trade_no": new_id().hex, "amount": {"total": 1}}
         code, text = wechat.pay(**order, notify_url=listener.url, pay_type=way, **more)
         assert (code, list(json.loads(text))) == (200, [member])
         sandbox.pay(order["out_trade_no"])
-        notice = wechat.callback(*listener.next())
-        assert notice["resource"]["out_trade_no"] == order["out_trade_no"]
-        assert notice["resource"]["trade_type"] == trade_type
-        refused, _ = wechat.pay(
-            **order, notify_url=listener.url, pay_type=way, **{name: {"x": 1} for name in more}
-        )
-        assert refused == 400
+        told = wechat.callback(*listener.next())["resource"]
+        assert (told["out_trade_no"], told["trade_type"]) == (order["out_trade_no"], trade_type)
 
 
-def test_wechatpayv3_downloads_our_bill(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, number: str) -> None:
+@IN_ONE_MODE
+def test_wechatpayv3_downloads_our_bill_and_certificates(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, number: str
+) -> None:
     wechat.pay(
         description="杯子,`", out_trade_no=number, amount={"total": 1990}, notify_url="http://127.0.0.1:1/n"
     )
@@ -138,47 +134,33 @@ def test_wechatpayv3_downloads_our_bill(wechat: wechatpayv3.WeChatPay, sandbox: 
     assert (line.amount_minor, line.currency) == (1990, "CNY")
     ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
     assert line in ours.bill(day=date.fromisoformat(day))
-
-
-def test_wechatpayv3_and_we_decrypt_the_same_certificates(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
-    ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
     wechat._core._update_certificates()
     theirs = {f"{each.serial_number:X}": each.public_bytes(Encoding.PEM) for each in wechat._core._certificates}
     assert list(theirs) == [sandbox.keys.platform_serial]
     assert theirs == ours.download_certificates()
 
 
-def test_what_we_sign_for_wechat_the_sdk_verifies_and_the_other_way(sandbox: Sandbox) -> None:
+@IN_ONE_MODE
+def test_the_sdk_signs_and_verifies_as_we_do(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
     settings, key, body = sandbox.keys.settings, sandbox.keys.merchant, '{"mchid": "杯"}'
     ours = Signer(mch_id=settings["WECHAT_MCH_ID"], serial=settings["WECHAT_MCH_SERIAL"], key=key)
     # requests: the signature has no random part, so equal signatures are equal messages
+    header = ours.authorization(method="POST", target="/v3/x?y=1", body=body, now=1_790_000_000)
+    scheme, _, rest = header.partition(" ")
+    mine = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+    text = f"POST\n/v3/x?y=1\n1790000000\n{mine['nonce_str']}\n{body}\n"
+    assert wechatpayv3.utils.rsa_sign(key, text) == mine["signature"]
     theirs = wechatpayv3.utils.build_authorization(
         "/v3/x?y=1", "POST", settings["WECHAT_MCH_ID"], settings["WECHAT_MCH_SERIAL"], key, data=body
     )
-    scheme, _, rest = theirs.partition(" ")
-    told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-    covered = request_message(
-        method="POST", target="/v3/x?y=1", timestamp=told["timestamp"], nonce=told["nonce_str"], body=body
-    )
-    assert (scheme, rsa.sign(covered, key)) == (AUTHORIZATION_SCHEME, told["signature"])
-    header = ours.authorization(method="POST", target="/v3/x?y=1", body=body, now=1_790_000_000)
-    mine = dict(re.findall(r'(\w+)="([^"]*)"', header))
-    text = f"POST\n/v3/x?y=1\n1790000000\n{mine['nonce_str']}\n{body}\n"
-    assert wechatpayv3.utils.rsa_sign(key, text) == mine["signature"]
-    assert set(mine) == set(told)
+    assert (scheme, set(mine)) == (theirs.partition(" ")[0], set(re.findall(r'(\w+)="', theirs)))
     # answers and notifications
+    platform = sandbox.keys.platform.public_key()
     answer = answer_message(timestamp="1790000000", nonce="n", body=body.encode())
     signature = rsa.sign(answer, sandbox.keys.platform)
-    platform = sandbox.keys.platform.public_key()
-    assert wechatpayv3.utils.rsa_verify("1790000000", "n", body, signature, platform)
-    assert not wechatpayv3.utils.rsa_verify("1790000000", "n", body + " ", signature, platform)
-    by_sdk = wechatpayv3.utils.rsa_sign(sandbox.keys.platform, f"1790000000\nn\n{body}\n")
-    assert rsa.verifies(answer, by_sdk, platform)
-
-
-def test_the_sdk_signs_the_wallet_s_arguments_alike(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
-    settings, key = sandbox.keys.settings, sandbox.keys.merchant
-    ours = Signer(mch_id=settings["WECHAT_MCH_ID"], serial=settings["WECHAT_MCH_SERIAL"], key=key)
+    for said, verifies in ((body, True), (body + " ", False)):
+        assert wechatpayv3.utils.rsa_verify("1790000000", "n", said, signature, platform) is verifies
+    # the wallet's arguments
     params = ours.wallet_params(app_id=settings["WECHAT_APP_ID"], prepay_id="wx201410272009", now=1_790_000_000)
     signed = wechat.sign([params["appId"], params["timeStamp"], params["nonceStr"], params["package"]])
     assert (params["paySign"], params["package"]) == (signed, "prepay_id=wx201410272009")
@@ -225,15 +207,17 @@ def verifies(alipay: AliPay, body: bytes) -> bool:
     return bool(alipay.verify(told, told.pop("sign")))
 
 
-def test_python_alipay_sdk_creates_queries_refunds_and_verifies(
+def opened(alipay: AliPay, number: str, **more: Any) -> None:
+    """The shopper follows the SDK's address to the cashier."""
+    query = alipay.api_alipay_trade_page_pay("杯子 {1}", number, "19.90", **more)
+    page = httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False)
+    assert (page.status_code, "19.90" in page.text) == (200, True)
+
+
+def test_python_alipay_sdk_creates_queries_refunds_closes_and_verifies(
     alipay: AliPay, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:
-    query = alipay.api_alipay_trade_page_pay(
-        subject="杯子 {1}", out_trade_no=number, total_amount="19.90", notify_url=listener.url
-    )
-    page = httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False)
-    assert page.status_code == 200
-    assert "19.90" in page.text
+    opened(alipay, number, notify_url=listener.url)
     assert alipay.api_alipay_trade_query(out_trade_no=number)["trade_status"] == "WAIT_BUYER_PAY"
     sandbox.pay(number)
     _, body = listener.next()
@@ -244,9 +228,11 @@ def test_python_alipay_sdk_creates_queries_refunds_and_verifies(
     assert (refunded["code"], refunded["fund_change"]) == ("10000", "Y")
     asked = alipay.api_alipay_trade_fastpay_refund_query("r-0001", out_trade_no=number)
     assert asked["refund_amount"] == "9.90"
+    opened(alipay, other := new_id().hex)
+    assert alipay.api_alipay_trade_close(out_trade_no=other)["code"] == "10000"
 
 
-def test_python_alipay_sdk_draws_codes_which_are_ours(
+def test_python_alipay_sdk_s_codes_and_bill_are_ours(
     alipay: AliPay, ours: Any, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:
     answer = alipay.api_alipay_trade_precreate("杯子", number, "19.90", notify_url=listener.url)
@@ -254,21 +240,12 @@ def test_python_alipay_sdk_draws_codes_which_are_ours(
     assert ours.query(out_trade_no=number).status is TradeStatus.NOT_FOUND
     assert httpx.get(answer["qr_code"], follow_redirects=True, trust_env=False).status_code == 200
     assert alipay.api_alipay_trade_query(out_trade_no=number)["trade_status"] == "WAIT_BUYER_PAY"
-    assert ours.query(out_trade_no=number).status is TradeStatus.PENDING
     sandbox.pay(number)
     _, body = listener.next()
     assert verifies(alipay, body)
-    notice = ours.read_notification(headers={}, body=body, now=datetime.now(UTC))
-    assert notice.facts == ours.query(out_trade_no=number).facts
-
-
-def test_python_alipay_sdk_gets_the_bill_s_address(
-    alipay: AliPay, ours: Any, sandbox: Sandbox, number: str
-) -> None:
-    query = alipay.api_alipay_trade_page_pay(subject="杯子", out_trade_no=number, total_amount="19.90")
-    httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False).raise_for_status()
-    sandbox.pay(number)
-    day = ours.query(out_trade_no=number).facts[0].occurred_at.astimezone(CHINA).date()
+    facts = ours.query(out_trade_no=number).facts
+    assert ours.read_notification(headers={}, body=body, now=datetime.now(UTC)).facts == facts
+    day = facts[0].occurred_at.astimezone(CHINA).date()
     method = "alipay.data.dataservice.bill.downloadurl.query"
     answer = alipay.server_api(method, {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"})
     packed = httpx.get(answer["bill_download_url"], trust_env=False).content
@@ -278,30 +255,13 @@ def test_python_alipay_sdk_gets_the_bill_s_address(
     assert (none["code"], none["sub_code"]) == ("40004", "isp.bill_not_exist")
 
 
-def test_python_alipay_sdk_closes(alipay: AliPay, sandbox: Sandbox, number: str) -> None:
-    query = alipay.api_alipay_trade_page_pay(subject="mug", out_trade_no=number, total_amount="1.00")
-    httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False).raise_for_status()
-    assert alipay.api_alipay_trade_close(out_trade_no=number)["code"] == "10000"
-
-
-def test_what_we_sign_for_alipay_the_sdk_verifies_and_the_other_way(
-    alipay: AliPay, ours: Any, sandbox: Sandbox, number: str
-) -> None:
-    for method in (
-        "alipay.trade.query",
-        "alipay.trade.precreate",
-        "alipay.data.dataservice.bill.downloadurl.query",
-    ):
-        parameters = ours._signed(method, {"out_trade_no": number, "subject": "杯子 & {1}"}, {})
-        unsigned = {name: value for name, value in parameters.items() if name != "sign"}
-        # the SDK verifies with Alipay's key, so for this it is given ours in its place
-        alipay._alipay_public_key = alipay._app_private_key.public_key()
-        assert alipay._verify(signed_text(unsigned).decode(), parameters["sign"])
-        theirs = dict(parse_qsl(alipay.sign_data(dict(unsigned))))
-        assert theirs["sign"] == parameters["sign"]
-
-
-def test_the_sdk_and_we_name_certificates_alike(alipay: AliPay, ours: Any) -> None:
+def test_python_alipay_sdk_signs_and_names_certificates_as_we_do(alipay: AliPay, ours: Any) -> None:
+    parameters = ours._signed("alipay.trade.query", {"out_trade_no": "1", "subject": "杯子 & {1}"}, {})
+    unsigned = {name: value for name, value in parameters.items() if name != "sign"}
+    # the SDK verifies with Alipay's key, so for this it is given ours in its place
+    alipay._alipay_public_key = alipay._app_private_key.public_key()
+    assert alipay._verify(signed_text(unsigned).decode(), parameters["sign"])
+    assert dict(parse_qsl(alipay.sign_data(dict(unsigned))))["sign"] == parameters["sign"]
     body = alipay.build_body("alipay.trade.query", {"out_trade_no": "1"})
     named = {name: value for name, value in body.items() if name.endswith("_cert_sn")}
     assert named == dict(ours._trust.parameters)

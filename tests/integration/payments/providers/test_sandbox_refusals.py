@@ -1,5 +1,6 @@
 """The sandbox is as strict as the platforms: what it refuses, with their codes, and what its pages say."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -7,8 +8,10 @@ import httpx
 import pytest
 
 from idempotency.ids import new_id
-from payments.errors import ProviderRejected
+from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.providers import registry
+from payments.providers.base import Provider, TradeStatus
+from tests.integration.payments.providers.conftest import opened, refund
 from tests.sandbox import Sandbox
 
 
@@ -32,29 +35,37 @@ def native(sandbox: Sandbox, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "code"),
+    ("way", "changed", "code"),
     [
-        ({"mchid": "1"}, "MCH_NOT_EXISTS"),
-        ({"appid": "wx0"}, "APPID_MCHID_NOT_MATCH"),
-        ({"out_trade_no": "no!"}, "PARAM_ERROR"),
-        ({"notify_url": "/relative"}, "PARAM_ERROR"),
-        ({"amount": {"total": 0}}, "PARAM_ERROR"),
-        ({"amount": {"total": "1"}}, "PARAM_ERROR"),
-        ({"amount": {"total": 1, "currency": "USD"}}, "PARAM_ERROR"),
-        ({"description": None}, "PARAM_ERROR"),
+        ("native", {"mchid": "1"}, "MCH_NOT_EXISTS"),
+        ("native", {"appid": "wx0"}, "APPID_MCHID_NOT_MATCH"),
+        ("native", {"out_trade_no": "no!"}, "PARAM_ERROR"),
+        ("native", {"amount": {"total": 0}}, "PARAM_ERROR"),
+        ("native", {"amount": {"total": 1, "currency": "USD"}}, "PARAM_ERROR"),
+        ("native", {"description": None}, "PARAM_ERROR"),
+        ("jsapi", {}, "PARAM_ERROR"),
+        ("jsapi", {"payer": {"openid": ""}}, "PARAM_ERROR"),
+        ("h5", {}, "PARAM_ERROR"),
+        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7"}}, "PARAM_ERROR"),
+        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Fax"}}}, "PARAM_ERROR"),
     ],
 )
 def test_wechat_refuses_what_is_not_an_order(
-    sandbox: Sandbox, built: dict[str, Any], changed: dict[str, Any], code: str
+    sandbox: Sandbox, built: dict[str, Any], way: str, changed: dict[str, Any], code: str
 ) -> None:
     with pytest.raises(ProviderRejected, match=code):
-        built["wechat"]._call("POST", "/v3/pay/transactions/native", native(sandbox, **changed))
+        built["wechat"]._call("POST", f"/v3/pay/transactions/{way}", native(sandbox, **changed))
 
 
-def test_wechat_refunds_are_checked(sandbox: Sandbox, built: dict[str, Any]) -> None:
+def test_wechat_keeps_a_number_to_its_order_and_refunds_within_it(sandbox: Sandbox, built: dict[str, Any]) -> None:
     call, order = built["wechat"]._call, native(sandbox)
     call("POST", "/v3/pay/transactions/native", order)
+    for way, changed in (("native", {"amount": {"total": 1}}), ("jsapi", {"payer": {"openid": "another"}})):
+        with pytest.raises(ProviderRejected, match="OUT_TRADE_NO_USED"):
+            call("POST", f"/v3/pay/transactions/{way}", {**order, **changed})
     sandbox.pay(order["out_trade_no"])
+    with pytest.raises(ProviderRejected, match="ORDERPAID"):
+        call("POST", "/v3/pay/transactions/native", order)
     number = {"out_trade_no": order["out_trade_no"], "out_refund_no": new_id().hex}
 
     def refuse(code: str, **body: Any) -> None:
@@ -73,17 +84,31 @@ def test_wechat_refunds_are_checked(sandbox: Sandbox, built: dict[str, Any]) -> 
         call("GET", f"/v3/pay/transactions/out-trade-no/{order['out_trade_no']}?mchid=1")
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    ["", 'WECHATPAY2-SHA256-RSA2048 mchid="1"', 'WECHATPAY2-SHA256-RSA2048 {ours},timestamp="1",nonce_str="n"'],
-)
-def test_wechat_refuses_a_request_that_is_not_the_merchants(sandbox: Sandbox, authorization: str) -> None:
+def test_a_forged_request_is_refused(sandbox: Sandbox, number: str) -> None:
+    """The other side really verifies: our clients with a key that is not the merchant's get nothing done."""
+    channels = sandbox.channels()
+    channels["wechat"]["MCH_KEY_FILE"] = channels["alipay"]["APP_KEY_FILE"]
+    channels["alipay"]["APP_KEY_FILE"] = sandbox.channels()["wechat"]["MCH_KEY_FILE"]
+    channels["stripe"]["SECRET_KEY"] = "sk_test_of_somebody_else"
+    for provider in registry.build(channels).values():
+        with pytest.raises(ProviderUnavailable, match=r"SIGN_ERROR|isv.invalid-signature|Invalid API Key"):
+            provider.query(out_trade_no=number)
     settings = sandbox.keys.settings
     ours = f'mchid="{settings["WECHAT_MCH_ID"]}",serial_no="{settings["WECHAT_MCH_SERIAL"]}"'
-    answer = sandbox.http.get(
-        "/wechat/v3/certificates", headers={"Authorization": authorization.format(ours=ours)}
-    )
-    assert (answer.status_code, answer.json()["code"]) == (401, "SIGN_ERROR")
+    for said in ("", f'WECHATPAY2-SHA256-RSA2048 {ours},timestamp="1",nonce_str="n"'):
+        answer = sandbox.http.get("/wechat/v3/certificates", headers={"Authorization": said})
+        assert (answer.status_code, answer.json()["code"]) == (401, "SIGN_ERROR")
+
+
+def test_what_is_not_paid_or_expired(provider: Provider, sandbox: Sandbox, number: str) -> None:
+    with pytest.raises(ProviderRejected):
+        refund(provider, number, new_id().hex, 100)
+    opened(provider, number, expires_at=datetime.now(UTC) - timedelta(seconds=5))
+    if provider.channel == "stripe":  # whose intents wait until somebody cancels them
+        assert provider.query(out_trade_no=number).status is TradeStatus.PENDING
+        provider.close(out_trade_no=number)
+    assert sandbox.http.post("/_control/pay", json={"out_trade_no": number}).status_code == 409
+    assert provider.query(out_trade_no=number).status is TradeStatus.CLOSED
 
 
 def test_alipay_refuses_methods_applications_and_contents(sandbox: Sandbox, built: dict[str, Any]) -> None:
@@ -109,19 +134,20 @@ def test_alipay_s_page_is_for_genuine_addresses_and_one_amount(sandbox: Sandbox,
         content = {"out_trade_no": number, "total_amount": "19.90", "subject": "Mug", **changed}
         return "/alipay/gateway.do?" + urlencode(built["alipay"]._signed("alipay.trade.page.pay", content, {}))
 
-    def opened(url: str) -> httpx.Response:
+    def page(url: str) -> httpx.Response:
         return sandbox.http.get(url, follow_redirects=True)
 
-    assert opened(address() + "x").status_code == 400
-    assert "¥19.90" in opened(address()).text
-    assert opened(address(total_amount="0.01")).status_code == 400
+    assert page(address() + "x").status_code == 400
+    assert "¥19.90" in page(address()).text
+    assert page(address(total_amount="0.01")).status_code == 400
     sandbox.pay(number)
-    assert "Paid." in opened(address()).text
+    assert "Paid." in page(address()).text
     trade = built["alipay"]._call("alipay.trade.query", {"out_trade_no": number})
     by_theirs = {"trade_no": trade["trade_no"]}
     assert built["alipay"]._call("alipay.trade.query", by_theirs, repeats=("trade_no",))["out_trade_no"] == number
     with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_NOT_EXIST"):
         built["alipay"]._call("alipay.trade.query", {"trade_no": "nobody's"})
+    assert sandbox.http.get("/alipay/bill", params={"fileId": "forged"}).status_code == 403
 
 
 def test_the_shopper_s_pages(sandbox: Sandbox, built: dict[str, Any]) -> None:
@@ -129,14 +155,25 @@ def test_the_shopper_s_pages(sandbox: Sandbox, built: dict[str, Any]) -> None:
     answer = built["wechat"]._call("POST", "/v3/pay/transactions/native", order)
     prepay = answer["code_url"].rsplit("=", 1)[1]
     page = sandbox.http.get("/wechat/scan", params={"pr": prepay}, follow_redirects=True)
-    assert page.url.path == f"/pay/{order['out_trade_no']}"
-    assert "Enamel mug" in page.text
+    assert (page.url.path, "Enamel mug" in page.text) == (f"/pay/{order['out_trade_no']}", True)
     built["wechat"].close(out_trade_no=order["out_trade_no"])
     late = sandbox.http.post(f"/pay/{order['out_trade_no']}", follow_redirects=True)
     assert "cannot be paid any more" in late.text
-    assert sandbox.http.get("/wechat/scan", params={"pr": "nobody's"}).status_code == 404
-    assert sandbox.http.get("/pay/nobody").status_code == 404
-    sandbox.faults(refund_429=True)
-    home = sandbox.http.get("/").text
-    assert "refund_429=True" in home
-    assert "closed" in home
+    for nobody in ("/wechat/scan?pr=nobody", "/wechat/checkmweb?prepay_id=nobody", "/pay/nobody"):
+        assert sandbox.http.get(nobody).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        *([], {"unknown": 1}, {"drop_rate": 2}, {"duplicates": -1}, {"delay_ms": "soon"}, {"parallel": None}),
+        {"pay_closed": 2, "drop_rate": 1},
+    ],
+)
+def test_control_refuses_what_it_does_not_know(sandbox: Sandbox, faults: Any) -> None:
+    before = sandbox.faults()
+    assert sandbox.http.post("/_control/faults", json=faults).status_code == 400
+    assert sandbox.faults() == before
+    assert sandbox.http.post("/_control/pay", json={"out_trade_no": "nobody"}).status_code == 404
+    for body in (b"{", b"{}", b'{"channel":"alipay"}', b'{"channel":"wechat","announce":1}'):
+        assert sandbox.http.post("/_control/rotate", content=body).status_code == 400
