@@ -118,12 +118,9 @@ def test_a_refund_and_its_replay(caller: APIClient, payment: Payment, teller: Te
     assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)
 
 
-@pytest.mark.parametrize("amount_minor", ["5", "1_000", 1.0, True, None], ids=repr)
-def test_an_amount_is_a_whole_number_of_json(caller: APIClient, payment: Payment, amount_minor: Any) -> None:
-    assert refund(caller, payment, amount_minor).json()["code"] == "validation_failed"
-
-
-def test_more_than_is_left_is_409(caller: APIClient, payment: Payment, teller: Teller) -> None:
+def test_an_amount_is_a_whole_number_of_what_is_left(caller: APIClient, payment: Payment, teller: Teller) -> None:
+    for amount_minor in ("5", "1_000", 1.0, True, None):
+        assert refund(caller, payment, amount_minor).json()["code"] == "validation_failed"
     assert refund(caller, payment, 1991).json()["code"] == "refund_exceeds_paid"
     assert refund(caller, payment, 0, key="r2").status_code == 400
     assert teller.asked == []
@@ -150,7 +147,6 @@ def test_an_uncertain_refund_is_202_and_goes_on_under_the_same_number(
         (RefundStatus.SUCCEEDED, "finished", "succeeded"),
         (ProviderRejected("NOT_ENOUGH", "no money"), "uncertain", "uncertain"),  # the first may still be made
         (ProviderUnavailable("refused"), "failed", "uncertain"),
-        (OutcomeUnknown("timed out"), "uncertain", "uncertain"),
     ],
 )
 def test_a_refund_that_nobody_retries_is_gone_on_with(

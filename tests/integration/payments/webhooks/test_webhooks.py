@@ -1,8 +1,10 @@
 """docs/contract.md, 3: what is accepted, what is refused, and what each answer leaves behind."""
 
+import io
 import json
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
@@ -14,6 +16,7 @@ from django.test import Client
 from django.utils import translation
 from prometheus_client import REGISTRY
 
+from idempotency.observability.logs import ContextFilter
 from idempotency.postgres.statements import UnexpectedRows
 from payments.api.views import webhook
 from payments.channels import configured
@@ -26,6 +29,7 @@ from payments.sandbox.stripe.documents import signature
 from payments.sandbox.wechat.certificates import encrypted
 from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
+from shop.platform.logs import json_formatter
 from tests.integration.payments.conftest import Letter, fold, letter, order_of, payment_of, refunded
 from tests.messages import messages
 from tests.payments_settings import changed
@@ -93,14 +97,41 @@ def nothing_is_left() -> bool:
     return (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
 
 
+LINE = 'x"}\n{"level": "critical", "event": "forged"}\r\n\x1b[2J\x00'
+SIGNED = ("Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatpay-Signature", "Stripe-Signature")
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    """What the root logger writes, formatted as in production."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(json_formatter())
+    handler.addFilter(ContextFilter())
+    logging.getLogger().addHandler(handler)
+    yield stream
+    logging.getLogger().removeHandler(handler)
+
+
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_what_is_not_genuine_is_refused_and_leaves_only_a_count(open_attempt: OpenAttempt, channel: str) -> None:
-    """All that makes one so is in tests/unit/payments/providers."""
+def test_what_is_not_genuine_is_refused_and_leaves_only_a_count(
+    open_attempt: OpenAttempt, channel: str, logged: io.StringIO
+) -> None:
+    """All that makes one so is in tests/unit/payments/providers; no line of the log is forged."""
     note, before = letter(open_attempt(channel)), refused_so_far(channel)
     changed_body = note.body.replace(b"1", b"2", 1).replace(b"19.90", b"0.01")
     assert asked_again(note.send(body=changed_body), channel, 401)
     assert refused_so_far(channel) == before + 1
+    for value in (LINE.translate(dict.fromkeys(range(32))), "9" * 400, "t=,v1=", "WECHATPAY/SIGNTEST/x"):
+        for body in (
+            LINE.encode(),
+            json.dumps({LINE: LINE}).encode(),
+            urlencode({"sign_type": "RSA2", LINE: LINE}).encode(),
+        ):
+            answer = note.send(headers=dict.fromkeys(SIGNED, value), body=body)
+            assert asked_again(answer, channel, 401) or asked_again(answer, channel, 400)
     assert nothing_is_left()
+    assert "forged" not in {json.loads(line)["event"] for line in logged.getvalue().splitlines()}
 
 
 def signed_letter(channel: str, body: bytes) -> Letter:
@@ -165,9 +196,9 @@ def test_signed_but_not_readable_is_400(channels: None, channel: str, body: byte
         *((wechat_letter, {"envelope": {"id": text}}) for text in ("i" * 129, "i\x00", "i\ud800")),
         *((wechat_letter, {"envelope": {"event_type": kind}}) for kind in ("E" * 65, 7)),
         (wechat_letter, {"plain": b"[" * 20_000}),
-        *((stripe_letter, {"id": text}) for text in ("x" * 129, "x\x00", "x\ud800")),
+        (stripe_letter, {"id": "x\x00"}),
         *((stripe_letter, changed) for changed in ({"type": "t" * 65}, {"created": 10**12})),
-        *((alipay_letter, {"notify_id": text}) for text in (None, "n" * 129, "n\x00")),
+        *((alipay_letter, {"notify_id": text}) for text in (None, "n\x00")),
     ],
 )
 def test_signed_but_of_no_shape_is_400(
@@ -185,15 +216,10 @@ def test_signed_but_of_no_shape_is_400(
         *((wechat_letter, {"out_trade_no": text}) for text in ("n\x00", "n\ud800")),
         (wechat_letter, {"mchid": "1" * 161}),
         *((wechat_letter, {"amount": amount}) for amount in ({"total": 10**20}, {"currency": "YUAN"})),
-        *((alipay_letter, {"total_amount": amount}) for amount in (f"{10**18}.00", "9" * 400)),
-        (alipay_letter, {"seller_id": "2" * 161}),
-        *((alipay_letter, {"trade_no": text}) for text in ("4" * 65, "42\x00")),
-        (alipay_letter, {"out_trade_no": "n\x00"}),
-        *((stripe_letter, {"intent": {"amount_received": amount}}) for amount in (10**20, 10**4000)),
-        (stripe_letter, {"intent": {"currency": "yuan"}}),
-        *((stripe_letter, {"intent": {"id": text}}) for text in ("pi_\x00", "pi_\ud800", "p" * 65)),
+        *((alipay_letter, {name: "9" * 400}) for name in ("total_amount", "trade_no")),
+        *((stripe_letter, {"intent": intent}) for intent in ({"amount_received": 10**4000}, {"id": "p" * 65})),
     ],
-    ids=range(19),
+    ids=range(11),
 )
 def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(
     open_attempt: OpenAttempt, make: Callable[..., Letter], changed: dict[str, Any]
@@ -219,9 +245,6 @@ def raise_what_divides_by_zero(**_: Any) -> None:
 
 FAULTS = {
     "runtime": RuntimeError("x"),
-    "type": TypeError("x"),
-    "key": KeyError("x"),
-    "value": ValueError("x"),
     "rows": UnexpectedRows("x"),
     "integrity": IntegrityError("x"),
     "division": None,
@@ -229,7 +252,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    ("channel", "fault"), [*((channel, "runtime") for channel in CHANNELS), *(("wechat", name) for name in FAULTS)]
+    ("channel", "fault"), [("alipay", "runtime"), ("stripe", "runtime"), *(("wechat", name) for name in FAULTS)]
 )
 def test_any_other_failure_is_kept_and_asked_for_again(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, fault: str
@@ -287,35 +310,15 @@ def test_what_an_earlier_version_asked_for_again_and_again_ends(
     assert Anomaly.objects.get().detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
 
 
-@pytest.mark.parametrize("missing", ["object", "livemode", "created"])
-def test_an_event_of_stripe_need_not_have_all(open_attempt: OpenAttempt, missing: str) -> None:
-    attempt = open_attempt("stripe")
-    assert acknowledged(stripe_letter(attempt, **{missing: None}).send(), "stripe")
-    assert payment_of(attempt).status == "succeeded"
-
-
-def test_alipay_waiting_moves_nothing_and_closed_closes(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("alipay")
-    assert acknowledged(alipay_letter(attempt, trade_status="WAIT_BUYER_PAY").send(), "alipay")
-    assert Notification.objects.get().verdict == "ignored"
-    assert acknowledged(alipay_letter(attempt, trade_status="TRADE_CLOSED").send(), "alipay")
-    attempt.refresh_from_db()
-    assert attempt.status == "closed"
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_only_post_and_only_so_much(channels: None, channel: str) -> None:
-    assert Client().get(f"/webhooks/{channel}").status_code == 405
-    huge = Client().post(f"/webhooks/{channel}", b"x" * 70_000, content_type="application/json")
-    assert asked_again(huge, channel, 400)
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None, channel: str) -> None:
+def test_only_post_only_so_much_and_only_if_configured(settings: Any, channels: None) -> None:
+    assert Client().get("/webhooks/wechat").status_code == 405
+    huge = Client().post("/webhooks/wechat", b"x" * 70_000, content_type="application/json")
+    assert asked_again(huge, "wechat", 400)
     settings.PAYMENTS = changed(PROVIDERS={})
     configured.forget()
-    answer = Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json")
-    assert asked_again(answer, channel, 401)
+    for channel in CHANNELS:
+        answer = Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json")
+        assert asked_again(answer, channel, 401)
 
 
 def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttempt) -> None:
@@ -354,13 +357,12 @@ def test_replaying_the_news_of_a_refund_that_has_gone_well_since(open_attempt: O
     assert (row.verdict, Anomaly.objects.get().resolved_at is None) == ("anomaly", False)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_server_that_takes_no_writes_is_left(open_attempt: OpenAttempt, channel: str) -> None:
-    note = letter(open_attempt(channel))
+def test_a_server_that_takes_no_writes_is_left(open_attempt: OpenAttempt) -> None:
+    note = letter(open_attempt())
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
-    assert asked_again(note.send(), channel, 503)
-    assert acknowledged(note.send(), channel)
+    assert asked_again(note.send(), "wechat", 503)
+    assert acknowledged(note.send(), "wechat")
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
@@ -376,14 +378,6 @@ def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, cha
         connection.settings_dict["OPTIONS"] = kept
     assert asked_again(answer, channel, 503)
     assert acknowledged(note.send(), channel)
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_another_amount_is_acknowledged_and_never_credited(open_attempt: OpenAttempt, channel: str) -> None:
-    attempt = open_attempt(channel)
-    assert acknowledged(letter(attempt, charged_minor=1).send(), channel)
-    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
-    assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
@@ -403,32 +397,29 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
     assert costs == [[2, 9], [2]]
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settings: Any, channel: str) -> None:
+def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["shop.example"]
-    note = letter(open_attempt(channel))
+    note = letter(open_attempt())
     refused = note.send(headers={"Host": "elsewhere.example"})
     assert (refused.status_code, refused.headers["X-Content-Type-Options"]) == (400, "nosniff")
     assert not Notification.objects.exists()
     with translation.override("zh-hans"):  # of the shopper whom this thread has served before
         answer = note.send(headers={"Host": "shop.example", "Cookie": "sessionid=a; csrftoken=b"})
         assert translation.get_language() == "en"
-    assert acknowledged(answer, channel)
+    assert acknowledged(answer, "wechat")
     assert answer.headers["Content-Length"] == str(len(answer.content))
     assert {"X-Request-Id", "X-Frame-Options", "X-Content-Type-Options"} < set(answer.headers)
     assert not {"Vary", "Content-Language"} & set(answer.headers)
     assert not answer.cookies
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_project_that_lets_nobody_in_takes_it(open_attempt: OpenAttempt, settings: Any, channel: str) -> None:
+def test_a_project_that_lets_nobody_in_takes_it(open_attempt: OpenAttempt, settings: Any) -> None:
     """And whose every request is one transaction: what it says commits before it is acknowledged."""
     settings.MIDDLEWARE = [*OF_EVERYBODY, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
-    attempt = open_attempt(channel)
+    attempt = open_attempt()
     settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
     try:
-        note = letter(attempt)
-        assert acknowledged(note.send(), channel)
+        assert acknowledged(letter(attempt).send(), "wechat")
     finally:
         settings.DATABASES["default"]["ATOMIC_REQUESTS"] = False
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
@@ -472,10 +463,9 @@ def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
 
 
 @pytest.mark.usefixtures("server_side_binding")
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt, channel: str) -> None:
-    attempt = open_attempt(channel)
+def test_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
     for _ in range(2):
-        assert acknowledged(letter(attempt, notification_id="n-1").send(), channel)
+        assert acknowledged(letter(attempt, notification_id="n-1").send(), "wechat")
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
     assert Notification.objects.get().verdict == "applied"
