@@ -17,6 +17,7 @@ import redis
 from django.core.wsgi import get_wsgi_application
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.urls import resolve
 
 
 class Boundaries:
@@ -65,6 +66,7 @@ redis.Redis.execute_command = crossing(redis.Redis.execute_command, after=False)
 httpx.Client.send = crossing(httpx.Client.send, after=True)  # type: ignore[method-assign]
 
 _application = get_wsgi_application()
+resolve("/api/v1/orders")  # in the master, once: a worker that takes a dead one's place need not import the views
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
