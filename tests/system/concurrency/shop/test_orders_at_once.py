@@ -1,4 +1,4 @@
-"""Many at the same instant, on real PostgreSQL: the last units, both ends of an order, one like."""
+"""Many at the same instant, on real PostgreSQL: both ends of an order, two channels, one like."""
 
 from collections import Counter
 from datetime import timedelta
@@ -24,56 +24,12 @@ def ordered_units(sku: str) -> int:
     )
 
 
-def test_twenty_buyers_for_ten_posters(poster: Product) -> None:
-    callers = [Caller(User.objects.create_user(f"buyer{n}")) for n in range(20)]
-
-    answers = at_once(*[lambda c=caller: c.order("poster", key="k") for caller in callers])
-
-    assert Counter(answer.status_code for answer in answers) == {201: 10, 409: 10}
-    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"out_of_stock"}
-    poster.refresh_from_db()
-    assert poster.stock == 0
-    assert poster.version == 11
-    assert Order.objects.count() == 10
-
-
-def test_opposite_item_orders_do_not_deadlock(demo: User, mug: Product, poster: Product) -> None:
-    Product.objects.update(stock=1000)
-    caller = Caller(demo)
-    one_way = [{"sku": "mug", "quantity": 1}, {"sku": "poster", "quantity": 1}]
-
-    def buy(n: int) -> Any:
-        items = one_way if n % 2 else one_way[::-1]
-        own = Caller(demo)
-        return [own.post("orders", {"items": items}, key=f"k{n}-{i}").status_code for i in range(5)]
-
-    answers = at_once(*[lambda n=n: buy(n) for n in range(8)])
-
-    assert answers == [[201] * 5] * 8
-    assert sorted(Product.objects.values_list("stock", flat=True)) == [960, 960]
-    assert len(caller.get("orders?page_size=100").json()["results"]) == 40
-
-
-def test_ordering_against_closing_does_not_deadlock(demo: User, mug: Product, poster: Product) -> None:
-    Product.objects.update(stock=1000)
-    both = {"poster": 1, "mug": 1}
-    old = [_order(demo, both) for _ in range(4)]
-
-    at_once(
-        *[lambda o=order: lifecycle.cancel(order_id=o.id, user_id=demo.pk) for order in old],
-        *[lambda: _order(demo, both) for _ in range(4)],
-    )
-
-    assert Counter(Order.objects.values_list("status", flat=True)) == {"closed": 4, "pending": 4}
-    assert sorted(Product.objects.values_list("stock", flat=True)) == [996, 996]
-
-
 def _order(user: User, quantities: dict[str, int]) -> Order:
     with transaction.atomic():
         return orders.create_order(user_id=user.pk, quantities=quantities)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_a_payment_against_the_cancellation_of_the_order(
     demo: User, mug: Product, channels: Any, turn: int
 ) -> None:
@@ -102,7 +58,7 @@ def test_a_payment_against_the_cancellation_of_the_order(
     assert mug.stock == 100 - ordered_units("mug")
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_a_local_close_against_a_callback(demo: User, mug: Product, channels: Any, turn: int) -> None:
     """The narrowest race: the provider's word is in, two transactions decide on one row."""
     order = _order(demo, {"mug": 3})
