@@ -1,7 +1,7 @@
 """A project whose default database is SQLite; its orders and the ledger are in a PostgreSQL under the alias `orders`.
 
-`python -m tests.integration.idempotency.other_database` with ORDERS (an address), SQLITE (a path), and REDIS (an
-address) or none, goes through every scenario, each on an empty ledger; an assertion that fails is the end of it.
+`python -m tests.integration.idempotency.other_database` with ORDERS, REDIS (addresses) and SQLITE (a path) goes
+through every scenario, each on an empty ledger, and the first without Redis; a failed assertion is the end of it.
 """
 
 import hmac
@@ -34,7 +34,7 @@ if __name__ == "__main__":
         INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "idempotency"],
         MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"],
         IDEMPOTENCY={
-            **{"DATABASE": "orders", "REDIS": os.environ.get("REDIS"), "WAIT_SECONDS": 20},
+            **{"DATABASE": "orders", "REDIS": os.environ["REDIS"], "WAIT_SECONDS": 20},
             "PRINCIPAL": f"{__name__}.caller",
         },
     )
@@ -43,8 +43,7 @@ if __name__ == "__main__":
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError
     from django.db import DatabaseError, connections, transaction
-    from django.db.models import Model
-    from django.test import Client, RequestFactory
+    from django.test import Client, RequestFactory, override_settings
 
     from idempotency import KeyedCall, Problem, consume_once, idempotent, ledger, once
     from idempotency.checks import check_settings
@@ -79,8 +78,8 @@ if __name__ == "__main__":
 
     urlpatterns = [path("order", order), path("charge", charge)]
 
-    def post(where: str, text: str, key: str = "k1", user: str = "ann") -> HttpResponse:
-        headers = {"Idempotency-Key": key, "X-User": user}
+    def post(where: str, text: str, key: str = "k1") -> HttpResponse:
+        headers = {"Idempotency-Key": key, "X-User": "ann"}
         client: Any = Client(raise_request_exception=False)
         found: HttpResponse = client.post(where, {"text": text}, headers=headers)
         return found
@@ -90,26 +89,17 @@ if __name__ == "__main__":
             answers = at_once(*[lambda where=where: post(where, where)] * COPIES)
             assert {(found.status_code, found.content) for found in answers} == {(201, answers[0].content)}
             assert count(where) == 1
-        assert post("/order", "another body").status_code == 422
-        assert post("/order", "another caller", user="bob").status_code == 201
-        assert LedgerEntry.objects.using("orders").count() == 3
 
     def writes_and_entry_commit_together() -> None:
         assert post("/order", "crash").status_code == 500
-        assert post("/order", "sold out", key="k2").status_code == 409
+        assert [post("/order", "sold out", key="k2").status_code for _ in range(2)] == [409, 409]
         assert (count("crash"), count("sold out")) == (0, 0)
         assert [entry.key for entry in LedgerEntry.objects.all()] == ["k2"]
-        replay = post("/order", "sold out", key="k2")
-        assert (replay.status_code, replay["Idempotent-Replayed"]) == (409, "true")
 
     def a_function_counts_once() -> None:
-        call = once("orders.place", key="basket-7", wait=20)
-        assert len({call.run(place, "by once") for _ in range(2)}) == 1
-        results = at_once(
-            *[lambda: once("orders.place", key="basket-8", wait=20).run(place, "by copies")] * COPIES
-        )
-        assert None not in results
-        assert (count("by once"), count("by copies")) == (1, 1)
+        call = once("orders.place", key="basket-8", wait=20)
+        assert None not in at_once(*[lambda: call.run(place, "by copies")] * COPIES)
+        assert count("by copies") == 1
 
     def a_message_counts_once() -> None:
         def applied() -> bool:
@@ -132,9 +122,6 @@ if __name__ == "__main__":
         assert post("/order", "reaped").status_code == 201
         call_command("idempotency", "reap")
         assert check_settings(None) == []
-        type("Note", (Model,), {"__module__": "notes", "Meta": type("Meta", (), {"app_label": "auth"})})
-        (message,) = check_settings(None)
-        assert (message.id, "written elsewhere: auth.Note." in message.msg) == ("idempotency.W005", True)
         call_command("check", databases=["orders"], fail_level="ERROR")
         with connections["orders"].cursor() as cursor:
             cursor.execute(
@@ -157,7 +144,7 @@ if __name__ == "__main__":
         call_command("migrate", database=alias, verbosity=0)
     with connections["orders"].cursor() as cursor:
         cursor.execute("CREATE TABLE placed (id serial PRIMARY KEY, text text)")
-    for scenario in (
+    SCENARIOS = (
         one_effect_of_many_copies,
         writes_and_entry_commit_together,
         a_function_counts_once,
@@ -165,9 +152,13 @@ if __name__ == "__main__":
         a_webhook_counts_once,
         commands_and_checks_look_there,
         the_default_database_has_no_ledger,
-    ):
+    )
+    without_redis = override_settings(IDEMPOTENCY=settings.IDEMPOTENCY | {"REDIS": None})
+    for scenario in (without_redis(one_effect_of_many_copies), *SCENARIOS):
         print(scenario.__name__, flush=True)
-        LedgerEntry.objects.all().delete()
-        ConsumedMessage.objects.all().delete()
+        for model in (LedgerEntry, ConsumedMessage):
+            model.objects.all().delete()
+        with connections["orders"].cursor() as cursor:
+            cursor.execute("DELETE FROM placed")
         ledger.renew_epoch()  # nor does Redis remember
         scenario()

