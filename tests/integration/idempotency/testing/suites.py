@@ -53,16 +53,8 @@ class Served(IdempotencyTestMixin, Sends, LiveServerTestCase):
     live_server_url: Any
 
     def sends(self) -> None:
-        first, again = (
-            httpx.post(
-                f"{self.live_server_url}/orders",
-                data={"sku": "mug"},
-                headers={"Idempotency-Key": KEY},
-                trust_env=False,
-                timeout=30,
-            )
-            for _ in range(2)
-        )
+        sent = {"data": {"sku": "mug"}, "headers": {"Idempotency-Key": KEY}, "trust_env": False, "timeout": 30}
+        first, again = (httpx.post(f"{self.live_server_url}/orders", **sent) for _ in range(2))  # type: ignore[arg-type]
         assert first.status_code == 201, first.text
         assert "Idempotent-Replayed" not in first.headers, "a test before is remembered"
         assert again.headers["Idempotent-Replayed"] == "true"

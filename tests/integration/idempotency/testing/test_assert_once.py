@@ -6,8 +6,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+import redis
 from django.contrib.auth.models import User
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.db import transaction
 from django.http import HttpRequest
 from django.test import Client, RequestFactory, override_settings
@@ -15,7 +16,7 @@ from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
 from idempotency import ledger
 from idempotency.models import LedgerEntry
-from idempotency.testing import KeyedClient, assert_once
+from idempotency.testing import KeyedClient, assert_once, faults
 from tests.integration.idempotency.testing import views
 
 pytestmark = [
@@ -45,9 +46,11 @@ def request_of(user: User) -> HttpRequest:
 class TestRightViews:
     @pytest.mark.parametrize("view", [views.plain, views.asynchronous, views.phased, views.two])
     def test_a_view_of_django(self, view: Any, request_of: HttpRequest, effects: Effects) -> None:
+        cache.set("of the project", 1)
         assert_once(view, request_of, effects=effects)
         assert effects() == TRIALS * (2 if view is views.two else 1)
         assert LedgerEntry.objects.count() == TRIALS
+        assert cache.get("of the project") == 1
 
     def test_a_view_of_rest_framework(self, user: User, effects: Effects) -> None:
         request = APIRequestFactory().post("/rest", {"sku": "mug"}, format="json")
@@ -77,18 +80,12 @@ class TestRightViews:
             assert_once("/by-setting", {}, effects=effects)
         assert effects() == TRIALS
 
-    def test_a_view_with_a_header_of_its_own(self, request_of: HttpRequest, effects: Effects) -> None:
-        assert_once(views.of_its_own_header, request_of, header="X-Order", effects=effects)
-        assert effects() == TRIALS
-
-    def test_without_redis_too(self, request_of: HttpRequest, effects: Effects) -> None:
-        with override_settings(IDEMPOTENCY={"REDIS": None}):
-            assert_once(views.plain, request_of, effects=effects)
-        assert effects() == TRIALS
-
-    def test_copies_that_wait(self, request_of: HttpRequest, effects: Effects) -> None:
-        with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 5}):
-            assert_once(views.plain, request_of, effects=effects, copies=3)
+    @pytest.mark.parametrize("given", [{"REDIS": None}, {"WAIT_SECONDS": 5}])
+    def test_a_view_with_a_header_of_its_own_whatever_the_settings(
+        self, given: dict[str, Any], request_of: HttpRequest, effects: Effects
+    ) -> None:
+        with override_settings(IDEMPOTENCY=given):
+            assert_once(views.of_its_own_header, request_of, header="X-Order", effects=effects, copies=3)
         assert effects() == TRIALS
 
     def test_a_view_that_takes_each_request_once(self, user: User, effects: Effects) -> None:
@@ -102,58 +99,30 @@ class TestRightViews:
         assert_once(views.once_a_basket, basket, effects=effects)
         assert effects() == TRIALS
 
-    def test_the_caches_of_the_project_are_left_as_they_were(
-        self, request_of: HttpRequest, effects: Effects
-    ) -> None:
-        cache.set("of the project", 1)
-        assert_once(views.plain, request_of, effects=effects)
-        assert cache.get("of the project") == 1
+
+NOT_KEYED = "the ledger has no row of the key, so the view is not keyed, or by something that forgets."
+OUTSIDE = "the ledger has one answer for all, so an effect is outside of the keyed view's transaction"
+WRONG = {
+    views.not_keyed: f"2 effects of 2 copies with one key, one after the other: {NOT_KEYED} Put @idempotent on it, or "
+    "name its path in IDEMPOTENCY['KEYED'].",
+    views.remembered_by_the_cache: "2 effects of a call and its retry, between which Redis lost everything: "
+    f"{NOT_KEYED}",
+    views.looks_before_it_makes: "8 effects of 8 parallel copies with one key: the ledger has no row of the key",
+    views.around: f"2 effects of 2 copies with one key, one after the other: {OUTSIDE}: in a decorator or middleware, "
+    "or in another database, connection or service. Move it into the view and its transaction.",
+    views.elsewhere: f"2 effects of a call whose commit failed, and of its retry: {OUTSIDE}",
+    views.after: "0 effects of a call whose process died after the commit, and of its retry: the ledger has the "
+    "answer, but an effect comes after the commit and is lost with the process.",
+    views.refuses_the_second: "The retry was answered 400, and the first call 201.",
+}
 
 
 class TestWrongViews:
-    @pytest.mark.parametrize(
-        ("view", "sentence"),
-        [
-            (
-                views.not_keyed,
-                "2 effects of 2 copies with one key, one after the other: the ledger has no row of the key, so the "
-                "view is not keyed, or by something that forgets. Put @idempotent on it, or name its path in "
-                "IDEMPOTENCY['KEYED'].",
-            ),
-            (
-                views.remembered_by_the_cache,
-                "2 effects of a call and its retry, between which Redis lost everything: the ledger has no row of "
-                "the key, so the view is not keyed, or by something that forgets.",
-            ),
-            (
-                views.looks_before_it_makes,
-                "8 effects of 8 parallel copies with one key: the ledger has no row of the key",
-            ),
-            (
-                views.around,
-                "2 effects of 2 copies with one key, one after the other: the ledger has one answer for all, so an "
-                "effect is outside of the keyed view's transaction: in a decorator or middleware, or in another "
-                "database, connection or service. Move it into the view and its transaction.",
-            ),
-            (
-                views.elsewhere,
-                "2 effects of a call whose commit failed, and of its retry: the ledger has one answer for all, so an "
-                "effect is outside of the keyed view's transaction",
-            ),
-            (
-                views.after,
-                "0 effects of a call whose process died after the commit, and of its retry: the ledger has the "
-                "answer, but an effect comes after the commit and is lost with the process.",
-            ),
-            (views.refuses_the_second, "The retry was answered 400, and the first call 201."),
-        ],
-    )
-    def test_it_says_what_happened(
-        self, view: Any, sentence: str, request_of: HttpRequest, effects: Effects
-    ) -> None:
+    @pytest.mark.parametrize("view", WRONG)
+    def test_it_says_what_happened(self, view: Any, request_of: HttpRequest, effects: Effects) -> None:
         with pytest.raises(AssertionError) as failed:
             assert_once(view, request_of, effects=effects, copies=views.COPIES)
-        assert str(failed.value).startswith(sentence)
+        assert str(failed.value).startswith(WRONG[view])
 
     def test_at_an_address_too(self, effects: Effects) -> None:
         with pytest.raises(AssertionError, match=r"2 effects of 2 copies .* in a decorator or middleware"):
@@ -203,3 +172,33 @@ def test_what_was_remembered_is_so_again_afterwards(request_of: HttpRequest, eff
     before = ledger.redis_prefix()
     assert_once(views.plain, request_of, effects=effects)
     assert ledger.redis_prefix() == before
+
+
+def test_a_dead_process_leaves_its_marker_and_the_commit(
+    request_of: HttpRequest, redis_server: redis.Redis
+) -> None:
+    """As SIGKILL does: the answer is in the ledger, and Redis has it as running."""
+
+    def send() -> Any:
+        request_of.META["HTTP_IDEMPOTENCY_KEY"] = "k1"
+        return views.plain(request_of)
+
+    with faults.dead_after_commit(send, has_counted=lambda: True):
+        assert [redis_server.get(name)[:1] for name in redis_server.keys("*:key:*")] == [b"R"]  # type: ignore[index, union-attr]
+        assert send()["Idempotent-Replayed"] == "true"
+
+
+def test_the_cache_of_the_sessions_is_not_lost_with_redis() -> None:
+    """Else the caller would be another one."""
+    memory = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    with override_settings(
+        CACHES={name: {**memory, "LOCATION": name} for name in ("default", "sessions")},
+        SESSION_ENGINE="django.contrib.sessions.backends.cached_db",
+        SESSION_CACHE_ALIAS="sessions",
+        IDEMPOTENCY={"REDIS": None},
+    ):
+        for name in ("default", "sessions"):
+            caches[name].set("a", 1)
+        with faults.redis_lost():
+            assert (caches["default"].get("a"), caches["sessions"].get("a")) == (None, 1)
+        assert caches["default"].get("a") == 1
