@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,6 @@ import redis
 from idempotency.cachedmap import CachedMap, Entry
 from idempotency.redis import fastpath
 from tests.conftest import hanging
-from tests.integration.idempotency.locks.actors import Actor
 from tests.integration.idempotency.locks.conftest import KINDS, servers
 from tests.running import until
 
@@ -49,6 +50,11 @@ def single(servers: Callable[[str], Any]) -> Any:
     return one.client
 
 
+def in_threads(*jobs: Callable[[], Any]) -> list[Any]:
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [each.result(30) for each in [pool.submit(job) for job in jobs]]
+
+
 class Source:
     """What a map reads and writes through, with the number of both."""
 
@@ -67,33 +73,50 @@ class Source:
             self.values[key] = value
 
 
-def test_read_through_reads_a_missing_value_once_for_all_processes(client: Any, maps: Any) -> None:
+def test_read_and_write_through_once_for_all_processes(client: Any, maps: Any) -> None:
     source = Source(a=1)
-    one, two = (maps(client=client, read=source.read) for _ in range(2))
+    one, two = (maps(client=client, read=source.read, write=source.write) for _ in range(2))
     assert [one.get("a"), two.get("a"), one.get("b", "none"), source.reads] == [1, 1, "none", 2]
     assert one.alone is False
-
-
-def test_write_through_writes_before_every_change(client: Any, maps: Any) -> None:
-    source = Source(a=1)
-    one = maps(client=client, read=source.read, write=source.write)
     one.set("a", {"n": 2})
-    assert (one.get("a"), source.values, source.writes, source.reads) == ({"n": 2}, {"a": {"n": 2}}, 1, 0)
+    assert (one.get("a"), source.values, source.writes, source.reads) == ({"n": 2}, {"a": {"n": 2}}, 1, 2)
     assert one.put_if_absent("b", 3) is True
     one.delete("a")
     assert (source.values, source.writes, one.get("a")) == ({"b": 3}, 3, None)
 
 
-def test_write_through_that_fails_changes_nothing(client: Any, maps: Any) -> None:
-    def write(*_: Any) -> None:
-        raise ZeroDivisionError
+def failing(*_: Any) -> None:
+    raise ZeroDivisionError
 
-    one, two = maps(client=client, write=write), maps(client=client)
-    two.set("a", 1)
-    for change in (lambda: one.set("a", 2), lambda: one.delete("a")):
+
+def test_what_cannot_be_written_changes_nothing(single: Any, maps: Any) -> None:
+    source = Source(a=1)
+    one, two = maps(client=single, read=source.read, write=failing), maps(client=single)
+    two.set("b", 1)
+    changes = (
+        lambda: one.set("b", 2),
+        lambda: one.delete("b"),
+        lambda: one.put_if_absent("c", 1),
+        lambda: one.replace("a", 2),  # its value is read again
+    )
+    for change in changes:
         with pytest.raises(ZeroDivisionError):
             change()
-        assert one.get("a") == two.get("a") == 1
+        assert (one.get("a"), one.get("b"), two.get("b")) == (1, 1, 1)
+    assert (two.put_if_absent("c", 2), source.reads > 1) == (True, True)
+    part = maps(client=single, write=lambda key, value: source.write(key, 1 / value))
+    with pytest.raises(ZeroDivisionError):
+        part.set_many({"x": 1, "y": 0, "z": 1})
+    assert (source.values, two.get_many("xyz")) == ({"a": 1, "x": 1.0}, {"x": 1})
+
+
+def test_a_map_that_could_lose_its_values_is_refused(single: Any, maps: Any) -> None:
+    with pytest.raises(TypeError, match="give it read="):
+        CachedMap("names", stored=False)
+    one = maps(client=single, read=Source().read, stored=False)
+    for change in (lambda: one.put_if_absent("a", 1), lambda: one.replace("a", 1)):
+        with pytest.raises(TypeError, match="stores nothing"):
+            change()
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -110,15 +133,29 @@ def test_a_change_invalidates_the_copies_of_all_processes(client: Any, maps: Any
     source.values["a"] = 4
     assert one.clear() is True
     until(lambda: one.get("a") == two.get("a") == 4)
+    one.set_many({})
+    one.set_many({"a": 5, "b": {"n": 2}}, ttl_seconds=LONG, idle_seconds=LONG * 2)
+    assert source.values == {"a": 5, "b": {"n": 2}}
+    until(lambda: two.get_many(["a", "b"]) == source.values)
+    if stored:
+        assert all(0 < one.remaining_seconds(key) <= LONG for key in "ab")
 
 
-def test_a_copy_costs_no_command(single: Any, maps: Any) -> None:
+def test_a_copy_costs_no_command_and_each_verb_one(single: Any, maps: Any) -> None:
     source = Source(a=1)
     one = maps(client=single, read=source.read)
     until(lambda: one.get("a") == 1 and not _commands(single, lambda: one.get("a")))
     without = maps(client=single, read=source.read, copy_seconds=0)
     without.get("a")
-    assert _commands(single, lambda: without.get("a")) == 1
+    without.clear()  # Redis has the scripts
+    verbs = (
+        lambda: without.set_many({"a": 1, "b": 2, "c": 3}),
+        lambda: without.get("a"),
+        lambda: without.get_many(["a", "b", "c"]),
+        lambda: without.replace("b", 4),
+        lambda: without.replace("b", 5, old=1),
+    )
+    assert [_commands(single, verb) for verb in verbs] == [1] * 5
     assert source.reads == 1
 
 
@@ -130,24 +167,16 @@ def _commands(client: Any, what: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize("name", ["names", ""])
-def test_an_entry_ends_by_its_own_ttl_or_its_maps(client: Any, maps: Any, name: str) -> None:
-    one = maps(name, client=client, copy_seconds=0, ttl_seconds=0.05)
+def test_an_entry_ends_by_its_time_or_its_idle_time(single: Any, maps: Any, name: str) -> None:
+    one = maps(name, client=single, copy_seconds=0, ttl_seconds=0.05)
     one.set("by the map", 1)
     one.set("short", 2, ttl_seconds=0.01)
     one.set("long", 3, ttl_seconds=LONG, idle_seconds=1e300)
+    one.set("unused", 4, ttl_seconds=LONG, idle_seconds=0.05)
     until(lambda: one.get("short") is None)
     until(lambda: one.get("by the map") is None)  # however often it is got
-    assert one.get("long") == 3
-
-
-@pytest.mark.parametrize("name", ["names", ""])
-def test_an_entry_ends_that_nobody_gets_for_its_idle_time(client: Any, maps: Any, name: str) -> None:
-    one = maps(name, client=client, copy_seconds=0)
-    one.set("unused", 1, idle_seconds=0.05)
-    one.set("used", 2, idle_seconds=LONG)
-    one.set("ever", 3)
     until(lambda: threading.Event().wait(0.1) or one.get("unused") is None)
-    assert (one.get("used"), one.get("ever")) == (2, 3)
+    assert one.get("long") == 3
 
 
 def test_the_idle_time_begins_again_with_each_use(single: Any, maps: Any) -> None:
@@ -190,26 +219,18 @@ def _nodes(client: Any) -> list[Any]:
 
 
 def test_single_flight_one_of_many_processes_and_threads_reads(single: Any, maps: Any) -> None:
-    reading, go_on = threading.Semaphore(0), threading.Event()
+    inside = threading.Barrier(2, timeout=30)
     reads: list[str] = []
 
     def read(key: str) -> str:
         reads.append(key)
-        reading.release()
-        assert go_on.wait(30)
+        inside.wait()
         return key.upper()
 
     one, two = (maps(client=single, read=read) for _ in range(2))
-    actors = [Actor() for _ in range(6)]
-    answers = [
-        actor.begin(lambda each=each: each.get("a")) for actor, each in zip(actors, [one, two] * 3, strict=True)
-    ]
-    assert reading.acquire(timeout=30)
-    go_on.set()
-    assert [answer.result(30) for answer in answers] == ["A"] * 6
+    copies = [partial(each.get, "a") for each in (one, one, two, two)]
+    assert in_threads(*copies, inside.wait)[:4] == ["A"] * 4
     assert reads == ["a"]
-    for actor in actors:
-        actor.end()
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -270,62 +291,17 @@ def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server:
     assert not fastpath.breaker.allows(open_seconds=LONG)
 
 
-def test_asyncio(single: Any, maps: Any) -> None:
-    source = Source(a=1)
-    one = maps(client=single, read=source.read)
-
-    async def story() -> list[Any]:
-        found = [await one.aget("a"), await one.aget("a")]
-        await one.aset("a", 2, ttl_seconds=LONG)
-        found.append(await one.aget("a"))
-        await one.adelete("a")
-        return [*found, await one.aget("b", "none"), await one.aclear()]
-
-    assert asyncio.run(story()) == [1, 1, 2, "none", True]
-
-
-def test_a_map_that_could_lose_its_values_is_refused() -> None:
-    with pytest.raises(TypeError, match="give it read="):
-        CachedMap("names", stored=False)
-
-
-def test_a_fork_begins_with_no_copy(maps: Any) -> None:
-    one = maps("", read=lambda _: 1)
-    assert one.get("a") == 1
-    one._begin()
-    assert one._of_tenant == {}
-
-
 def test_one_of_many_is_the_first(client: Any, maps: Any) -> None:
     source = Source(b=2)
     several = [maps(client=client, read=source.read, write=source.write) for _ in range(4)]
-    actors = [Actor() for _ in several]
-    answers = [
-        actor.begin(lambda each=each, value=value: each.put_if_absent("a", value, ttl_seconds=LONG))
-        for value, (actor, each) in enumerate(zip(actors, several, strict=True))
-    ]
-    first = [answer.result(30) for answer in answers]
+    first = in_threads(*[partial(each.put_if_absent, "a", value) for value, each in enumerate(several)])
     assert sum(first) == 1
     assert source.values == {"a": first.index(True), "b": 2}
     assert [each.get("a") for each in several] == [first.index(True)] * 4
     assert several[0].put_if_absent("b", 3) is False  # it can be read
-    for actor in actors:
-        actor.end()
 
 
-def test_a_first_value_that_cannot_be_written_is_none(single: Any, maps: Any) -> None:
-    def write(*_: Any) -> None:
-        raise ZeroDivisionError
-
-    one, two = maps(client=single, write=write), maps(client=single)
-    with pytest.raises(ZeroDivisionError):
-        one.put_if_absent("a", 1)
-    assert two.put_if_absent("a", 2) is True
-    with pytest.raises(TypeError, match="stores nothing"):
-        maps(client=single, read=write, stored=False).put_if_absent("a", 1)
-
-
-def test_many_values_are_one_command_and_the_missing_are_read(client: Any, single: Any, maps: Any) -> None:
+def test_of_many_values_the_missing_are_read(client: Any, maps: Any) -> None:
     source = Source(c=3)
     one, two = maps(client=client, read=source.read), maps(client=client)
     for key in ("a", "b"):
@@ -333,13 +309,10 @@ def test_many_values_are_one_command_and_the_missing_are_read(client: Any, singl
     assert two.get_many(["a", "b", "c", "a"]) == {"a": "a", "b": "b"}
     assert one.get_many(iter(["a", "c", "d"])) == {"a": "a", "c": 3}
     assert two.get_many([]) == {}
-    other = maps("others", client=single, copy_seconds=0)
-    other.set("a", 1)
-    assert _commands(single, lambda: other.get_many(["a", "b", "c"])) == 1
 
 
-def test_how_many_there_are_and_how_long_they_last(client: Any, maps: Any) -> None:
-    for one in (maps(client=client, copy_seconds=0), maps("")):
+def test_how_many_there_are_and_how_long_they_last(single: Any, maps: Any) -> None:
+    for one in (maps(client=single, copy_seconds=0), maps("")):
         one.set("short", 1, ttl_seconds=0.05)
         one.set("long", 2, ttl_seconds=LONG, idle_seconds=LONG * 2)
         one.set("unused", 3, idle_seconds=LONG)
@@ -353,18 +326,8 @@ def test_how_many_there_are_and_how_long_they_last(client: Any, maps: Any) -> No
         assert one.size() == 2
 
 
-def test_entries_whose_last_use_was_evicted_have_none(single: Any, maps: Any) -> None:
-    one = maps(client=single, copy_seconds=0)
-    one.set("ever", 1)
-    one.set("unused", 2, idle_seconds=LONG)
-    (name,) = single.scan_iter("*:used")
-    single.delete(name)
-    assert [one.remaining_seconds(key) for key in ("ever", "unused")] == [float("inf"), 0.0]
-    assert not one.alone
-
-
 @pytest.mark.django_db
-def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
+def test_every_verb_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     one = maps()
 
@@ -374,45 +337,19 @@ def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, 
         await one.aset_many({"a": 3, "b": 4}, ttl_seconds=LONG)
         replaced = [await one.areplace("a", 5, old=old) for old in (1, 3)]
         items, keys = {item async for item in one.aitems()}, {key async for key in one.akeys()}
-        return [*first, *found, *replaced, await one.aget_many(["a", "b"]), items, keys]
+        found += [await one.aget_many(["a", "b"]), items, keys]
+        await one.aset("a", 2, ttl_seconds=LONG)
+        await one.adelete("b")
+        return [*first, *replaced, *found, await one.aget("a"), await one.aget("b", "none")]
 
-    wanted = [True, False, {"a": 1}, 1, True, False, True, {"a": 5, "b": 4}, {("a", 5), ("b", 4)}, {"a", "b"}]
+    wanted = [True, False, False, True, {"a": 1}, 1, True]
+    wanted += [{"a": 5, "b": 4}, {("a", 5), ("b", 4)}, {"a", "b"}, 2, "none"]
     assert asyncio.run(story()) == wanted
-    one.clear()
+    assert asyncio.run(one.aclear()) is True
     with hanging(redis_server):
         assert asyncio.run(story()) == wanted
         assert one.alone is True
     fastpath.breaker.succeeded()
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_many_values_are_set_in_one_command(client: Any, maps: Any, stored: bool) -> None:
-    source = Source(a=0, b=0)
-    one, two = (maps(client=client, read=source.read, write=source.write, stored=stored) for _ in range(2))
-    assert two.get_many(["a", "b"]) == {"a": 0, "b": 0}
-    one.set_many({})
-    one.set_many({"a": 1, "b": {"n": 2}}, ttl_seconds=LONG, idle_seconds=LONG * 2)
-    assert (source.values, source.writes) == ({"a": 1, "b": {"n": 2}}, 2)
-    until(lambda: two.get_many(["a", "b"]) == source.values)
-    if stored:
-        assert all(0 < one.remaining_seconds(key) <= LONG for key in "ab")
-
-
-def test_setting_many_and_replacing_are_one_command_each(single: Any, maps: Any) -> None:
-    one = maps(client=single, copy_seconds=0, entries_max=2)
-    one.clear()  # Redis has the script
-    assert _commands(single, lambda: one.set_many({"a": 1, "b": 2, "c": 3})) == 1
-    assert one.get_many(["a", "b", "c"]) == {"b": 2, "c": 3}
-    for replaces in (lambda: one.replace("b", 4), lambda: one.replace("b", 5, old=1)):
-        assert _commands(single, replaces) == 1
-
-
-def test_of_many_values_those_written_before_a_failure_are_set(client: Any, maps: Any) -> None:
-    source, two = Source(), maps(client=client)
-    one = maps(client=client, write=lambda key, value: source.write(key, 1 / value))
-    with pytest.raises(ZeroDivisionError):
-        one.set_many({"a": 1, "b": 0, "c": 1})
-    assert (source.values, two.get_many("abc")) == ({"a": 1.0}, {"a": 1})
 
 
 def test_a_value_is_replaced_only_where_there_is_one_or_the_expected_one(client: Any, maps: Any) -> None:
@@ -431,27 +368,10 @@ def test_a_value_is_replaced_only_where_there_is_one_or_the_expected_one(client:
 
 @pytest.mark.parametrize("name", ["names", ""])
 def test_one_of_many_replaces_the_expected_value(single: Any, maps: Any, name: str) -> None:
-    one, actors = maps(name, client=single), [Actor() for _ in range(6)]
+    one = maps(name, client=single)
     one.set("a", "old")
-    answers = [actor.begin(lambda at=at: one.replace("a", at, old="old")) for at, actor in enumerate(actors)]
-    replaced = [answer.result(30) for answer in answers]
+    replaced = in_threads(*[partial(one.replace, "a", at, old="old") for at in range(6)])
     assert (sum(replaced), one.get("a")) == (1, replaced.index(True))
-    for actor in actors:
-        actor.end()
-
-
-def test_a_replacement_that_cannot_be_written_is_read_again(single: Any, maps: Any) -> None:
-    def write(*_: Any) -> None:
-        raise ZeroDivisionError
-
-    source = Source(a=1)
-    one = maps(client=single, read=source.read, write=write)
-    assert one.get("a") == 1
-    with pytest.raises(ZeroDivisionError):
-        one.replace("a", 2)
-    assert (one.get("a"), source.reads) == (1, 2)
-    with pytest.raises(TypeError, match="stores nothing"):
-        maps(client=single, read=source.read, stored=False).replace("a", 1)
 
 
 def test_all_entries_are_iterated_over_by_the_page_and_not_used(client: Any, single: Any, maps: Any) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.template import RequestContext, Template
@@ -73,20 +74,15 @@ def test_a_form_takes_four_lines() -> None:
     assert len(ours) == 4
 
 
-def test_a_double_click_is_one_order(browser: Browser, effects: Effects) -> None:
-    tab = browser.open()
-    first, again = browser.send(tab), browser.send(tab)
-    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (302, 302, "true")
-    assert first["Location"] == again["Location"]
-    assert effects() == 1
-
-
-def test_two_tabs_are_one_order_and_a_third_of_later_too(browser: Browser, effects: Effects) -> None:
+def test_a_double_click_and_two_tabs_are_one_order_and_a_third_of_later_too(
+    browser: Browser, effects: Effects
+) -> None:
     tabs = browser.open(), browser.open()
     assert tabs[0]["csrfmiddlewaretoken"] != tabs[1]["csrfmiddlewaretoken"]
-    first, second = (browser.send(tab, note="a") for tab in tabs)
-    third = browser.send(browser.open(), note="a")
-    assert first["Location"] == second["Location"] == third["Location"]
+    first, again = (browser.send(tabs[0], note="a") for _ in range(2))
+    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (302, 302, "true")
+    for each in (again, browser.send(tabs[1], note="a"), browser.send(browser.open(), note="a")):
+        assert each["Location"] == first["Location"]
     assert effects() == 1
 
 
@@ -157,6 +153,9 @@ def test_a_refused_form_can_be_corrected_and_sent_again_from_a_new_page(
     refused = browser.send(tab, note="a")
     shows(refused, 409, "out_of_stock", "Sold out")
     assert "Nothing is left of it." in refused.content.decode()
+    for note in ("c", "c"):
+        browser.send(browser.open(), note=note)
+    assert LedgerEntry.objects.count() == 3, "a refusal after a refusal counts on"
     PLAN["sold out"] = False
     again = browser.send(other_tab, note="a")  # a copy: the refusal
     assert (again.status_code, again["Idempotent-Replayed"], effects()) == (409, "true", 0)
@@ -164,16 +163,6 @@ def test_a_refused_form_can_be_corrected_and_sent_again_from_a_new_page(
     assert (ordered.status_code, effects()) == (302, 1)
     assert browser.send(tab, note="b").status_code == 422
     assert effects() == 1
-
-
-def test_a_refusal_after_a_refusal_counts_on(browser: Browser, effects: Effects) -> None:
-    PLAN["sold out"] = True
-    for note in ("a", "b", "b"):
-        browser.send(browser.open(), note=note)
-    assert LedgerEntry.objects.count() == 3
-    PLAN["sold out"] = False
-    assert browser.send(browser.open(), note="b").status_code == 302
-    assert (effects(), LedgerEntry.objects.count()) == (1, 4)
 
 
 def test_a_failed_call_leaves_the_intent_free(browser: Browser, effects: Effects) -> None:
@@ -191,16 +180,10 @@ def test_a_failed_call_leaves_the_intent_free(browser: Browser, effects: Effects
 
 def test_two_tabs_are_one_order_across_a_rotation_of_the_secret(browser: Browser, effects: Effects) -> None:
     before = browser.open()
-    with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[django_secret()]):
+    with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
         after = browser.open()
         assert browser.send(before)["Location"] == browser.send(after)["Location"]
     assert effects() == 1
-
-
-def django_secret() -> str:
-    from django.conf import settings
-
-    return settings.SECRET_KEY
 
 
 def test_an_expired_page_says_so_unless_it_was_sent(browser: Browser, effects: Effects) -> None:
@@ -223,22 +206,18 @@ def test_another_users_page_is_expired(browser: Browser, effects: Effects) -> No
     assert effects() == 0
 
 
-def test_a_guest_has_one_order_from_the_tabs_of_a_session(basket: Group, effects: Effects) -> None:
+def test_a_guest_has_one_order_from_the_tabs_of_a_session_and_gets_none(basket: Group, effects: Effects) -> None:
     guest = Browser(None, f"/baskets/{basket.pk}")
+    tabs = guest.open(), guest.open()
+    assert guest.send(tabs[0])["Location"] == guest.send(tabs[0])["Location"]
+    assert guest.send(tabs[1]).status_code == 302, "without a session each page counts alone"
+    assert (effects(), Session.objects.count(), set(guest.client.cookies)) == (2, 0, {"csrftoken"})
     session = guest.client.session
     session["basket"] = basket.pk
     session.save()
     tabs = guest.open(), guest.open()
     assert guest.send(tabs[0])["Location"] == guest.send(tabs[1])["Location"]
-    assert effects() == 1
-
-
-def test_a_visitor_without_a_session_gets_none_and_each_page_counts_alone(basket: Group, effects: Effects) -> None:
-    visitor = Browser(None, f"/baskets/{basket.pk}")
-    tabs = visitor.open(), visitor.open()
-    assert visitor.send(tabs[0])["Location"] == visitor.send(tabs[0])["Location"]
-    assert visitor.send(tabs[1]).status_code == 302
-    assert (effects(), Session.objects.count(), set(visitor.client.cookies)) == (2, 0, {"csrftoken"})
+    assert effects() == 3
 
 
 def test_without_an_intent_each_page_counts_alone(browser: Browser, effects: Effects) -> None:
@@ -249,12 +228,6 @@ def test_without_an_intent_each_page_counts_alone(browser: Browser, effects: Eff
     assert effects() == 2
 
 
-@pytest.mark.parametrize("intent", ["", None, Group(name="not saved")], ids=["empty", "none", "not saved"])
-def test_an_intent_that_would_differ_from_page_to_page_is_refused(intent: Any) -> None:
-    with pytest.raises(ValueError, match="same on every page"):
-        render_tag(intent)
-
-
 def render_tag(intent: Any, user: Any = None) -> str:
     request = RequestFactory().get("/")
     request.user = user or AnonymousUser()
@@ -262,10 +235,13 @@ def render_tag(intent: Any, user: Any = None) -> str:
     return template.render(RequestContext(request, {"intent": intent}))
 
 
-@pytest.mark.parametrize("intent", [7, "7", "basket 7"])
-def test_an_intent_is_also_a_number_or_a_text(user: User, basket: Group, intent: Any) -> None:
-    tokens = {FIELD.search(render_tag(each, user))[2].partition("n")[0] for each in (intent, str(intent), basket)}  # type: ignore[index]
-    assert len(tokens) == 2
+def test_an_intent_is_a_saved_object_a_number_or_a_text(user: User, basket: Group) -> None:
+    for wrong in ("", None, Group(name="not saved")):
+        with pytest.raises(ValueError, match="same on every page"):
+            render_tag(wrong)
+    for intent in (7, "basket 7"):
+        pages = [render_tag(each, user) for each in (intent, str(intent), basket)]
+        assert len({FIELD.search(page)[2].partition("n")[0] for page in pages}) == 2  # type: ignore[index]
 
 
 def test_while_switched_off_a_page_asks_no_ledger(user: User, django_assert_num_queries: Any) -> None:

@@ -21,19 +21,9 @@ NOTHING_DECIDED = "所有请求都已有结果。"
 DATA = [
     *("clerk", "host:1:1", "request-7", "a-key", "POST", "user:1", "things", "order:7", "shop.charge", "reserved"),
     *("bank.example", "event-7", "ConnectionError: away", "entity-7", "consumer-7", "message-7", "ETag"),
-    *(
-        "stocktaking",
-        "named:worker",
-        "FairLock",
-        "ReadWriteLock",
-        "AdvisoryLock",
-        "Lock",
-        "Semaphore",
-        "latch",
-        "Latch",
-    ),
-    *("CountDownLatch", "RateLimiter", "TokenBucket"),
-    *("order:0190…", "user:7", "operator clerk", "Content-Type: application/problem+json"),
+    *("stocktaking", "named:worker", "FairLock", "ReadWriteLock", "AdvisoryLock", "Lock", "Semaphore", "latch"),
+    *("Latch", "CountDownLatch", "RateLimiter", "TokenBucket", "order:0190…", "user:7", "operator clerk"),
+    "Content-Type: application/problem+json",
 ]
 
 
@@ -48,16 +38,9 @@ def operator() -> Client:
 def entry() -> LedgerEntry:
     """An entry that a person has to decide about, with the history of its runs."""
     entry = LedgerEntry.objects.create(
-        scope="user:1 POST things",
-        key="a-key",
-        fingerprint=b"\x00" * 32,
-        mode="phased",
-        state="uncertain",
-        owner="host:1:1",
-        subject="order:7",
-        handler="shop.charge",
-        recovery_point="reserved",
-        fence=2,
+        **{"scope": "user:1 POST things", "key": "a-key", "fingerprint": b"\0" * 32, "mode": "phased"},
+        **{"state": "uncertain", "owner": "host:1:1", "subject": "order:7", "handler": "shop.charge"},
+        **{"recovery_point": "reserved", "fence": 2},
     )
     ended = timezone.now()
     for fence, outcome in ((1, "lost"), (2, "uncertain")):

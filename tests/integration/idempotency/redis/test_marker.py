@@ -85,16 +85,6 @@ def test_an_end_is_published_after_the_answer_is_there(server: redis.Redis, wait
         assert isinstance(marker.look(NAME), marker.Finished)
 
 
-def test_a_value_of_another_kind_is_an_error_and_not_an_old_server(server: redis.Redis) -> None:
-    server.rpush(NAME, "x")
-    assert claim() is None
-    server.delete(NAME)
-    fastpath.breaker.succeeded()
-    claim()
-    server.delete(NAME)
-    assert ("evalsha" in commands(server, claim)) == (server.info("server")["redis_version"] < "7")
-
-
 def test_an_answer_that_redis_refuses_opens_the_breaker_where_it_is_waited_for(server: redis.Redis) -> None:
     claim()
     server.config_set("maxmemory", 1)

@@ -37,20 +37,15 @@ async def test_many_tasks_share_one_connection(redis_server: redis.Redis) -> Non
 
 async def test_an_error_is_the_reply_to_its_own_command(redis_server: redis.Redis) -> None:
     async with connected() as ours:
-        asked = [
-            ours.ask("ECHO", "a"),
-            ours.ask("no such"),
-            ours.ask("EVALSHA", "0" * 40, 0),
-            ours.ask("ECHO", "b"),
-        ]
-        first, unknown, no_script, last = await asyncio.gather(*asked, return_exceptions=True)
+        asked: list[tuple[Any, ...]] = [("ECHO", "a"), ("no such",), ("EVALSHA", "0" * 40, 0), ("ECHO", "b")]
+        replies = await asyncio.gather(*(ours.ask(*each) for each in asked), return_exceptions=True)
+        first, unknown, no_script, last = replies
         assert (first, last) == (b"a", b"b")
         assert isinstance(unknown, ResponseError)
         assert isinstance(no_script, NoScriptError)
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("decode_responses", [True, False])
+@pytest.mark.parametrize(("protocol", "decode_responses"), [(2, False), (3, True)])
 async def test_replies_are_bytes_whatever_the_client_makes_of_them(
     redis_server: redis.Redis, protocol: int, decode_responses: bool
 ) -> None:

@@ -37,13 +37,7 @@ def test_it_is_stored_as_it_arrived_and_applied() -> None:
     assert bytes(row.body or b"").startswith(b'{"id": "e1", "zen": "\\u6536')
     assert row.headers.keys() == {"X-Hub-Signature-256", "X-GitHub-Delivery", "X-Extra", "Content-Type"}
     assert row.applied_at is not None
-    assert applied() == ["e1"]
-
-
-def test_a_copy_is_acknowledged() -> None:
-    answers = [send("now").json()["status"] for _ in range(3)]
-    assert answers == ["applied", "duplicate", "duplicate"]
-    assert applied() == ["e1"]
+    assert (send("now").json(), applied()) == ({"status": "duplicate"}, ["e1"])
 
 
 @pytest.mark.parametrize("to", ["now", "later"])
@@ -57,17 +51,13 @@ def test_copies_at_once_are_applied_once(to: str) -> None:
     assert (applied(), WebhookEvent.objects.get().status) == (["e1"], "applied")
 
 
-@pytest.mark.parametrize("then", ["copy", "worker"])
-def test_a_process_that_dies_between_store_and_apply_loses_nothing(child_of: Starts, then: str) -> None:
+def test_a_process_that_dies_between_store_and_apply_loses_nothing(child_of: Starts) -> None:
     child = child_of(f"{HOOKS}.send_and_die('e1')")
     assert child.line() == "ready"
     child.go()
     assert child.result() is None
     assert (applied(), status_of()) == ([], "stored")
-    if then == "copy":
-        assert send("now").json() == {"status": "applied"}
-    else:
-        assert apply_stored_events() == {"applied": 1}
+    assert send("now").json() == {"status": "applied"}
     assert (applied(), send("now").json()) == (["e1"], {"status": "duplicate"})
 
 
@@ -75,7 +65,6 @@ def test_a_process_that_dies_between_store_and_apply_loses_nothing(child_of: Sta
     ("change", "status", "code"),
     [
         ({"X-Hub-Signature-256": "sha256=" + "0" * 64}, 400, "signature_invalid"),
-        ({"X-Hub-Signature-256": ""}, 400, "signature_invalid"),
         ({"X-GitHub-Delivery": ""}, 400, "malformed"),
         ({"X-GitHub-Delivery": "x" * 256}, 400, "malformed"),
         ({"X-GitHub-Delivery": "a\tb"}, 400, "malformed"),
@@ -91,17 +80,15 @@ def test_what_is_refused_leaves_a_count_and_no_row(change: dict[str, Any], statu
     assert (WebhookEvent.objects.count(), applied(), counted("now", code) - before) == (0, [], 1)
 
 
-@pytest.mark.parametrize(("length", "body"), [(b"1001", b"unread"), (b"", b"x" * 1001)])
-def test_a_body_is_too_large_by_its_length_or_by_itself(length: bytes, body: bytes) -> None:
-    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    if length:
-        scope["headers"] = [(b"content-length", length)]
-    assert now(ASGIRequest(scope, BytesIO(body))).status_code == 413
+def test_a_body_is_too_large_by_its_length_or_by_itself() -> None:
+    for headers, body in (([(b"content-length", b"1001")], b"unread"), ([], b"x" * 1001)):
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+        assert now(ASGIRequest(scope, BytesIO(body))).status_code == 413
 
 
-@pytest.mark.parametrize("body", [b"[]", b"no json", b'{"id": 5}', b'{"id": "e1", "order": "o", "number": "1"}'])
-def test_wrong_content_is_malformed(body: bytes) -> None:
-    assert send("ordered", body=body).json()["code"] == "malformed"
+def test_wrong_content_is_malformed() -> None:
+    for body in (b"[]", b"no json", b'{"id": 5}', b'{"id": "e1", "order": "o", "number": "1"}'):
+        assert send("ordered", body=body).json()["code"] == "malformed"
     assert not WebhookEvent.objects.exists()
 
 
@@ -164,6 +151,7 @@ def test_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert (status_of(), WebhookEvent.objects.get().attempts) == ("stored", 0)
+    assert (apply_stored_events(), applied()) == ({"applied": 1}, ["e1"])  # what is stored is not lost
 
 
 def test_a_secret_may_be_missing_until_it_is_set() -> None:
@@ -173,6 +161,9 @@ def test_a_secret_may_be_missing_until_it_is_set() -> None:
     assert not WebhookEvent.objects.exists()
 
 
+async def coroutine(event: Any) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
@@ -180,35 +171,27 @@ def test_a_secret_may_be_missing_until_it_is_set() -> None:
         ({"entity": str}, TypeError, "together"),
         ({"sender": ""}, ValueError, "1 to 96"),
         ({"sender": "now"}, ValueError, "hooks.now too"),
+        ({"handler": coroutine}, TypeError, "Write `def`"),
     ],
 )
 def test_a_wrong_use_is_refused_with_what_to_write(given: Any, error: type[Exception], words: str) -> None:
     options: dict[str, Any] = {"sender": "other", "verify": GitHub(SECRET), **given}
+    handler = options.pop("handler", lambda event: None)
     with pytest.raises(error, match=words):
-        webhook(options.pop("sender"), **options)(lambda event: None)
+        webhook(options.pop("sender"), **options)(handler)
 
 
-def test_a_coroutine_function_is_refused() -> None:
-    async def handler(event: Any) -> None: ...
-
-    with pytest.raises(TypeError, match="Write `def`"):
-        webhook("other", verify=GitHub(SECRET))(handler)
-
-
-@pytest.mark.parametrize(
-    ("change", "constraint"),
-    [
-        ({"event_id": "e2"}, "webhook_event_request"),
-        ({"body": b"other"}, "webhook_event_request"),
-        ({"status": "stored", "applied_at": None}, "webhook_event_step"),
-        ({"applied_at": None}, "webhook_event_is_whole"),
-    ],
-)
-def test_no_writer_changes_an_applied_event(change: dict[str, Any], constraint: str) -> None:
+def test_no_writer_changes_an_applied_event() -> None:
     send("now")
-    with pytest.raises(IntegrityError) as refused, transaction.atomic():
-        WebhookEvent.objects.update(**change)
-    assert broken_constraint(refused.value) == constraint
+    changes: dict[str, list[dict[str, Any]]] = {
+        "webhook_event_request": [{"event_id": "e2"}, {"body": b"other"}],
+        "webhook_event_step": [{"status": "stored", "applied_at": None}],
+        "webhook_event_is_whole": [{"applied_at": None}],
+    }
+    for constraint, change in [(name, change) for name, each in changes.items() for change in each]:
+        with pytest.raises(IntegrityError) as refused, transaction.atomic():
+            WebhookEvent.objects.update(**change)
+        assert broken_constraint(refused.value) == constraint
 
 
 def test_reaping_removes_applied_requests_then_rows_and_nothing_that_waits() -> None:

@@ -154,18 +154,19 @@ def test_a_tampered_or_foreign_one_does_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TIMED)
-@pytest.mark.parametrize("later_seconds", [-300, 300, 10**6])
-def test_a_stale_or_early_one_does_not(name: str, later_seconds: float) -> None:
-    with pytest.raises(NotGenuine, match="too far"):
-        verifier(name).check(event(name, later_seconds=later_seconds))
+def test_a_stale_or_early_one_does_not(name: str) -> None:
+    for later_seconds in (-300, 300, 10**6):
+        with pytest.raises(NotGenuine, match="too far"):
+            verifier(name).check(event(name, later_seconds=later_seconds))
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("secret", ["", [], ["", "b3RoZXI="], lambda: None])
-def test_without_a_secret_nothing_verifies(name: str, secret: Any) -> None:
-    assert "secret" in verifier(name, secret).fault()
-    with pytest.raises(Unverifiable):
-        verifier(name, secret).check(event(name))
+def test_without_a_secret_nothing_verifies(name: str) -> None:
+    secrets: list[Any] = ["", [], ["", "b3RoZXI="], lambda: None]
+    for secret in secrets:
+        assert "secret" in verifier(name, secret).fault()
+        with pytest.raises(Unverifiable):
+            verifier(name, secret).check(event(name))
 
 
 def test_a_secret_of_standard_webhooks_is_base64() -> None:
@@ -191,21 +192,14 @@ def test_the_challenge_of_slack_is_answered() -> None:
     assert verifier("slack").greeting(event("slack")) is None
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        CERTIFICATE.replace("https", "http"),
-        CERTIFICATE.replace("paypal.com", "paypal.com.example"),
-        CERTIFICATE.replace("https://", "https://example@"),
-        f"{CERTIFICATE}/../../x",
-        f"{CERTIFICATE}\n",
-    ],
-)
-def test_paypals_certificate_is_fetched_from_paypal_alone(address: str) -> None:
+def test_paypals_certificate_is_fetched_from_paypal_alone() -> None:
     fetched: list[str] = []
     scheme = PayPal("WH-ID", fetch=lambda asked: fetched.append(asked) or certificate())
-    with pytest.raises(NotGenuine):
-        scheme.check(event("paypal", **{"PAYPAL-CERT-URL": address}))
+    elsewhere = [("https", "http"), ("paypal.com", "paypal.com.example"), ("https://", "https://example@")]
+    addresses = [CERTIFICATE.replace(*each) for each in elsewhere]
+    for address in (*addresses, f"{CERTIFICATE}/../../x", f"{CERTIFICATE}\n"):
+        with pytest.raises(NotGenuine):
+            scheme.check(event("paypal", **{"PAYPAL-CERT-URL": address}))
     assert fetched == []
     for _ in range(2):
         scheme.check(event("paypal"))
