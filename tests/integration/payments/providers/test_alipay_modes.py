@@ -11,12 +11,12 @@ from payments.errors import ProviderRejected
 from payments.providers import registry
 from payments.providers.base import NextActionType, PayMethod, TradeStatus
 from payments.sandbox import keys
-from tests.integration.payments.providers.conftest import asked
+from tests.integration.payments.providers.conftest import asked, towards
 from tests.sandbox import Sandbox
 
 
 def test_one_number_is_one_code_and_one_amount(sandbox: Sandbox) -> None:
-    alipay: Any = registry.build({"alipay": sandbox.channels()["alipay"]})["alipay"]
+    alipay = towards(sandbox)["alipay"]
 
     def code(number: str, **more: Any) -> str:
         """A QR code that nobody has scanned yet."""

@@ -25,7 +25,7 @@ from payments.providers.base import TradeStatus
 from payments.providers.documents import CHINA
 from payments.providers.wechat import bill as wechat_bill
 from payments.providers.wechat.signing import Signer, answer_message
-from tests.integration.payments.providers.conftest import Listener
+from tests.integration.payments.providers.conftest import Listener, towards
 from tests.sandbox import Sandbox
 
 # how `python-alipay-sdk` reads certificates is its own affair
@@ -132,7 +132,7 @@ def test_wechatpayv3_downloads_our_bill_and_certificates(
     assert (code, hashlib.sha1(content).hexdigest()) == (200, announced["hash_value"])
     (line,) = [line for line in wechat_bill.parse(content) if line.out_trade_no == number]
     assert (line.amount_minor, line.currency) == (1990, "CNY")
-    ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    ours = towards(sandbox)["wechat"]
     assert line in ours.bill(day=date.fromisoformat(day))
     wechat._core._update_certificates()
     theirs = {f"{each.serial_number:X}": each.public_bytes(Encoding.PEM) for each in wechat._core._certificates}
@@ -232,6 +232,7 @@ def test_python_alipay_sdk_creates_queries_refunds_closes_and_verifies(
     assert alipay.api_alipay_trade_close(out_trade_no=other)["code"] == "10000"
 
 
+@pytest.mark.parametrize("alipay", ["key mode"], indirect=True)
 def test_python_alipay_sdk_s_codes_and_bill_are_ours(
     alipay: AliPay, ours: Any, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:

@@ -11,14 +11,13 @@ from idempotency.ids import new_id
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import Provider, TradeStatus
-from tests.integration.payments.providers.conftest import opened, refund
+from tests.integration.payments.providers.conftest import opened, refund, towards
 from tests.sandbox import Sandbox
 
 
 @pytest.fixture
 def built(sandbox: Sandbox) -> dict[str, Any]:
-    made: dict[str, Any] = registry.build(sandbox.channels())
-    return made
+    return towards(sandbox)
 
 
 def native(sandbox: Sandbox, **changed: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tests.integration.payments.providers.conftest import waiting
 from tests.sandbox import Sandbox
 
 HALF = {"drop_rate": 0.5, "http_500_rate": 0.5}
-ROUNDS = 8
+ROUNDS = 6
 
 
 def met(sandbox: Sandbox, *, seed: int | None = None) -> str:

@@ -9,11 +9,10 @@ import pytest
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
-from payments.providers import registry
 from payments.providers.base import NextAction, NextActionType, Payer, PayMethod, TradeStatus
 from payments.providers.documents import CHINA
 from payments.providers.wechat.client import WeChatPay
-from tests.integration.payments.providers.conftest import asked
+from tests.integration.payments.providers.conftest import asked, towards
 from tests.sandbox import Sandbox
 
 SHOPPER = Payer(openid="oUpF8uMuAJO_M2pxb1Q9zNjWeS6o", client_ip="203.0.113.7")
@@ -22,7 +21,7 @@ BACK = "http://127.0.0.1:1/orders/1?paid=ü&x=1"
 
 @pytest.fixture
 def wechat(sandbox: Sandbox) -> WeChatPay:
-    made: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    made: WeChatPay = towards(sandbox)["wechat"]
     return made
 
 

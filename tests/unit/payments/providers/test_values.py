@@ -1,4 +1,6 @@
-"""Money strings and the cryptographic primitives."""
+"""Money strings, times of China, and the cryptographic primitives."""
+
+from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from payments import money
 from payments.providers import rsa
+from payments.providers.documents import china_time
 
 
 @settings(deadline=None, max_examples=50)
@@ -37,6 +40,27 @@ def test_negative_amounts_and_unknown_currencies_are_refused() -> None:
         money.to_decimal(-1, "CNY")
     with pytest.raises(ValueError, match="currency"):
         money.to_decimal(1, "XXX")
+
+
+def test_a_time_of_china_is_eight_hours_ahead() -> None:
+    assert china_time("2026-11-21 07:07:00") == datetime(2026, 11, 20, 23, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-11-21 15:07",
+        "2026-11-21T15:07:00",
+        "2026-11-21 15:07:00+00:00",
+        "2026-11-21 15:07:00.123456",
+        "2026-11-21 25:07:00",
+        "0001-01-01 00:00:00",
+    ],
+)
+def test_any_other_form_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        china_time(text)
 
 
 @settings(deadline=None, max_examples=30)
