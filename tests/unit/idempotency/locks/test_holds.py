@@ -34,40 +34,9 @@ class Ending(Hold):
         return found
 
 
-def ending(key: str) -> Hold:
+def granted(kind: type[Hold] = Hold, *, confirmed: bool = False, due_in: float = CONFIRM_SECONDS) -> Hold:
     now = time.monotonic()
-    return Ending(
-        key=key,
-        owner="me",
-        token=1,
-        lease_seconds=30.0,
-        ends_at=now + 30,
-        holder=current(),
-        renew_until=now + 300,
-        due_at=now,
-    )
-
-
-def test_renewals_that_end_while_they_are_looked_at_disturb_nobody() -> None:
-    """The watchdog is one thread for all locks: it must not end with one of them."""
-    looked_at = {
-        "add": lambda holds, hold: holds.add(hold),
-        "next": lambda holds, hold: (holds._holds.update({(hold.key, "me"): hold}), holds.next_due()),
-        "due": lambda holds, hold: (
-            holds._holds.update({(hold.key, "me"): hold}),
-            holds.due(within_seconds=1.0),
-        ),
-    }
-    for name, look in looked_at.items():
-        holds = Holds(stir=lambda: None)
-        look(holds, ending(name))
-        assert holds.next_due() == float("inf")
-        assert holds.due(within_seconds=1.0) == []
-
-
-def granted() -> Hold:
-    now = time.monotonic()
-    return Hold(
+    return kind(
         key="lock",
         owner="me",
         token=1,
@@ -75,9 +44,22 @@ def granted() -> Hold:
         ends_at=now + 1,
         holder=current(),
         renew_until=now + 300,
-        due_at=now + CONFIRM_SECONDS,
-        confirmed=False,
+        due_at=now + due_in,
+        confirmed=confirmed,
     )
+
+
+def test_renewals_that_end_while_they_are_looked_at_disturb_nobody() -> None:
+    """The watchdog is one thread for all locks: it must not end with one of them."""
+    for look in (
+        lambda holds, hold: holds.add(hold),
+        lambda holds, hold: (holds._holds.update({(hold.key, "me"): hold}), holds.next_due()),
+        lambda holds, hold: (holds._holds.update({(hold.key, "me"): hold}), holds.due(within_seconds=1.0)),
+    ):
+        holds = Holds(stir=lambda: None)
+        look(holds, granted(Ending, confirmed=True, due_in=0.0))
+        assert holds.next_due() == float("inf")
+        assert holds.due(within_seconds=1.0) == []
 
 
 def test_the_watchdog_of_a_lock_that_goes_from_hand_to_hand_is_stirred_once() -> None:
@@ -113,23 +95,26 @@ def taking(hub: Hub, *, wait_seconds: float | None, lease_seconds: float | None 
     return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds, lease_seconds=lease_seconds)
 
 
+def until_it_waits(steps: Steps[Any], told: Any, answer: Any) -> tuple[str, Any]:
+    """Go on to the next question, answer it, and return the question's request and the bell it then waits for."""
+    asked = steps.send(told)
+    assert isinstance(asked, Ask)
+    waited = steps.send(answer)
+    assert isinstance(waited, Wait)
+    return str(asked.arguments[1]), waited.bell
+
+
 def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
-    hub = Alone(None, Mailbox())
+    hub, queued = Alone(None, Mailbox()), [0, 0, 2_000_000, 1_000_000]
     steps = taking(hub, wait_seconds=None)
     next(steps)
-    asked = steps.send(True)
-    queued = [0, 0, 2_000_000, 1_000_000]
-    assert isinstance(asked, Ask)
-    waited = steps.send(queued)
-    assert isinstance(waited, Wait)
-    hub.mail.deliver(f"{asked.arguments[1]} 7 1")
-    assert waited.bell.wait(0)
-    assert isinstance(steps.send(True), Ask)
-    waited = steps.send(queued)
-    assert isinstance(waited, Wait)
-    assert not waited.bell.wait(0)
-    hub.mail.deliver(str(asked.arguments[1]))
-    assert waited.bell.wait(0)
+    request, bell = until_it_waits(steps, True, queued)
+    hub.mail.deliver(f"{request} 7 1")
+    assert bell.wait(0)
+    request, bell = until_it_waits(steps, True, queued)
+    assert not bell.wait(0)
+    hub.mail.deliver(request)
+    assert bell.wait(0)
     steps.close()
 
 
@@ -142,34 +127,27 @@ def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> No
 
     steps = Latch.wait.steps(LatchAlone("thing"))
     next(steps)
-    asked = steps.send(True)
-    assert isinstance(asked, Ask)
-    waited = steps.send(1)
-    assert isinstance(waited, Wait)
-    hub.mail.deliver(str(asked.arguments[1]).split(" ")[1])
-    assert waited.bell.wait(0)
-    assert isinstance(steps.send(True), Ask)
-    waited = steps.send(1)
-    assert isinstance(waited, Wait)
-    assert not waited.bell.wait(0)
+    request, bell = until_it_waits(steps, True, 1)
+    hub.mail.deliver(request.split(" ")[1])
+    assert bell.wait(0)
+    _, bell = until_it_waits(steps, True, 1)
+    assert not bell.wait(0)
     steps.send(False)
     assert isinstance(steps.send(0), Finish)
 
 
 def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
     """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
-    hub = Alone(None, Mailbox())
+    hub, queued = Alone(None, Mailbox()), [0, 20, 2_000_000, 1_000_000]
     steps = taking(hub, wait_seconds=None)
     next(steps)
     assert isinstance(steps.send(True), Ask)
     hub.mail.ring_all()
-    waited = steps.send([0, 20, 2_000_000, 1_000_000])
+    waited = steps.send(queued)
     assert isinstance(waited, Wait)
     assert waited.bell.wait(0)
-    assert isinstance(steps.send(True), Ask)
-    waited = steps.send([0, 20, 2_000_000, 1_000_000])
-    assert isinstance(waited, Wait)
-    assert not waited.bell.wait(0)  # it has looked
+    _, bell = until_it_waits(steps, True, queued)
+    assert not bell.wait(0)  # it has looked
     steps.close()
 
 
