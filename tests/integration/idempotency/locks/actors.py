@@ -89,6 +89,49 @@ class TaskActor:
                 answer.set_exception(error)
 
 
+class Faced:
+    """Threads, or tasks of `loop`: actors of one kind, ended by `close`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.loop = loop
+        self._actors: list[Any] = []
+
+    def run(self, coroutine: Any) -> Any:
+        """Await it in the loop."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def actor(self) -> Any:
+        """A new holder."""
+        self._actors.append(Actor() if self.loop is None else TaskActor(self.loop))
+        return self._actors[-1]
+
+    def actors(self, count: int) -> list[Any]:
+        return [self.actor() for _ in range(count)]
+
+    def end(self, actor: Any) -> None:
+        """That holder is no more."""
+        self._actors.remove(actor)
+        actor.end()
+
+    def within(self, lock: Any, job: Callable[[], Any]) -> Callable[[], Any]:
+        """`job` in the lock's `with`."""
+
+        def blocking() -> None:
+            with lock:
+                job()
+
+        async def awaited() -> None:
+            async with lock:
+                job()
+
+        return blocking if self.loop is None else awaited
+
+    def close(self) -> None:
+        for actor in self._actors:
+            actor.end()
+
+
 @contextlib.contextmanager
 def a_loop() -> Iterator[asyncio.AbstractEventLoop]:
     """An event loop that runs in a thread of its own."""

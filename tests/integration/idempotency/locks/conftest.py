@@ -17,10 +17,15 @@ from idempotency import locks
 from idempotency.locks import aio
 from idempotency.locks.engine import holds
 from idempotency.locks.engine.hub import tagged
+from idempotency.redis.fastpath import Script
 from shop.devserver.guardian import Guardian
+from tests import zookeeper_server
 from tests.conftest import a_folder_of_its_own
-from tests.integration.idempotency.locks.actors import Actor, TaskActor, a_loop, until
+from tests.integration.idempotency.locks.actors import Faced, a_loop, until
+from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
+from tests.integration.idempotency.locks.processes import Pool
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
+from tests.zookeeper_server import ZooKeeperServer
 
 TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
 
@@ -30,6 +35,7 @@ KINDS: dict[str, Callable[..., Topology]] = {
     "Cluster": Cluster,
     "Sentinel": Sentinels,
 }
+FACES = {"Redis": "threads", "Valkey": "asyncio", "Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`
 
 
 def client_of(kind: str, servers: Any) -> Any:
@@ -77,7 +83,29 @@ def servers() -> Iterator[Callable[[str], Any]]:
             guardian.stop_all()
 
 
-class Bench:
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    if reason := zookeeper_server.missing():
+        pytest.skip(reason)
+    guardian = Guardian()
+    with a_folder_of_its_own() as folder:
+        made = ZooKeeperServer(guardian, folder / "zookeeper")
+        try:
+            made.start()
+            yield made
+        finally:
+            guardian.stop_all()
+
+
+@pytest.fixture(scope="session")
+def pool(django_db_setup: None) -> Iterator[Pool]:
+    """Processes on the tests' database; call it with their number."""
+    made = Pool()
+    yield made
+    made.end()
+
+
+class Bench(Faced):
     """One face over one kind of server.
 
     Attributes:
@@ -86,9 +114,9 @@ class Bench:
     """
 
     def __init__(self, kind: str, servers: Any, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.kind, self.servers, self.loop = kind, servers, loop
+        super().__init__(loop)
+        self.kind, self.servers = kind, servers
         self.plain = servers.client
-        self._actors: list[Any] = []
         if loop is None:
             self.locks: Any = locks
             self.client = self.plain
@@ -98,19 +126,6 @@ class Bench:
 
     async def _async_client(self) -> Any:
         return async_client_of(self.kind, self.servers)
-
-    def run(self, coroutine: Any) -> Any:
-        """Await it in the loop."""
-        assert self.loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
-
-    def actor(self) -> Any:
-        """A new holder."""
-        self._actors.append(Actor() if self.loop is None else TaskActor(self.loop))
-        return self._actors[-1]
-
-    def actors(self, count: int) -> list[Any]:
-        return [self.actor() for _ in range(count)]
 
     def make(self, kind: str, name: str = "thing", **settings: Any) -> Any:
         """A lock of this face."""
@@ -124,13 +139,21 @@ class Bench:
         """Until `count` wait."""
         until(lambda: self.queue(name, kind) == count, f"{count} wait, {self.queue(name, kind)} do")
 
+    def commands(self, what: Callable[[], Any]) -> dict[str, int]:
+        """The commands of `what`, counted by the server; a script's own calls are its affair."""
+        with self.servers.data_nodes() as (server,):
+            server.config_resetstat()
+            what()
+            stats = server.info("commandstats")
+        names = ("evalsha", "eval", "subscribe")
+        return {name: stats[f"cmdstat_{name}"]["calls"] for name in names if f"cmdstat_{name}" in stats}
+
     def forget(self) -> None:
         """The server forgets everything, scripts included."""
         self.servers.flush()
 
     def close(self) -> None:
-        for actor in self._actors:
-            actor.end()
+        super().close()
         if self.loop is not None:
             self.run(_stopped(self.client))
 
@@ -155,27 +178,77 @@ def a_bench(kind: str, servers: Any, *, tasks: bool) -> Iterator[Bench]:
             bench.close()
 
 
+@pytest.fixture(params=FACES.items(), ids="-".join)
+def bench(request: pytest.FixtureRequest, servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """Every kind of server, on one face; `TestMutex` has the other pairs that differ."""
+    kind, face = request.param
+    with a_bench(kind, servers(kind), tasks=face == "asyncio") as made:
+        yield made
+
+
 @pytest.fixture(params=["threads", "asyncio"])
-def face(request: pytest.FixtureRequest) -> str:
-    named: str = request.param
-    return named
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest, servers: Callable[[str], Any], face: str) -> Iterator[Bench]:
-    """Every kind of server."""
-    with a_bench(request.param, servers(request.param), tasks=face == "asyncio") as made:
+def one(request: pytest.FixtureRequest, servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """A single Redis, for what does not depend on the kind."""
+    with a_bench("Redis", servers("Redis"), tasks=request.param == "asyncio") as made:
         yield made
 
 
 @pytest.fixture
-def one(servers: Callable[[str], Any], face: str) -> Iterator[Bench]:
-    """A single Redis, for what does not depend on the kind."""
-    with a_bench("Redis", servers("Redis"), tasks=face == "asyncio") as made:
+def desk(servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """Threads over one Redis, for what does not depend on the face either."""
+    with a_bench("Redis", servers("Redis"), tasks=False) as made:
         yield made
+
+
+@pytest.fixture
+def desk_of_tasks(servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """asyncio over one Redis."""
+    with a_bench("Redis", servers("Redis"), tasks=True) as made:
+        yield made
+
+
+@pytest.fixture
+def mutexes(request: pytest.FixtureRequest, server: str, face: str, kind: str) -> Iterator[Any]:
+    """What the rows of `TestMutex` say."""
+    over: Any
+    with contextlib.ExitStack() as stack:
+        if server in KINDS:
+            servers = request.getfixturevalue("servers")(server)
+            over = OverRedis(stack.enter_context(a_bench(server, servers, tasks=face == "asyncio")), kind)
+        else:
+            faced = Faced(stack.enter_context(a_loop()) if face == "asyncio" else None)
+            stack.callback(faced.close)
+            if server == "PostgreSQL":
+                over = OverPostgres(faced)
+            else:
+                over = OverZooKeeper(faced, request.getfixturevalue("zookeeper"))
+        yield over
+    over.close()
 
 
 @pytest.fixture
 def early_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
     monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)
+
+
+@contextlib.contextmanager
+def commands_pass(
+    before: Callable[..., Any] = lambda script, arguments: None,
+    after: Callable[[Any], Any] = lambda reply: reply,
+) -> Iterator[Callable[..., Any]]:
+    """Every script passes `before`, and its reply `after`, which returns it. Yield what sends one on a thread."""
+    once, once_async = Script.run, Script.run_async
+
+    def run(script: Script, *arguments: Any) -> Any:
+        before(script, arguments)
+        return after(once(script, *arguments))
+
+    async def run_async(script: Script, *arguments: Any) -> Any:
+        before(script, arguments)
+        return after(await once_async(script, *arguments))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Script, "run", run)
+        patched.setattr(Script, "run_async", run_async)
+        yield once

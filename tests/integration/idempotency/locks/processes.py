@@ -1,47 +1,61 @@
-"""Processes with Django on the tests' database, that do one thing after the other as a test tells them; and a table.
+"""Processes with Django on the tests' database that do one thing after the other, and live for the whole session.
 
-What they are told is a function of a test's module, by name: nothing of ours is shared with them but the servers.
+What they run is a function of a module, by name; nothing of ours is shared with them but the servers.
 """
 
 import contextlib
 import functools
+import itertools
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import django
+import redis
 from django.apps.registry import Apps
 from django.db import connection, connections, models
+from kazoo.client import KazooClient
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from idempotency import locks
+from idempotency.locks.postgres import AdvisoryLock
+from idempotency.locks.zookeeper import ZooKeeperLock
+from tests.processes import stand_still
 
 SECONDS = 60.0
+SESSION_SECONDS = 3.0  # of ZooKeeper's, whose process may be killed: soon over, and not by a busy machine
 FRESH = multiprocessing.get_context("spawn")  # a fork would inherit our connections
+_names = itertools.count()
 
 
 class Process:
-    """One of them; `end` it.
+    """One of them; its connections of Django are closed after each call.
 
     Args:
         name: of the database.
-        barrier: of `FRESH`, which `meet` waits at.
     """
 
-    def __init__(self, name: str, barrier: Any = None) -> None:
-        self._barrier = barrier  # it ends with its last user here
+    def __init__(self, name: str) -> None:
         self._pipe, theirs = FRESH.Pipe()
-        self._process = FRESH.Process(target=_serve, args=(theirs, name, barrier), daemon=True)
+        self._process = FRESH.Process(target=_serve, args=(theirs, name), daemon=True)
         self._process.start()
         theirs.close()
+        self.pending = 0  # calls that were not asked about
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have it call `function` when it has done what it was told before."""
+        """Have it call `function` after what it was given before."""
+        self.pending += 1
         self._pipe.send((function, arguments))
 
     def result(self) -> Any:
-        """What the first call that was not asked about returned, or its error."""
+        """Return or raise what came of the oldest call that was not asked about."""
         assert self._pipe.poll(SECONDS), "a process does not answer"
         value, error = self._pipe.recv()
+        self.pending -= 1
         if error is not None:
             raise error
         return value
@@ -50,63 +64,101 @@ class Process:
         self.begin(function, *arguments)
         return self.result()
 
-    def send(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+    @property
+    def is_idle(self) -> bool:
+        return self.pending == 0 and self._process.is_alive()
+
+    def stop(self) -> None:
+        """It stands still."""
+        stand_still(self._process.pid or 0)
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid or 0, signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9; it is gone afterwards."""
-        self.send(signal.SIGKILL)
+        self._process.kill()
         self._process.join(SECONDS)
 
-    def end(self) -> None:
-        if self._process.is_alive():
-            self.send(signal.SIGCONT)
-            with contextlib.suppress(OSError):
-                self._pipe.send(None)
-        self._process.join(SECONDS)
-        self._pipe.close()
-        self._process.close()
 
-
-_barriers: list[Any] = []
-
-
-def meet() -> None:
-    """In a process: wait until all that share the barrier are here."""
-    _barriers[0].wait(SECONDS)
-
-
-def _serve(pipe: Any, name: str, barrier: Any) -> None:
-    _barriers.append(barrier)
+def _serve(pipe: Any, name: str) -> None:
     django.setup()
-    connections["default"].settings_dict["NAME"] = name
-    while (told := pipe.recv()) is not None:
-        function, arguments = told
+    connections["default"].settings_dict["NAME"] = name  # also a part of each lock's name
+    while True:
+        function, arguments = pipe.recv()
         try:
             pipe.send((function(*arguments), None))
         except Exception as error:
             pipe.send((None, type(error)(str(error))))  # without its cause, which may not travel
-    connections.close_all()
+        connections.close_all()
 
 
-@contextlib.contextmanager
-def processes() -> Iterator[Callable[..., list[Process]]]:
-    """`start(count)` them, all at one barrier; ended afterwards."""
-    started: list[Process] = []
+class Pool:
+    """Starts processes when they are wanted, and keeps those that live and have nothing to do."""
 
-    def start(count: int) -> list[Process]:
-        barrier = FRESH.Barrier(count)
-        name = connection.settings_dict["NAME"]
-        fresh = [Process(name, barrier) for _ in range(count)]
-        started.extend(fresh)
-        return fresh
+    def __init__(self) -> None:
+        self._all: list[Process] = []
 
-    try:
-        yield start
-    finally:
-        for each in started:
-            each.end()
+    def __call__(self, count: int) -> list[Process]:
+        idle = [each for each in self._all if each.is_idle]
+        for each in set(self._all).difference(idle):
+            each.kill()
+        self._all = idle + [Process(connection.settings_dict["NAME"]) for _ in range(count - len(idle))]
+        return self._all[:count]
+
+    def end(self) -> None:
+        for each in self._all:
+            each.kill()
+
+
+class Hand:
+    """A lock in another process. `begin` and `do` evaluate an expression with `lock` being it."""
+
+    def __init__(self, process: Process, *about: Any) -> None:
+        self._process, self._about = process, about
+        self.answer, self.stop, self.go_on, self.kill = process.result, process.stop, process.go_on, process.kill
+
+    def begin(self, expression: str) -> None:
+        self._process.begin(_evaluated, *self._about, expression)
+
+    def do(self, expression: str) -> Any:
+        self.begin(expression)
+        return self.answer()
+
+
+def hands(
+    processes: list[Process], address: str, kind: str, name: str = "", **settings: Any
+) -> tuple[str, list[Hand]]:
+    """Return the name of a lock that no process has used before, and the lock in each of them.
+
+    Args:
+        address: of the Redis or ZooKeeper.
+    """
+    name = name or f"thing {next(_names)}"
+    return name, [Hand(process, address, kind, name, settings) for process in processes]
+
+
+@functools.cache
+def _redis(address: str) -> redis.Redis:
+    return redis.Redis.from_url(address, socket_timeout=10, retry=Retry(NoBackoff(), 0))
+
+
+@functools.cache
+def _zookeeper(address: str) -> KazooClient:
+    client = KazooClient(address, timeout=SESSION_SECONDS)
+    client.start(timeout=SECONDS)
+    return client
+
+
+def _evaluated(address: str, kind: str, name: str, settings: dict[str, Any], expression: str) -> Any:
+    lock: Any
+    if kind == "AdvisoryLock":
+        lock = AdvisoryLock(name, **settings)
+    elif kind == "ZooKeeperLock":
+        lock = ZooKeeperLock(name, client=_zookeeper(address), **settings)
+    else:
+        lock = getattr(locks, kind)(name, client=_redis(address), **settings)
+    return eval(expression, {"lock": lock, "os": os, "Path": Path})
 
 
 @functools.cache

@@ -1,20 +1,18 @@
-"""A lock's lease made longer, its holder put out, and a wait ended by another thread."""
+"""Leases made longer, holders put out, and waits ended by another thread."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from idempotency.locks import LockLost, LockTimeout, NotHeld, RateExceeded
-from idempotency.locks.engine import places
+from idempotency.locks import LockLost, NotHeld, RateExceeded
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
-from tests.integration.idempotency.locks.test_asking import SIDES
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", ["read", "write"])
 def test_a_holder_extends_its_lease(bench: Bench, side: str) -> None:
-    lock = SIDES[side](bench)
+    lock = getattr(bench.make("ReadWriteLock"), side)
     holder, other = bench.actors(2)
     with pytest.raises(NotHeld):
         holder.do(lambda: lock.extend(60))
@@ -35,69 +33,20 @@ def test_a_holder_extends_its_lease(bench: Bench, side: str) -> None:
     assert holder.do(lambda: lock.lost) is True
 
 
-@pytest.mark.parametrize("lease", [{}, {"lease_seconds": 900.0}], ids=["watchdog", "own lease"])
-@pytest.mark.parametrize("side", SIDES)
-def test_a_holder_is_put_out_and_hears_it(
-    bench: Bench, side: str, lease: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(places, "LEASE_SECONDS", 600.0)  # nothing but the message says so in time
-    lock = SIDES[side](bench)
-    holder, waiter, other = bench.actors(3)
-    assert other.do(lock.force_release) is False
-    for _ in range(2):
-        assert holder.do(lambda: lock.acquire(**lease))
-    token = holder.do(lambda: lock.token)
-    kind, next_one = ("readwrite", bench.make("ReadWriteLock").write) if side == "read" else (lock._kind, lock)
-    waiting = waiter.begin(next_one.acquire)
-    bench.waits(1, kind=kind)
-    assert other.do(lambda: lock.force_release(token=token + 1)) is False
-    assert other.do(lambda: lock.force_release(token=token)) is True
-    assert waiting.result(30) is True
-    assert waiter.do(lambda: next_one.token) > token
-    until(lambda: holder.do(lambda: lock.lost), "the holder hears it")
-    with pytest.raises(LockLost):
-        holder.do(lock.release)
-    assert waiter.do(lambda: next_one.held) is True
-    assert other.do(next_one.force_release) is True
-
-
-def test_a_writer_that_reads_is_no_reader_to_put_out(one: Bench) -> None:
+def test_readers_are_put_out_all_or_one_and_a_writer_that_reads_is_none(one: Bench) -> None:
     lock = one.make("ReadWriteLock")
-    holder, other = one.actors(2)
-    assert holder.do(lock.write.acquire)
-    assert holder.do(lock.read.acquire)
+    writer, *readers, other = one.actors(5)
+    assert writer.do(lock.write.acquire)
+    assert writer.do(lock.read.acquire)
     assert other.do(lock.read.force_release) is False
     assert other.do(lock.write.force_release) is True
-    assert other.do(lambda: lock.write.acquire(wait_seconds=0)) is True
-
-
-def test_every_reader_is_put_out(one: Bench) -> None:
-    lock = one.make("ReadWriteLock")
-    *readers, other = one.actors(3)
     for reader in readers:
         assert reader.do(lock.read.acquire)
+    first, *others = (reader.do(lambda: lock.read.token) for reader in readers)
+    assert [other.do(lambda: lock.read.force_release(token=first)) for _ in range(2)] == [True, False]
+    assert [owner.token for owner in other.do(lock.read.state).owners] == others
     assert other.do(lock.read.force_release) is True
     assert other.do(lambda: lock.write.acquire(wait_seconds=0)) is True
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_wait_is_ended_by_another_thread(one: Bench, several: bool) -> None:
-    taken = one.make("Lock")
-    lock = one.locks.MultiLock([taken, one.make("Lock", "zebra")]) if several else taken
-    holder, waiter, other = one.actors(3)
-    assert holder.do(taken.acquire)
-    waiting = waiter.begin(lock.acquire)
-    one.waits(1)
-    other.do(lock.cancel)
-    assert waiting.result(30) is False
-    assert one.queue() == 0
-    entering = waiter.begin(lock.enter)
-    one.waits(1)
-    other.do(lock.cancel)
-    with pytest.raises(LockTimeout):
-        entering.result(30)
-    holder.do(taken.release)
-    assert waiter.do(lock.acquire) is True
 
 
 SETTINGS: dict[str, Any] = {
@@ -120,7 +69,7 @@ WAITS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", WAITS)
-def test_so_is_that_for_any_other_kind(one: Bench, kind: str, tmp_path: Path) -> None:
+def test_a_wait_is_ended_by_another_thread(one: Bench, kind: str, tmp_path: Path) -> None:
     if kind == "HostSemaphore":
         lock = one.locks.HostSemaphore("cpu", permits=1, folder=tmp_path)
     else:
@@ -177,6 +126,7 @@ def test_permits_are_taken_by_force(bench: Bench, kind: str) -> None:
     take = (lambda: semaphore.acquire_many(2, **lease)) if expirable else (lambda: semaphore.acquire(2))
     waiting = waiter.begin(take)
     bench.waits(1, kind=semaphore._kind)
+    assert other.do(lambda: semaphore.force_release(token=tokens[1] + 100)) is False
     assert other.do(lambda: semaphore.force_release(token=tokens[0])) is True
     assert waiting.result(30)
     assert other.do(semaphore.acquired) == 3
@@ -203,44 +153,38 @@ def test_permits_are_extended_all_of_them(bench: Bench) -> None:
         holder.do(lambda: semaphore.extend(60))
 
 
-def test_several_are_extended_and_put_out_as_one(one: Bench) -> None:
-    both = one.locks.MultiLock.of(["a", "b"], client=one.client)
-    holder, other = one.actors(2)
-    assert holder.do(both.acquire)
+def test_several_as_one(bench: Bench) -> None:
+    both = bench.locks.MultiLock.of(["b", "a", "b"], client=bench.client, raise_on_lost=False)
+    a, b = both.locks
+    assert [a.name, b.name] == ["a", "b"]
+    holder, other = bench.actors(2)
+    assert other.do(b.acquire)
+    assert holder.do(lambda: both.acquire(wait_seconds=0)) is False
+    assert other.do(lambda: a.acquire(wait_seconds=0)) is True  # nothing was kept
+    assert holder.do(both.locked) is True
+    other.do(a.release)
+    assert holder.do(both.locked) is False
+    for end, answer in ((both.cancel, False), (b.release, True)):
+        waiting = holder.begin(both.acquire)
+        bench.waits(1, "b")
+        other.do(end)
+        assert waiting.result(30) is answer
+    assert other.do(lambda: a.acquire(wait_seconds=0)) is False
+    assert holder.do(b.acquire)
+    assert (holder.do(both.hold_count), other.do(both.hold_count)) == (1, 0)
+    assert other.do(both.owner).name == holder.do(a.owner).name
+    assert 0 < other.do(both.remaining_seconds) <= 30
     holder.do(lambda: both.extend(90))
     assert other.do(both.remaining_seconds) > 60
     holder.do(lambda: both.extend(600, add=True))
     assert 660 < other.do(both.remaining_seconds) <= 690
-    assert other.do(both.force_release) is True
-    assert other.do(lambda: both.acquire(wait_seconds=0)) is True
+    waiting = other.begin(both.acquire)
+    bench.waits(1, "a")
+    assert holder.do(both.waiters) == 1
+    assert holder.do(both.force_release) is True
+    assert waiting.result(30) is True
     with pytest.raises(LockLost):
         holder.do(lambda: both.extend(90))
-
-
-@pytest.mark.parametrize("raises", [True, False])
-@pytest.mark.parametrize("kind", ["Lock", "MultiLock", "RedLock"])
-def test_the_end_of_with_may_be_quiet_about_a_loss(one: Bench, kind: str, raises: bool) -> None:
-    lock = {
-        "Lock": lambda: one.make("Lock", raise_on_lost=raises),
-        "MultiLock": lambda: one.locks.MultiLock([one.make("Lock")], raise_on_lost=raises),
-        "RedLock": lambda: one.locks.RedLock("a", clients=[one.client] * 3, raise_on_lost=raises),
-    }[kind]()
-    actor = one.actor()
-
-    def block() -> Any:
-        if one.loop is None:
-            with lock:
-                one.forget()
-            return None
-        return _block()
-
-    async def _block() -> None:
-        async with lock:
-            one.forget()
-
-    if raises:
-        with pytest.raises(LockLost):
-            actor.do(block)
-    else:
-        actor.do(block)
-    assert actor.do(lambda: lock.lost) is False
+    other.do(both.release)
+    other.do(bench.within(both, bench.forget))  # which may be quiet about a loss
+    assert other.do(lambda: both.lost) is False

@@ -6,16 +6,14 @@ an hour is the same as records that are an hour older or younger; that is what t
 
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 
-from idempotency.locks import FairLock, Lock, LockLost
+from idempotency.locks import LockLost
 from idempotency.locks.engine.hub import tagged
-from tests.integration.idempotency.locks.actors import Actor, until
+from tests.integration.idempotency.locks.conftest import Bench
 
 HOUR = 3600
 
@@ -49,37 +47,29 @@ def step(client: redis.Redis, seconds: int) -> None:
         client.zadd(f"{key_of_thing()}:queue", {owner: arrival + older})
 
 
-@pytest.mark.parametrize("kind", [Lock, FairLock])
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_tokens_grow_and_nobody_waits_for_an_hour(
-    servers: Callable[[str], Any], kind: type[Lock], seconds: int
-) -> None:
-    server = servers("Redis")
-    server.flush()
-    with redis.Redis.from_url(server.url, socket_timeout=10) as client:
-        lock = kind("thing", client=client)
-        first, second, third = Actor(), Actor(), Actor()
-        assert first.do(lock.acquire)
-        token = first.do(lambda: lock.token)
-        waiting = second.begin(lock.acquire)
-        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
-        step(client, seconds)
-        if seconds > 0:  # its lease is over by the server's clock, and so is the waiter's: he asks again
-            assert waiting.result(30) is True
-            with pytest.raises(LockLost):
-                first.do(lock.release)
-        else:
+@pytest.mark.parametrize(("kind", "seconds"), [("Lock", HOUR), ("FairLock", -HOUR)])
+def test_tokens_grow_and_nobody_waits_for_an_hour(desk: Bench, kind: str, seconds: int) -> None:
+    lock = desk.make(kind)
+    first, second, third = desk.actors(3)
+    assert first.do(lock.acquire)
+    token = first.do(lambda: lock.token)
+    waiting = second.begin(lock.acquire)
+    desk.waits(1)
+    step(desk.plain, seconds)
+    if seconds > 0:  # its lease is over by the server's clock, and so is the waiter's: it asks again
+        assert waiting.result(30) is True
+        with pytest.raises(LockLost):
             first.do(lock.release)
-            assert waiting.result(30) is True
-        assert second.do(lambda: lock.token) > token
-        late = third.begin(lock.acquire)
-        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
-        second.do(lock.release)
-        assert late.result(30) is True
-        assert third.do(lambda: lock.token) > token + 1
-        third.do(lock.release)
-        for actor in (first, second, third):
-            actor.end()
+    else:
+        first.do(lock.release)
+        assert waiting.result(30) is True
+    assert second.do(lambda: lock.token) > token
+    late = third.begin(lock.acquire)
+    desk.waits(1)
+    second.do(lock.release)
+    assert late.result(30) is True
+    assert third.do(lambda: lock.token) > token + 1
+    third.do(lock.release)
 
 
 def test_a_client_goes_by_no_wall_clock() -> None:

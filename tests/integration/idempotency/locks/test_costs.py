@@ -1,4 +1,4 @@
-"""Python cost of an uncontended pair, in function calls: they are the same every time, unlike seconds."""
+"""Costs that are the same every time, unlike seconds: function calls, and commands counted by the server."""
 
 import gc
 import sys
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from idempotency import locks
+from idempotency.locks.engine import places
+from tests.integration.idempotency.locks.conftest import Bench
 
 # calls of Python and C functions, those of redis-py included; a pair is an acquire and its release
 CALLS = {"Lock": 195, "Semaphore": 235}
@@ -47,3 +49,35 @@ def test_an_uncontended_pair_costs_at_most_so_many_calls(servers: Callable[[str]
     # another hold is due before any of these: however slow the watchdog's thread is, no pair wakes it
     with locks.Lock("another", client=servers("Redis").client):
         assert 0 < calls_of(pair) <= CALLS[kind]
+
+
+def test_an_uncontended_pair_is_two_commands(one: Bench) -> None:
+    lock, actor = one.make("Lock"), one.actor()
+
+    def pair() -> None:
+        actor.do(lock.acquire)
+        actor.do(lock.release)
+
+    pair()
+    assert one.commands(pair) == {"evalsha": 2}
+
+
+def test_a_hand_over_is_two_commands(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "CONFIRM_SECONDS", 10.0)  # however slow this machine is
+    monkeypatch.setattr(places, "CLAIM_SECONDS", 30.0)
+    lock = one.make("FairLock")
+    first, second = one.actors(2)
+    assert first.do(lock.acquire)
+
+    def change_hands() -> None:
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        first.do(lock.release)
+        assert waiting.result(30) is True
+
+    for _ in range(2):  # a connection that was cut off in another test is missed, and then made again
+        change_hands()
+        second.do(lock.release)
+        assert first.do(lock.acquire)
+    assert one.commands(change_hands) == {"evalsha": 2}
+    second.do(lock.release)

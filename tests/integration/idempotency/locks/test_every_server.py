@@ -1,266 +1,289 @@
-"""What each class promises, over Redis, Valkey, a Cluster and Sentinel, on threads and on asyncio."""
+"""What each class promises: locks with one holder over every server, the others over Redis, Valkey, Cluster, Sentinel."""
+
+import asyncio
+import math
+import os
+import socket
+import time
+from typing import Any
 
 import pytest
 
-from idempotency.locks import LockLost, LockTimeout, NotHeld, RateExceeded, UpgradeRefused
+from idempotency.locks import LockLost, LockTimeout, NotHeld, UpgradeRefused
+from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
-MUTEXES = ["Lock", "FairLock"]
+OF_SESSIONS = [
+    pytest.param("PostgreSQL", "threads", "", marks=pytest.mark.django_db(transaction=True)),
+    pytest.param("PostgreSQL", "asyncio", "", marks=pytest.mark.django_db(transaction=True)),
+    ("ZooKeeper", "threads", ""),
+    ("ZooKeeper", "asyncio", ""),
+]
+OF_LEASES = [
+    ("Redis", "threads", "FairLock"),
+    ("Redis", "asyncio", "write"),
+    ("Valkey", "asyncio", "FairLock"),
+    ("Cluster", "threads", "Lock"),
+    ("Cluster", "asyncio", "FairLock"),
+    ("Sentinel", "threads", "write"),
+    ("Sentinel", "asyncio", "Lock"),
+]
+every_mutex = pytest.mark.parametrize(("server", "face", "kind"), OF_LEASES + OF_SESSIONS)
+every_session = pytest.mark.parametrize(("server", "face", "kind"), OF_SESSIONS)
 
 
-@pytest.mark.parametrize("kind", MUTEXES)
+@every_mutex
 class TestMutex:
-    def test_one_holder_and_only_he_releases(self, bench: Bench, kind: str) -> None:
-        lock = bench.make(kind)
-        first, second = bench.actors(2)
+    def test_one_holder_who_may_come_in_again_and_alone_releases(self, mutexes: Any) -> None:
+        lock, same, another = mutexes.make(), mutexes.make(), mutexes.make("柜台")
+        first, second = mutexes.faced.actors(2)
         assert first.do(lock.acquire) is True
-        assert first.do(lambda: lock.held) is True
-        assert second.do(lambda: lock.held) is False
+        assert first.do(same.acquire) is True
+        token = first.do(lambda: lock.token)
+        assert first.do(lambda: (same.held, same.lost, same.token)) == (True, False, token)
+        assert second.do(lambda: (lock.held, lock.lost, lock.token)) == (False, False, None)
         assert second.do(lambda: lock.acquire(wait_seconds=0)) is False
+        assert second.do(lambda: another.acquire(wait_seconds=0)) is True
+        second.do(another.release)
         with pytest.raises(NotHeld):
             second.do(lock.release)
+        first.do(same.release)
+        assert second.do(lambda: lock.acquire(wait_seconds=0)) is False
         first.do(lock.release)
-        assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
         with pytest.raises(NotHeld):
             first.do(lock.release)
-
-    def test_reentrant_and_tokens_grow(self, bench: Bench, kind: str) -> None:
-        lock, same = bench.make(kind), bench.make(kind)
-        first, second = bench.actors(2)
-        assert first.do(lock.acquire)
-        token = first.do(lambda: lock.token)
-        assert first.do(same.acquire)
-        assert first.do(lambda: same.token) == token
-        first.do(lock.release)
-        assert second.do(lambda: lock.acquire(wait_seconds=0)) is False
-        first.do(same.release)
-        assert second.do(lock.acquire)
+        assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
         assert second.do(lambda: lock.token) > token
         assert first.do(lambda: lock.token) is None
+        second.do(lock.release)
 
-    def test_a_waiter_is_next_in_the_order_of_arrival(self, bench: Bench, kind: str) -> None:
-        lock = bench.make(kind)
-        holder, *waiters = bench.actors(4)
-        assert holder.do(lock.acquire)
+    def test_waiters_are_next_in_the_order_of_arrival_and_the_server_knows_them(self, mutexes: Any) -> None:
+        lock = mutexes.make()
+        holder, *waiters, other = mutexes.faced.actors(4)
+        questions = (lock.locked, lock.owner, lock.waiters, lock.remaining_seconds)
+        assert [other.do(question) for question in questions] == [False, None, 0, 0.0]
+        for _ in range(2):
+            assert holder.do(lock.acquire)
         answers = []
         for count, waiter in enumerate(waiters, start=1):
             answers.append(waiter.begin(lock.acquire))
-            bench.waits(count)
-        for waiter, answer in zip([holder, *waiters], [*answers, None], strict=True):
-            waiter.do(lock.release)
-            if answer is not None:
-                assert answer.result(30) is True
-                assert sum(each.done() for each in answers) == answers.index(answer) + 1
+            mutexes.waits(lock, count)
+        owner = other.do(lock.owner)
+        assert owner.name.startswith(f"{socket.gethostname()}/{os.getpid()}/")
+        assert (owner.token, owner.holds) == (holder.do(lambda: lock.token), 2)
+        assert abs(owner.since.timestamp() - time.time()) < 60
+        assert (owner.remaining_seconds <= 30) if mutexes.leases else owner.remaining_seconds == math.inf
+        assert (holder.do(lock.hold_count), other.do(lock.hold_count)) == (2, 0)
+        assert (other.do(lock.locked), len(other.do(lock.state).waiters)) == (True, 2)
+        holder.do(lock.release)
+        for leaver, answer in zip([holder, *waiters], answers, strict=False):
+            assert not any(answer.done() for answer in answers[answers.index(answer) :])
+            leaver.do(lock.release)
+            assert answer.result(30) is True
+        assert other.do(lock.owner).name != owner.name
+        waiters[-1].do(lock.release)
 
-    def test_who_gives_up_leaves_the_queue(self, bench: Bench, kind: str) -> None:
-        lock = bench.make(kind)
-        holder, waiter = bench.actors(2)
+    def test_a_wait_ends_with_its_time_or_by_another_thread_or_its_task_and_leaves_nothing(
+        self, mutexes: Any
+    ) -> None:
+        lock, hurried = mutexes.make(), mutexes.make(wait_seconds=0.01)
+        holder, waiter, other = mutexes.faced.actors(3)
         assert holder.do(lock.acquire)
-        assert waiter.do(lambda: lock.acquire(wait_seconds=0.05)) is False
-        assert bench.queue() == 0
+        assert waiter.do(hurried.acquire) is False
+        with pytest.raises(LockTimeout, match="was not free within"):
+            waiter.do(mutexes.faced.within(hurried, lambda: pytest.fail("inside")))
+        assert other.do(lock.waiters) == 0
+        for _ in range(2):
+            waiting = waiter.begin(lock.acquire)
+            mutexes.waits(lock, 1)
+            other.do(lock.cancel)
+            assert waiting.result(30) is False
+        if mutexes.faced.loop is not None:
+            waiting = waiter.begin(lock.acquire)
+            mutexes.waits(lock, 1)
+            waiter.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                waiting.result(30)
+        mutexes.waits(lock, 0)
+        holder.do(lock.release)
+        assert waiter.do(lambda: lock.acquire(wait_seconds=0)) is True
+        waiter.do(lock.release)
 
-    def test_a_lease_of_ones_own_ends_by_itself(self, bench: Bench, kind: str) -> None:
-        lock = bench.make(kind)
-        first, second = bench.actors(2)
-        assert first.do(lambda: lock.acquire(lease_seconds=0.05))
-        assert second.do(lambda: lock.acquire(wait_seconds=20)) is True
-        assert first.do(lambda: lock.lost) is True
-        with pytest.raises(LockLost):
-            first.do(lock.release)
+    def test_an_owner_crosses_threads(self, mutexes: Any) -> None:
+        lock, stranger = mutexes.make(owner="job 7"), mutexes.make(owner="job 8")
+        first, second = mutexes.faced.actors(2)
+        assert first.do(lock.acquire)
+        assert second.do(lambda: lock.held) is True
+        assert second.do(lambda: stranger.acquire(wait_seconds=0)) is False
+        assert second.do(lock.owner).name == "named:job 7"
+        second.do(lock.release)
+        assert first.do(lambda: lock.held) is False
 
-    def test_forgotten_by_the_server_it_is_lost_and_tokens_still_grow(self, bench: Bench, kind: str) -> None:
-        lock = bench.make(kind)
-        first, second = bench.actors(2)
+    def test_a_holder_that_ended_without_a_release_is_in_nobodys_way(
+        self, mutexes: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(places, "LEASE_SECONDS", 0.5)  # and the watchdog renews it for the living alone
+        lock = mutexes.make()
+        gone, later = mutexes.faced.actors(2)
+        assert gone.do(lock.acquire)
+        mutexes.faced.end(gone)
+        assert later.do(lambda: lock.acquire(wait_seconds=30)) is True
+        later.do(lock.release)
+
+    def test_a_hold_that_its_server_ended_is_lost_and_tokens_grow(self, mutexes: Any) -> None:
+        lock, beside = mutexes.make(), mutexes.make(apart=True)
+        first, second = mutexes.faced.actors(2)
         assert first.do(lock.acquire)
         token = first.do(lambda: lock.token)
-        bench.forget()
-        assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
-        assert second.do(lambda: lock.token) > token
+        mutexes.lose(lock)
+        assert second.do(lambda: beside.acquire(wait_seconds=30)) is True
+        assert second.do(lambda: beside.token) > token
         with pytest.raises(LockLost):
             first.do(lock.release)
+        assert first.do(lambda: (lock.held, lock.lost)) == (False, False)
+        assert second.do(lambda: beside.held) is True
+        second.do(beside.release)
 
+    def test_a_loss_is_raised_by_with_unless_an_error_says_more_or_it_may_be_quiet(self, mutexes: Any) -> None:
+        lock, quiet = mutexes.make(), mutexes.make(raise_on_lost=False)
+        actor = mutexes.faced.actor()
 
-class TestReadWrite:
-    def test_readers_share_and_a_writer_excludes(self, bench: Bench) -> None:
-        lock = bench.make("ReadWriteLock")
-        one, two, writer = bench.actors(3)
-        assert one.do(lock.read.acquire)
-        assert two.do(lock.read.acquire)
-        assert writer.do(lambda: lock.write.acquire(wait_seconds=0)) is False
-        one.do(lock.read.release)
-        two.do(lock.read.release)
-        assert writer.do(lambda: lock.write.acquire(wait_seconds=0)) is True
-        assert one.do(lambda: lock.read.acquire(wait_seconds=0)) is False
+        def fail() -> None:
+            mutexes.lose(lock)
+            raise ZeroDivisionError
 
-    def test_a_waiting_writer_is_not_passed_by_readers(self, bench: Bench) -> None:
-        lock = bench.make("ReadWriteLock")
-        reader, writer, *late = bench.actors(4)
-        assert reader.do(lock.read.acquire)
-        writing = writer.begin(lock.write.acquire)
-        bench.waits(1, kind="readwrite")
-        reading = []
-        for count, each in enumerate(late, start=2):
-            reading.append(each.begin(lock.read.acquire))
-            bench.waits(count, kind="readwrite")
-        reader.do(lock.read.release)
-        assert writing.result(30) is True
-        assert not any(answer.done() for answer in reading)
-        writer.do(lock.write.release)
-        assert [answer.result(30) for answer in reading] == [True, True]
+        with pytest.raises(LockLost):
+            actor.do(mutexes.faced.within(lock, lambda: mutexes.lose(lock)))
+        with pytest.raises(ZeroDivisionError):
+            actor.do(mutexes.faced.within(lock, fail))
+        actor.do(mutexes.faced.within(quiet, lambda: mutexes.lose(quiet)))
+        assert actor.do(lambda: (quiet.held, quiet.lost)) == (False, False)
 
-    def test_a_writer_may_read_and_go_on_reading(self, bench: Bench) -> None:
-        lock = bench.make("ReadWriteLock")
-        writer, reader = bench.actors(2)
-        assert writer.do(lock.write.acquire)
-        assert writer.do(lock.read.acquire)
-        assert reader.do(lambda: lock.read.acquire(wait_seconds=0)) is False
-        writer.do(lock.write.release)
-        assert writer.do(lambda: (lock.write.held, lock.read.held)) == (False, True)
-        assert reader.do(lambda: lock.read.acquire(wait_seconds=0)) is True
-        with pytest.raises(NotHeld):
-            writer.do(lock.write.release)
+    def test_a_holder_is_put_out_and_the_next_one_has_it(
+        self, mutexes: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(places, "LEASE_SECONDS", 600.0)  # nothing but a message says so in time
+        lock, beside = mutexes.make(), mutexes.make(apart=True)
+        holder, waiter, other = mutexes.faced.actors(3)
+        assert other.do(lock.force_release) is False
+        assert holder.do(lock.acquire)
+        token = holder.do(lambda: lock.token)
+        waiting = waiter.begin(beside.acquire)
+        mutexes.waits(lock, 1)
+        assert other.do(lock.force_release) is True
+        assert waiting.result(30) is True
+        assert waiter.do(lambda: beside.token) > token
+        if mutexes.hears_force:
+            until(lambda: holder.do(lambda: lock.lost), "the holder hears it")
+        with pytest.raises(LockLost):
+            holder.do(lock.release)
+        waiter.do(beside.release)
 
-    def test_a_reader_is_refused_to_write(self, bench: Bench) -> None:
-        lock = bench.make("ReadWriteLock")
-        reader = bench.actor()
-        assert reader.do(lock.read.acquire)
+    def test_readers_share_and_a_writer_excludes_them(self, mutexes: Any) -> None:
+        read, write = mutexes.readers_and_writers()
+        first, second, writer, late = mutexes.faced.actors(4)
+        assert first.do(read.acquire)
+        assert second.do(lambda: read.acquire(wait_seconds=0))
+        tokens = [reader.do(lambda: read.token) for reader in (first, second)]
+        assert sorted(owner.token for owner in late.do(read.state).owners) == tokens
         with pytest.raises(UpgradeRefused):
-            reader.do(lock.write.acquire)
-        assert reader.do(lambda: lock.read.held) is True
+            first.do(lambda: write.acquire(wait_seconds=0))
+        writing = writer.begin(write.acquire)
+        mutexes.waits(write, 1)
+        reading = late.begin(read.acquire)
+        mutexes.waits(write, 2)  # a reader passes no writer
+        first.do(read.release)
+        assert not writing.done()
+        second.do(read.release)
+        assert writing.result(30) is True
+        assert not reading.done()
+        assert writer.do(read.acquire)  # a writer may
+        writer.do(write.release)
+        if mutexes.leases:  # and goes on reading
+            assert writer.do(lambda: (write.held, read.held)) == (False, True)
+            assert reading.result(30) is True
+        else:
+            assert first.do(lambda: read.acquire(wait_seconds=0)) is False
+        writer.do(read.release)
+        assert reading.result(30) is True
+        late.do(read.release)
 
 
-class TestSemaphore:
-    def test_no_more_than_its_permits(self, bench: Bench) -> None:
-        semaphore = bench.make("Semaphore", permits=3)
-        one, two = bench.actors(2)
-        assert one.do(lambda: semaphore.acquire(2))
-        assert one.do(semaphore.acquire)
-        assert one.do(lambda: semaphore.held) == 3
-        assert two.do(lambda: semaphore.acquire(wait_seconds=0)) is False
-        waiting = two.begin(lambda: semaphore.acquire(2))
-        bench.waits(1, kind="semaphore")
-        one.do(semaphore.release)
+@every_session
+class TestSessions:
+    def test_a_holder_that_may_not_come_in_twice(self, mutexes: Any) -> None:
+        once = mutexes.make(reentrant=False, owner="both")
+        first, second = mutexes.faced.actors(2)
+        assert first.do(once.acquire)
+        assert first.do(lambda: once.acquire(wait_seconds=0)) is False
+        waiting = second.begin(once.acquire)
+        mutexes.waits(once, 1)
+        first.do(once.release)
+        assert waiting.result(30) is True
+        second.do(once.release)
+
+    def test_a_listener_hears_how_it_ended(self, mutexes: Any) -> None:
+        ends: list[tuple[str, int]] = []
+        kinds = ("lost", "released") if mutexes.hears_losses else ("released",)
+        calls: Any = {f"on_{end}": lambda _, token, end=end: ends.append((end, token)) for end in kinds}
+        lock, actor = mutexes.make(**calls), mutexes.faced.actor()
+        with pytest.raises(TypeError, match="no lease"):
+            mutexes.make(on_expired=print)
+        if not mutexes.hears_losses:
+            with pytest.raises(TypeError, match="ask `lost`"):
+                mutexes.make(on_lost=print)
+        assert actor.do(lock.acquire)
+        tokens = [actor.do(lambda: lock.token)]
+        actor.do(lock.release)
+        assert ends == [("released", tokens[0])]
+        assert actor.do(lock.acquire)
+        tokens.append(actor.do(lambda: lock.token))
+        mutexes.lose(lock)
+        if mutexes.hears_losses:
+            until(lambda: ends[1:] == [("lost", tokens[1])])
+        with pytest.raises(LockLost):
+            actor.do(lock.release)
+        assert len(ends) == len(kinds)
+
+
+def test_a_lease_of_ones_own_ends_by_itself(bench: Bench) -> None:
+    lock = bench.make("Lock")
+    first, second = bench.actors(2)
+    assert first.do(lambda: lock.acquire(lease_seconds=0.05))
+    assert second.do(lambda: lock.acquire(wait_seconds=20)) is True
+    assert first.do(lambda: lock.lost) is True
+    with pytest.raises(LockLost):
+        first.do(lock.release)
+
+
+def test_a_latch_ends_its_waits_when_it_is_counted_down_or_deleted(bench: Bench) -> None:
+    latch = bench.make("CountDownLatch")
+    waiter, other = bench.actors(2)
+    assert waiter.do(lambda: latch.wait(wait_seconds=0)) is True
+    for end in (latch.count_down, latch.delete):
+        assert other.do(latch.delete) is False
+        assert other.do(lambda: latch.open(2)) is True
+        assert other.do(lambda: latch.open(5)) is False
+        assert waiter.do(lambda: latch.wait(wait_seconds=0)) is False
+        waiting = waiter.begin(latch.wait)
+        until(lambda: other.do(latch.waiters) == 1, "it waits")
+        assert [other.do(latch.count_down), other.do(latch.count)] == [1, 1]
         assert not waiting.done()
-        one.do(semaphore.release)
+        other.do(end)
         assert waiting.result(30) is True
-        with pytest.raises(NotHeld):
-            one.do(semaphore.release)
-
-    def test_expirable_permits_end_and_anyone_gives_them_back(self, bench: Bench) -> None:
-        semaphore = bench.make("PermitExpirableSemaphore", permits=1)
-        one, two = bench.actors(2)
-        first = one.do(lambda: semaphore.acquire(lease_seconds=0.05))
-        second = two.do(lambda: semaphore.acquire(lease_seconds=60, wait_seconds=20))
-        assert second not in {None, first}
-        with pytest.raises(NotHeld):
-            one.do(lambda: semaphore.release(first))
-        two.do(lambda: semaphore.prolong(second, lease_seconds=90))
-        assert one.do(lambda: semaphore.acquire(lease_seconds=1, wait_seconds=0)) is None
-        one.do(lambda: semaphore.release(second))
-        for useless in (second, "nonsense"):
-            with pytest.raises(NotHeld):
-                two.do(lambda useless=useless: semaphore.prolong(useless, lease_seconds=9))
-        assert one.do(lambda: semaphore.acquire(lease_seconds=1, wait_seconds=0)) is not None
-
-    def test_a_waiter_for_an_expirable_permit_keeps_it_for_its_lease(self, bench: Bench) -> None:
-        semaphore = bench.make("PermitExpirableSemaphore", permits=1)
-        one, two = bench.actors(2)
-        first = one.do(lambda: semaphore.acquire(lease_seconds=60))
-        waiting = two.begin(lambda: semaphore.acquire(lease_seconds=60))
-        bench.waits(1, kind="permits")
-        one.do(lambda: semaphore.release(first))
-        permit = waiting.result(30)
-        _, token = permit.rsplit("@", 1)
-        owner = permit.rsplit("@", 1)[0]
-        with pytest.raises(NotHeld):
-            two.do(lambda: semaphore.release(f"{owner}@{int(token) + 1}"))
-        two.do(lambda: semaphore.release(permit))
+        assert [other.do(ask) for ask in (latch.count, latch.count_down, latch.waiters)] == [0, 0, 0]
 
 
-class TestOthers:
-    def test_latch(self, bench: Bench) -> None:
-        latch = bench.make("CountDownLatch")
-        one, two = bench.actors(2)
-        assert one.do(lambda: latch.wait(wait_seconds=0)) is True
-        assert one.do(lambda: latch.open(2)) is True
-        assert two.do(lambda: latch.open(5)) is False
-        assert one.do(lambda: latch.wait(wait_seconds=0)) is False
-        waiting = one.begin(latch.wait)
-        assert two.do(latch.count_down) == 1
-        assert two.do(latch.count) == 1
-        assert not waiting.done()
-        assert two.do(latch.count_down) == 0
-        assert waiting.result(30) is True
-        assert two.do(latch.count_down) == 0
-        assert two.do(latch.delete) is False
-        assert one.do(lambda: latch.open(2)) is True
-        waiting = one.begin(latch.wait)
-        until(lambda: bench.plain.exists(latch._keys[1]), "it waits")
-        assert two.do(latch.delete) is True
-        assert waiting.result(30) is True
-        assert (two.do(latch.count), two.do(latch.count_down)) == (0, 0)
-        assert one.do(lambda: latch.open(2)) is True
-
-    def test_rate(self, bench: Bench) -> None:
-        limiter = bench.make("RateLimiter", permits=3, interval_seconds=60, permits_per_client=2)
-        actor = bench.actor()
-        actor.do(lambda: limiter.acquire(2, caller="one"))
-        with pytest.raises(RateExceeded) as refused:
-            actor.do(lambda: limiter.acquire(caller="one"))
-        assert 30 < refused.value.retry_after_seconds <= 60
-        actor.do(lambda: limiter.acquire(caller="two"))
-        with pytest.raises(RateExceeded):
-            actor.do(lambda: limiter.acquire(caller="three"))
-        actor.do(lambda: limiter.give_back(2, caller="one"))
-        actor.do(lambda: limiter.acquire(2, caller="one"))
-        with pytest.raises(RateExceeded):
-            actor.do(lambda: limiter.acquire(caller="three"))
-
-    def test_rate_that_is_waited_for(self, bench: Bench) -> None:
-        limiter = bench.make("RateLimiter", permits=1, interval_seconds=0.05)
-        actor = bench.actor()
-        for seconds in (10, None, 10, None):
-            actor.do(lambda seconds=seconds: limiter.acquire(wait_seconds=seconds))
-
-    def test_a_member_is_new_once(self, bench: Bench) -> None:
-        seen = bench.make("ExpiringSet", ttl_seconds=60)
-        actor = bench.actor()
-        assert [actor.do(lambda each=each: seen.add(each)) for each in ("a", "b", "a")] == [True, True, False]
-        again: list[str] = []
-        for each in ("c", "d", "d", "c"):  # told, with the script unknown to the line and known
-            actor.do(lambda each=each: seen.note(each, known=lambda: again.append(each)))
-        assert [actor.do(lambda each=each: seen.add(each)) for each in ("c", "d")] == [False, False]
-        assert again == ["d", "c"]
-        short = bench.make("ExpiringSet", "short", ttl_seconds=0.01)
-        assert actor.do(lambda: short.add("a")) is True
-        _until_new(actor, short)
-
-    def test_several_as_one(self, bench: Bench) -> None:
-        one, two = bench.actors(2)
-        both = bench.locks.MultiLock.of(["b", "a", "b"], client=bench.client)
-        assert [lock.name for lock in both.locks] == ["a", "b"]
-        single = bench.make("Lock", "b")
-        assert one.do(single.acquire)
-        assert two.do(lambda: both.acquire(wait_seconds=0)) is False
-        assert one.do(lambda: bench.make("Lock", "a").acquire(wait_seconds=0)) is True
-        one.do(bench.make("Lock", "a").release)
-        waiting = two.begin(both.acquire)
-        bench.waits(1, "b")
-        one.do(single.release)
-        assert waiting.result(30) is True
-        assert two.do(lambda: both.held) is True
-        assert one.do(lambda: bench.make("Lock", "a").acquire(wait_seconds=0)) is False
-        two.do(both.release)
-        assert one.do(lambda: both.acquire(wait_seconds=0)) is True
-
-
-def _until_new(actor: object, short: object) -> None:
+def test_a_member_is_new_once(bench: Bench) -> None:
+    seen = bench.make("ExpiringSet", ttl_seconds=60)
+    actor = bench.actor()
+    assert [actor.do(lambda each=each: seen.add(each)) for each in ("a", "b", "a")] == [True, True, False]
+    again: list[str] = []
+    for each in ("c", "d", "d", "c"):  # not waited for, with the script unknown to the line and known
+        actor.do(lambda each=each: seen.note(each, known=lambda: again.append(each)))
+    assert [actor.do(lambda each=each: seen.add(each)) for each in ("c", "d")] == [False, False]
+    assert again == ["d", "c"]
+    short = bench.make("ExpiringSet", "short", ttl_seconds=0.01)
+    assert actor.do(lambda: short.add("a")) is True
     until(lambda: actor.do(lambda: short.add("a")))
-
-
-def test_the_time_is_over_for_with(one: Bench) -> None:
-    lock = one.make("Lock", wait_seconds=0)
-    assert one.actor().do(lock.acquire)
-    with pytest.raises(LockTimeout, match="'thing' was not free within 0 s"):
-        one.actor().do(lock.enter)

@@ -43,17 +43,6 @@ def test_of_a_release_once(one: Bench, ends: list[tuple[str, str, int]]) -> None
     assert ends == [("released", "thing", token)]
 
 
-def test_of_a_loss(one: Bench, ends: list[tuple[str, str, int]]) -> None:
-    lock, actor = listening(one, ends), one.actor()
-    assert actor.do(lock.acquire)
-    token = actor.do(lambda: lock.token)
-    assert one.actor().do(lock.force_release) is True
-    until(lambda: ends)
-    with pytest.raises(NotHeld):
-        actor.do(lock.release)
-    assert ends == [("lost", "thing", token)]
-
-
 def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
     """No renewal is near, nobody waits, and the subscriber would have gone home."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
@@ -62,7 +51,7 @@ def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, in
     held = [listening(one, ends, name=f"held {number}") for number in range(2)]
     actor, before = one.actor(), threading.active_count()
     assert actor.do(held[0].acquire)
-    assert actor.do(lambda: held[1].acquire(wait_seconds=0))
+    assert actor.do(lambda: held[1].acquire(wait_seconds=0, lease_seconds=90_000.0))
     tokens = [actor.do(lambda lock=lock: lock.token) for lock in held]
     until(lambda: one.plain.pubsub_numsub(actor.do(held[0].hub).channel)[0][1] == 1)
     actor.do(partial(one.make("Topic", "noise").tell, "x"))
@@ -70,28 +59,25 @@ def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, in
         assert one.actor().do(lock.force_release) is True
     until(lambda: len(ends) == 2)
     assert ends == [("lost", f"held {number}", token) for number, token in enumerate(tokens)]
-    assert [actor.do(lambda lock=lock: lock.held) for lock in held] == [False, False]
+    for lock in held:
+        with pytest.raises(NotHeld):
+            actor.do(lock.release)
+    assert len(ends) == 2
     assert threading.active_count() - before <= 4  # two actors, a subscriber and a watchdog
 
 
-def test_of_the_end_of_a_lease(one: Bench, ends: list[tuple[str, str, int]]) -> None:
-    lock, actor = listening(one, ends, lease_seconds=0.2), one.actor()
-    assert actor.do(lock.acquire)
-    until(lambda: ends)
-    assert [end for end, *_ in ends] == ["expired"]
-    assert actor.do(lambda: lock.lost) is True  # nothing renewed it
-
-
-def test_of_a_holder_that_ended_with_its_lock(
-    one: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any
+def test_of_the_end_of_a_lease_or_of_its_holder(
+    one: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
     lock, actor = listening(one, ends), one.actor()
+    for count in (1, 2):
+        assert actor.do(lambda: lock.acquire(lease_seconds=0.1))
+        until(lambda: actor.do(lambda: lock.lost))  # nothing renewed it
+        until(lambda count=count: [end for end, *_ in ends] == ["expired"] * count)
     assert actor.do(lock.acquire)
-    actor.end()
-    one._actors.remove(actor)
-    until(lambda: ends)
-    assert [end for end, *_ in ends] == ["lost"]
+    one.end(actor)
+    until(lambda: [end for end, *_ in ends] == ["expired", "expired", "lost"])
 
 
 def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:
@@ -158,14 +144,6 @@ def test_one_that_fails_is_counted_and_nothing_else(one: Bench) -> None:
     actor.do(lock.release)
     assert failures._value.get() == before + 1
     assert actor.do(lock.locked) is False
-
-
-def test_of_an_ended_lease_that_is_taken_again(one: Bench, ends: list[tuple[str, str, int]]) -> None:
-    lock, actor = listening(one, ends, lease_seconds=0.05), one.actor()
-    assert actor.do(lock.acquire)
-    until(lambda: actor.do(lambda: lock.lost))
-    assert actor.do(lock.acquire)
-    assert [end for end, *_ in ends][:1] == ["expired"]
 
 
 @pytest.mark.parametrize(("kind", "permits"), [("Lock", {}), ("Semaphore", {"permits": 1})])

@@ -197,7 +197,7 @@ def test_the_scripts_do_what_the_model_does(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
+            max_examples=25,
             stateful_step_count=40,
             deadline=None,
             print_blob=True,

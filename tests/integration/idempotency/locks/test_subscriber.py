@@ -4,10 +4,8 @@ No waiter asks the server again by himself here, and the subscriber's thread loo
 to; so one that is not heard fails its test.
 """
 
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +17,8 @@ from idempotency.locks.engine.threads import ThreadHub, _hubs, hub_of
 from idempotency.redis import mailbox, subscriber
 from idempotency.redis.subscriber import Subscriber
 from tests.integration.idempotency.locks.actors import Actor, until
-from tests.integration.idempotency.locks.conftest import Bench, a_bench
+from tests.integration.idempotency.locks.conftest import Bench
+from tests.integration.idempotency.locks.test_interrupts import Stop, raising
 
 
 class Stage:
@@ -68,11 +67,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(servers: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(places, "_look_again_seconds", lambda position, left_seconds: 100.0)
     monkeypatch.setattr(subscriber, "READ_SECONDS", 100.0)
-    with a_bench("Redis", servers("Redis"), tasks=False) as desk:
-        yield Stage(desk)
+    return Stage(desk)
 
 
 def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,33 +84,26 @@ def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.Mon
     monkeypatch.setattr(mailbox.Mail, "deliver", seen)
     holder, waiter = stage.actors(2)
     holder.do(stage.lock.acquire)
-    for _ in range(20):
+    for _ in range(5):
         waiting = stage.begin_to_lead(waiter)
         holder.do(stage.lock.release)
         assert waiting.result(30) is True
         holder, waiter = waiter, holder
-    assert len(read_by) == 20
+    assert len(read_by) == 5
     assert set(read_by) - {"locks-subscriber"}
 
 
 def test_a_leader_that_leaves_is_followed_by_the_thread(stage: Stage) -> None:
-    first, second, third, fourth = stage.actors(4)
+    first, second, third, hurried = stage.actors(4)
     first.do(stage.lock.acquire)
-    waiting = [stage.begin_to_lead(second), stage.begin_to_wait(third), stage.begin_to_wait(fourth)]
-    for actor, answer in zip((first, second, third), waiting, strict=True):
+    leading = stage.begin_to_lead(hurried, wait_seconds=1.0)
+    waiting = stage.begin_to_wait(second)
+    assert leading.result(30) is False
+    waiting = [waiting, stage.begin_to_wait(third)]
+    for actor, answer in zip((first, second), waiting, strict=True):
         actor.do(stage.lock.release)
         assert answer.result(30) is True
-    fourth.do(stage.lock.release)
-
-
-def test_a_leader_whose_time_is_over_leaves_nobody_unheard(stage: Stage) -> None:
-    first, second, third = stage.actors(3)
-    first.do(stage.lock.acquire)
-    leading = stage.begin_to_lead(second, wait_seconds=1.5)
-    waiting = stage.begin_to_wait(third)
-    assert leading.result(30) is False
-    first.do(stage.lock.release)
-    assert waiting.result(30) is True
+    third.do(stage.lock.release)
 
 
 def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
@@ -213,32 +204,19 @@ def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
     assert waiting.result(30) is True
 
 
-class Interrupted(BaseException):
-    """As by Ctrl-C."""
-
-
 def test_an_interrupt_in_a_leader_leaves_nobody_unheard(stage: Stage) -> None:
-    def interrupt(*_: Any) -> None:
-        raise Interrupted
-
-    first, second, third = stage.actors(3)
+    first, second = stage.actors(2)
     first.do(stage.lock.acquire)
     until(lambda: stage.leader is None)
-    answers = []
+    answers: list[Any] = []
 
-    def story() -> None:
-        until(lambda: stage.leader is not None)
-        answers.append(stage.begin_to_wait(third))
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+    def another_waits() -> bool:
+        if stage.leader is not None and not answers:
+            answers.append(stage.begin_to_wait(second))
+        return bool(answers)
 
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    try:
-        telling = second.begin(story)
-        with pytest.raises(Interrupted):
-            stage.lock.acquire(wait_seconds=60)
-        telling.result(30)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(Stop), raising(Stop(), when=another_waits):
+        stage.lock.acquire(wait_seconds=60)
     stage._desk.waits(1)
     first.do(stage.lock.release)
     assert answers[0].result(30) is True

@@ -1,7 +1,7 @@
 """Functions, coroutines and tasks that run one at a time for a name made of their arguments."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +10,7 @@ import pytest
 
 from idempotency import locks
 from idempotency.locks import LockTimeout, synchronized
-from tests.integration.idempotency.locks.conftest import Bench, a_bench
-
-
-@pytest.fixture
-def desk(servers: Callable[[str], Any]) -> Iterator[Bench]:
-    """Threads over one Redis."""
-    with a_bench("Redis", servers("Redis"), tasks=False) as made:
-        yield made
+from tests.integration.idempotency.locks.conftest import Bench
 
 
 def test_the_name_is_made_of_the_arguments_as_the_function_takes_them(bench: Bench) -> None:

@@ -1,20 +1,16 @@
 """Semaphores whose number of permits the server stores, and permits taken and given back by the piece."""
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from idempotency.locks import LockLost, LockUnavailable, NotHeld, Semaphore
-from idempotency.redis.fastpath import Script
-from tests.integration.idempotency.locks import test_faults
+from idempotency.locks import LockLost, NotHeld, Semaphore
 from tests.integration.idempotency.locks.conftest import Bench
-from tests.integration.idempotency.locks.worker import workers
+from tests.integration.idempotency.locks.processes import Pool, hands
 
 SEMAPHORES = ["Semaphore", "PermitExpirableSemaphore"]
 
@@ -51,12 +47,11 @@ class TestTotals:
 
     def test_more_permits_wake_those_who_wait(self, bench: Bench, kind: str) -> None:
         semaphore = bench.make(kind)
-        named = "permits" if kind.startswith("Permit") else "semaphore"
         setter, *waiters = bench.actors(4)
         answers = []
         for count, waiter in enumerate(waiters, start=1):
             answers.append(waiter.begin(lambda: _take(semaphore, 2)))
-            bench.waits(count, kind=named)
+            bench.waits(count, kind=semaphore._kind)
         assert setter.do(lambda: semaphore.set_total(2)) is True
         assert answers[0].result(30)
         assert setter.do(lambda: semaphore.add(4)) == 6
@@ -80,18 +75,20 @@ class TestTotals:
         assert two.do(lambda: semaphore.reduce(3)) == -2
         assert two.do(lambda: semaphore.add(3)) == 1  # in any order the sum is the same
 
-    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 2.5, "2", 2**53])
     def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(
-        self, one: Bench, kind: str, bad: Any
+        self, desk: Bench, kind: str
     ) -> None:
-        semaphore, actor = one.make(kind, permits=3), one.actor()
-        for verb in (semaphore.set_total, semaphore.add, semaphore.reduce, lambda count: _take(semaphore, count)):
+        semaphore = desk.make(kind, permits=3)
+        for bad in (float("nan"), float("inf"), 2.5, "2", 2**53):
+            for verb in (semaphore.set_total, semaphore.add, semaphore.reduce):
+                with pytest.raises(ValueError, match="permits must be a whole number"):
+                    verb(bad)
             with pytest.raises(ValueError, match="permits must be a whole number"):
-                actor.do(lambda verb=verb: verb(bad))
-        with pytest.raises(ValueError, match="permits must be a whole number"):
-            one.make(kind, permits=bad)
-        assert _asked(actor, semaphore) == [3, 0, 3]
-        assert one.plain.keys("*:total") == []
+                _take(semaphore, bad)
+            with pytest.raises(ValueError, match="permits must be a whole number"):
+                desk.make(kind, permits=bad)
+        assert [semaphore.total(), semaphore.acquired(), semaphore.available()] == [3, 0, 3]
+        assert desk.plain.keys("*:total") == []
 
     def test_each_verb_is_one_command(self, one: Bench, kind: str) -> None:
         semaphore, actor = one.make(kind, permits=30), one.actor()
@@ -99,9 +96,6 @@ class TestTotals:
             "set": lambda: semaphore.set_total(90),
             "add": lambda: semaphore.add(1),
             "reduce": lambda: semaphore.reduce(1),
-            "total": semaphore.total,
-            "available": semaphore.available,
-            "acquired": semaphore.acquired,
             "take": lambda: _take(semaphore, 3),
         }
         if kind == "Semaphore":
@@ -109,8 +103,7 @@ class TestTotals:
         for verb in verbs.values():
             actor.do(verb)
         actor.do(lambda: semaphore.set_total(99))
-        costs = test_faults.TestCosts()
-        counts = {name: costs.commands(one, lambda verb=verb: actor.do(verb)) for name, verb in verbs.items()}
+        counts = {name: one.commands(lambda verb=verb: actor.do(verb)) for name, verb in verbs.items()}
         assert counts == {name: {"evalsha": 1} for name in verbs}
 
 
@@ -120,7 +113,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, max_size=25))
 def test_any_order_of_verbs_does_what_a_number_and_lists_do(
     servers: Callable[[str], Any], verbs: list[Any]
@@ -151,30 +144,6 @@ def test_any_order_of_verbs_does_what_a_number_and_lists_do(
         assert semaphore.available() == total - sum(map(sum, held.values()))
 
 
-@contextlib.contextmanager
-def _first_reply_lost() -> Iterator[None]:
-    """The next command is executed, and the client hears nothing; then the server replies again."""
-    once, once_async = Script.run, Script.run_async
-    lost: list[None] = [None]
-
-    def run(script: Script, *arguments: Any) -> Any:
-        reply = once(script, *arguments)
-        if lost and not lost.pop():
-            raise redis.TimeoutError
-        return reply
-
-    async def run_async(script: Script, *arguments: Any) -> Any:
-        reply = await once_async(script, *arguments)
-        if lost and not lost.pop():
-            raise redis.TimeoutError
-        return reply
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Script, "run", run)
-        patched.setattr(Script, "run_async", run_async)
-        yield
-
-
 class TestPiecewise:
     def test_permits_go_back_by_the_piece_the_newest_first(self, bench: Bench) -> None:
         ended: list[int] = []
@@ -194,21 +163,16 @@ class TestPiecewise:
         assert len(ended) == 1
         one.do(semaphore.release)
         assert (one.do(lambda: semaphore.held), two.do(semaphore.acquired), len(ended)) == (0, 4, 2)
-
-    def test_a_part_of_what_the_server_forgot_is_lost(self, bench: Bench) -> None:
-        semaphore, actor = bench.make("Semaphore", permits=3), bench.actor()
-        assert actor.do(lambda: semaphore.acquire(3))
         bench.forget()
-        with pytest.raises(LockLost):
-            actor.do(lambda: semaphore.release(2))
-        assert actor.do(lambda: semaphore.held) == 0
+        with pytest.raises(LockLost):  # a part of what the server forgot
+            two.do(lambda: semaphore.release(2))
+        assert two.do(lambda: semaphore.held) == 0
 
     def test_drain_takes_what_is_free_and_passes_nobody(self, bench: Bench) -> None:
         semaphore = bench.make("Semaphore", permits=5)
         one, two, three = bench.actors(3)
         assert one.do(lambda: semaphore.acquire(2))
-        assert two.do(semaphore.drain) == 3
-        assert two.do(semaphore.drain) == 0
+        assert [two.do(semaphore.drain), two.do(semaphore.drain)] == [3, 0]
         assert two.do(lambda: semaphore.held) == 3
         waiting = three.begin(lambda: semaphore.acquire(4))
         bench.waits(1, kind="semaphore")
@@ -218,35 +182,33 @@ class TestPiecewise:
         assert waiting.result(30) is True
         assert one.do(semaphore.drain) == 1
 
-    @pytest.mark.parametrize("kind", SEMAPHORES)
-    def test_an_acquire_whose_reply_is_lost_takes_nothing(self, one: Bench, kind: str) -> None:
-        semaphore, actor = one.make(kind, permits=5), one.actor()
-        take = semaphore.drain if kind == "Semaphore" else lambda: _take(semaphore, 3, wait_seconds=0)
-        with _first_reply_lost(), pytest.raises(LockUnavailable):
-            actor.do(take)
-        assert _asked(actor, semaphore) == [5, 0, 5]
-
-    def test_an_owners_permits_are_released_by_another_process(self, one: Bench) -> None:
-        semaphore = one.make("Semaphore", permits=4, owner="order 17")
-        actor, waiter = one.actors(2)
+    def test_an_owners_permits_are_released_by_another_process(self, desk: Bench, pool: Pool) -> None:
+        url, name = desk.servers.url, ""
+        owned = {}
+        for owner in ("order 17", "order 1", "order 2"):
+            name, owned[owner] = hands(pool(2), url, "Semaphore", name, permits=4, owner=owner)
+        (first, _), (_, other), (_, waiter) = owned.values()
         for count in (1, 2):
-            assert actor.do(lambda count=count: semaphore.acquire(count))
-        assert waiter.do(lambda: one.make("Semaphore", permits=4, owner="order 1").acquire())
-        waiting = waiter.begin(lambda: one.make("Semaphore", permits=4, owner="order 2").acquire(2))
-        one.waits(1, kind="semaphore")
-        how = {"kind": "Semaphore", "permits": 4}
-        with workers(one.servers.url, 2) as (worker, other):
-            assert worker.do("lock.release(4)", **how, owner="order 17") == "NotHeld"
-            worker.do("lock.release()", **how, owner="order 17")
-            assert waiting.result(30) is True
-            worker.do("lock.release(1)", **how, owner="order 17")
-            assert worker.do("lock.release()", **how, owner="order 17") == "NotHeld"
-            for left in (2, 1):  # of an owner who waited for them
-                other.do("lock.release(1)", **how, owner="order 2")
-                assert other.do("lock.acquired()", **how, owner="order 2") == left
+            assert first.do(f"lock.acquire({count})")
+        assert other.do("lock.acquire()")
+        waiter.begin("lock.acquire(2)")
+        desk.waits(1, name, kind="semaphore")
+        semaphore = desk.make("Semaphore", name, permits=4, owner="order 17")
+        with pytest.raises(NotHeld):
+            semaphore.release(4)
+        semaphore.release()
+        assert waiter.answer() is True
+        semaphore.release(1)
+        with pytest.raises(NotHeld):
+            semaphore.release()
+        waited = desk.make("Semaphore", name, permits=4, owner="order 2")
+        for left in (2, 1):  # of an owner who waited for them
+            waited.release(1)
+            assert waited.acquired() == left
         for _ in range(2):
             with pytest.raises(LockLost):
-                actor.do(semaphore.release)
+                first.do("lock.release()")
+        other.do("lock.release()")
 
     def test_several_expirable_permits_all_or_none(self, bench: Bench) -> None:
         semaphore = bench.make("PermitExpirableSemaphore", permits=4)
@@ -270,18 +232,38 @@ class TestPiecewise:
             one.do(lambda name=name: semaphore.release(name))
         assert _asked(one, semaphore) == [4, 0, 4]
 
+    def test_expirable_permits_end_and_anyone_gives_them_back(self, bench: Bench) -> None:
+        semaphore = bench.make("PermitExpirableSemaphore", permits=1)
+        one, two = bench.actors(2)
+        first = one.do(lambda: semaphore.acquire(lease_seconds=0.05))
+        second = two.do(lambda: semaphore.acquire(lease_seconds=60, wait_seconds=20))
+        assert second not in {None, first}
+        two.do(lambda: semaphore.prolong(second, lease_seconds=90))
+        assert one.do(lambda: semaphore.acquire(lease_seconds=1, wait_seconds=0)) is None
+        waiting = two.begin(lambda: semaphore.acquire(lease_seconds=60))
+        bench.waits(1, kind="permits")
+        one.do(lambda: semaphore.release(second))
+        third = waiting.result(30)
+        owner, _, token = third.rpartition("@")
+        for useless in (first, second, f"{owner}@{int(token) + 1}", "nonsense"):
+            with pytest.raises(NotHeld):
+                two.do(lambda useless=useless: semaphore.release(useless))
+            with pytest.raises(NotHeld):
+                two.do(lambda useless=useless: semaphore.prolong(useless, lease_seconds=9))
+        two.do(lambda: semaphore.release(third))
+
     def test_how_long_a_permit_lasts_is_one_command(self, one: Bench) -> None:
         semaphore, actor = one.make("PermitExpirableSemaphore", permits=4), one.actor()
-        long, short = [
-            actor.do(lambda lease=lease: semaphore.acquire(lease_seconds=lease)) for lease in (900, 600)
-        ]
-        several = actor.do(lambda: semaphore.acquire_many(2, lease_seconds=300))
-        with one.servers.data_nodes() as (server,):
-            server.config_resetstat()
-            left = [
-                actor.do(lambda each=each: semaphore.remaining_seconds(each)) for each in (long, short, *several)
-            ]
-            assert server.info("commandstats")["cmdstat_evalsha"]["calls"] == 4
-        assert [600 < left[0] <= 900, 300 < left[1] <= 600, *(0 < each <= 300 for each in left[2:])] == [True] * 4
-        actor.do(lambda: semaphore.release(short))
-        assert actor.do(lambda: semaphore.remaining_seconds(short)) == 0.0
+        permits = [actor.do(lambda lease=lease: semaphore.acquire(lease_seconds=lease)) for lease in (900, 600)]
+        permits += actor.do(lambda: semaphore.acquire_many(2, lease_seconds=300))
+        left: list[float] = []
+
+        def ask() -> None:
+            left[:] = [actor.do(lambda each=each: semaphore.remaining_seconds(each)) for each in permits]
+
+        ask()
+        assert one.commands(ask) == {"evalsha": 4}
+        limits = [(600, 900), (300, 600), (0, 300), (0, 300)]
+        assert all(low < each <= high for each, (low, high) in zip(left, limits, strict=True))
+        actor.do(lambda: semaphore.release(permits[1]))
+        assert actor.do(lambda: semaphore.remaining_seconds(permits[1])) == 0.0

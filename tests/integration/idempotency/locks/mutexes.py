@@ -1,0 +1,168 @@
+"""Locks with one holder of every implementation, and what their one conformance test needs of each."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import connection
+from kazoo.client import KazooClient
+
+from idempotency.locks import postgres
+from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock
+from idempotency.locks.zookeeper import ROOT, AsyncZooKeeperLock, ZooKeeperLock
+from tests.integration.idempotency.locks.actors import Faced, until
+from tests.zookeeper_server import ZooKeeperServer
+
+
+class Mutexes:
+    """Locks of one class over one server, for the actors of `faced`."""
+
+    leases = hears_force = True
+
+    def __init__(self, faced: Faced) -> None:
+        self.faced = faced
+
+    @property
+    def hears_losses(self) -> bool:
+        return True
+
+    def make(self, name: str = "thing", *, apart: bool = False, **settings: Any) -> Any:
+        """The lock; `apart` over another session, where there are some."""
+        raise NotImplementedError
+
+    def waits(self, lock: Any, count: int) -> None:
+        """Until `count` wait, as the server says."""
+        other = self.faced.actor()
+        until(lambda: other.do(lock.waiters) == count, f"{count} wait")
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+class OverRedis(Mutexes):
+    """A kind of `idempotency.locks`, or the writer's side."""
+
+    def __init__(self, bench: Any, kind: str) -> None:
+        super().__init__(bench)
+        self._bench, self._kind = bench, kind
+
+    def make(self, name: str = "thing", *, apart: bool = False, **settings: Any) -> Any:
+        if self._kind == "write":
+            return self._bench.make("ReadWriteLock", name, **settings).write
+        return self._bench.make(self._kind, name, **settings)
+
+    def readers_and_writers(self) -> tuple[Any, Any]:
+        lock = self._bench.make("ReadWriteLock")
+        return lock.read, lock.write
+
+    def waits(self, lock: Any, count: int) -> None:
+        self._bench.waits(count, lock.name, lock._kind)
+
+    def lose(self, lock: Any) -> None:
+        """The server knows nothing of its hold any more."""
+        self._bench.forget()
+
+
+class OfSessions(Mutexes):
+    """PostgreSQL or ZooKeeper."""
+
+    leases = False
+
+    def readers_and_writers(self) -> tuple[Any, Any]:
+        return self.make(shared=True), self.make()
+
+
+class OverPostgres(OfSessions):
+    @property
+    def hears_losses(self) -> bool:
+        return self.faced.loop is not None
+
+    def make(self, name: str = "thing", *, apart: bool = False, **settings: Any) -> Any:
+        return (AsyncAdvisoryLock if self.faced.loop else AdvisoryLock)(name, **settings)
+
+    def lose(self, lock: Any) -> None:
+        elsewhere(terminate)
+
+    def waits(self, lock: Any, count: int) -> None:
+        until(lambda: asked("SELECT count(*) FROM pg_locks WHERE NOT granted") == [count], f"{count} wait")
+
+    def close(self) -> None:
+        nothing_is_left()
+
+
+class OverZooKeeper(OfSessions):
+    hears_force = False  # but by a listener
+
+    def __init__(self, faced: Faced, server: ZooKeeperServer) -> None:
+        super().__init__(faced)
+        self._server = server
+        self._clients: list[KazooClient] = []
+        self._shared = self._client()
+        if self._shared.exists(ROOT):
+            self._shared.delete(ROOT, recursive=True)
+
+    def make(self, name: str = "order/7 ü", *, apart: bool = False, **settings: Any) -> Any:
+        kind = AsyncZooKeeperLock if self.faced.loop else ZooKeeperLock
+        return kind(name, client=self._client() if apart else self._shared, **settings)
+
+    def lose(self, lock: Any) -> None:
+        end_session(self._server, lock._client)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.stop()
+            client.close()
+
+    def _client(self) -> KazooClient:
+        self._clients.append(KazooClient(self._server.hosts, timeout=20.0))
+        self._clients[-1].start()
+        return self._clients[-1]
+
+
+def end_session(server: ZooKeeperServer, client: KazooClient) -> None:
+    """The server forgets the session of a client that lives: another one closes it in its name."""
+    other = KazooClient(server.hosts, client_id=client.client_id)
+    other.start()
+    other.stop()
+    other.close()
+
+
+def asked(question: str, *parameters: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(question, parameters)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def elsewhere(job: Callable[[], Any]) -> Any:
+    """Do it in a thread whose connection is closed afterwards."""
+
+    def closing() -> Any:
+        try:
+            return job()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(closing).result(30)
+
+
+def terminate() -> None:
+    """The backend that holds an advisory lock is ended, and gone afterwards."""
+    ended = asked("SELECT pg_terminate_backend(pid, 30000) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+    assert ended == [True]
+
+
+def abandon_the_dead() -> None:
+    """Close the sessions of holders that ended."""
+    for session in postgres._desk.pop_dead():
+        session.abandon()
+
+
+def nothing_is_left() -> None:
+    """No session of a lock, holding or waiting, but of the dead."""
+    abandon_the_dead()
+    assert not postgres._desk.holds
+    question = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'lock %%' AND datname = current_database()"
+    )
+    until(lambda: not asked(question), "no lock's session is left")

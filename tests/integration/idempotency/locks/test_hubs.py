@@ -1,0 +1,170 @@
+"""Hubs: what the clients, threads and short-lived owners of a process share, and what they leave behind."""
+
+import hashlib
+import threading
+
+import pytest
+import redis
+from redis.asyncio import RedisCluster
+
+from idempotency import locks
+from idempotency.locks import RateExceeded
+from idempotency.locks.engine import holds, places
+from idempotency.locks.engine.holder import named
+from idempotency.locks.engine.hub import Hub, script, tagged
+from idempotency.locks.engine.threads import hub_of
+from idempotency.redis.connection import ClientConnection
+from idempotency.redis.mailbox import Mailbox
+from idempotency.redis.subscription import Subscription
+from tests.integration.idempotency.locks.actors import Actor
+from tests.integration.idempotency.locks.conftest import Bench
+
+
+def test_every_hub_has_a_channel_of_its_own() -> None:
+    class Silent(Hub):
+        def bell(self) -> None: ...
+        def stir(self) -> None: ...
+
+    one, two = Silent(None, Mailbox()), Silent(RedisCluster("nowhere"), Mailbox())
+    assert one.channel != two.channel
+    assert (one.counted, two.counted) == (True, False)
+
+
+class TestTheProjectsOwnClient:
+    """Without `client=` django-redis gives every thread a client of its own."""
+
+    def test_threads_of_a_process_share_limits_and_a_subscriber(self, redis_server: redis.Redis) -> None:
+        actors = [Actor() for _ in range(4)]
+        limiter = locks.RateLimiter("shared", permits=1, interval_seconds=60)
+
+        def limited() -> bool:
+            try:
+                limiter.acquire()
+            except RateExceeded:
+                return False
+            return True
+
+        assert [actor.do(limited) for actor in actors] == [True, False, False, False]
+        seen = locks.ExpiringSet("shared", ttl_seconds=60)
+        assert [actor.do(lambda: seen.add("a")) for actor in actors] == [True, False, False, False]
+        permits = locks.PermitExpirableSemaphore("shared", permits=1)
+        given = [actor.do(lambda: permits.acquire(lease_seconds=60, wait_seconds=0)) for actor in actors]
+        assert [permit is not None for permit in given] == [True, False, False, False]
+        assert len({id(actor.do(lambda: locks.Lock("shared").hub())) for actor in actors}) == 1
+        for actor in actors:
+            actor.end()
+
+    def test_two_clients_of_one_server_are_told_apart(self, desk: Bench) -> None:
+        with redis.Redis.from_url(desk.servers.url) as other:
+            both = [
+                locks.PermitExpirableSemaphore("thing", permits=1, client=client)
+                for client in (desk.client, other)
+            ]
+            given = [each.acquire(lease_seconds=60, wait_seconds=0) for each in both]
+            assert [permit is not None for permit in given] == [True, False]
+
+
+class TestOwnersThatComeOnce:
+    """A task, a thread, a permit: each has a name of its own, and must leave nothing behind."""
+
+    def test_the_names_of_permits_are_used_again(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(holds, "SWEEP_AT", 3)
+        with redis.Redis.from_url(desk.servers.url) as client:
+            for number in range(20):
+                owner = f"order {number}"
+                permits = locks.Semaphore("thing", permits=1, owner=owner, wait_seconds=0, client=client)
+                with permits:
+                    assert permits.held == 1
+            assert desk.plain.hlen(tagged("semaphore", "thing")) == 2  # one, and the state
+            assert len(hub_of(client).slots._taken) <= 5
+
+    def test_what_they_leave_goes_and_is_not_looked_through_each_time(
+        self, desk: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("_ACQUIRE", "_RELEASE"):
+            made = script("places", name[1:].lower())
+            made.text = made.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
+            made.sha = hashlib.sha1(made.text.encode()).hexdigest()
+            monkeypatch.setattr(places, name, made)
+        resource = desk.make("Lock")
+        resource._capacity = 2
+
+        def take(owner: str) -> None:
+            taking = resource._take_places(named(owner), (1, 0), wait_seconds=0, lease_seconds=30.0)
+            assert resource.run(taking)
+
+        with desk.servers.data_nodes() as (server,):
+            server.config_resetstat()
+            take("stays")
+            most = rounds = 0
+            while (left := int(server.hlen(resource._key))) >= most:
+                most, rounds = left, rounds + 1
+                assert rounds < 5000, "nothing is ever forgotten"
+                take(f"once {rounds}")
+                resource.run(resource._give_places(resource._keys, named(f"once {rounds}"), (1, 0)))
+            looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+        assert looked_through <= 3 < rounds
+
+
+def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> None:
+    """A writer that died in the queue must not keep readers from readers for as long as it counts as alive."""
+    lock = desk.make("ReadWriteLock")
+    first, second = desk.actors(2)
+    assert first.do(lock.read.acquire)
+    terms = lock.write._terms(hub_of(desk.client), (0, 1), 30.0)
+    dead = [terms, "dead:1", "dead", "nobody-hears-this", "1", "0"]
+    assert places._ACQUIRE.run(ClientConnection(desk.plain), lock.write._keys, dead)[0] == 0
+    reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))
+    assert reading.result(30) is True
+    second.do(lock.read.release)
+    first.do(lock.read.release)
+
+
+def test_a_subscriber_that_cannot_be_started_costs_speed_alone(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = redis.Redis.from_url(desk.servers.url)
+    lock = locks.Lock("thing", client=client)
+    first, second = desk.actors(2)
+    assert first.do(lambda: lock.acquire(wait_seconds=0))
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        waiting = second.begin(lock.acquire)
+        desk.waits(1)
+    first.do(lock.release)
+    assert waiting.result(30) is True
+    second.do(lock.release)
+    client.close()
+
+
+def test_what_a_server_pushes_beside_messages_breaks_no_subscription(desk: Bench) -> None:
+    client = redis.Redis.from_url(desk.servers.url, protocol=3)
+    others = {each["id"] for each in client.client_list(_type="pubsub")}
+    subscription = Subscription(client.connection_pool)
+    subscription.subscribe("thing")
+    assert subscription.get_message(timeout=10)
+    (number,) = {each["id"] for each in client.client_list(_type="pubsub")} - others
+    with redis.Redis.from_url(desk.servers.url, single_connection_client=True) as tracking:
+        tracking.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", number)
+        tracking.get("key")
+        client.set("key", "value")
+        assert subscription.get_message(timeout=10) is None
+    client.publish("thing", "heard")
+    assert subscription.get_message(timeout=10) == {"type": "message", "channel": b"thing", "data": b"heard"}
+    subscription.close()
+
+
+def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench) -> None:
+    subscription = Subscription(redis.Redis.from_url(desk.servers.url).connection_pool)
+    subscription.subscribe("thing")
+    message = subscription.get_message(timeout=10)
+    assert message is not None
+    assert message["type"] == "subscribe"
+    subscription.connection.disconnect()
+    with pytest.raises(redis.ConnectionError):
+        subscription.get_message(timeout=10)
+    subscription.close()

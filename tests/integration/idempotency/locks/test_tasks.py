@@ -1,0 +1,87 @@
+"""What asyncio alone can do to a lock: child tasks, cancellations at any moment, threads beside the loop."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from idempotency.locks import NotHeld
+from idempotency.redis.fastpath import Script
+from tests.integration.idempotency.locks.conftest import Bench
+
+
+def test_a_child_task_is_another_holder(desk_of_tasks: Bench) -> None:
+    lock = desk_of_tasks.make("Lock")
+
+    async def story() -> tuple[bool, bool]:
+        assert await lock.acquire()
+        child = await asyncio.create_task(lock.acquire(wait_seconds=0))
+        same = await lock.acquire(wait_seconds=0)
+        with pytest.raises(NotHeld):
+            await asyncio.create_task(lock.release())
+        await lock.release()
+        await lock.release()
+        return child, same
+
+    assert desk_of_tasks.run(story()) == (False, True)
+
+
+@pytest.mark.parametrize("what", ["acquire", "release"])
+def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
+    desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    lock, actor = desk_of_tasks.make("Lock"), desk_of_tasks.actor()
+    once, asked = Script.run_async, threading.Event()
+
+    async def slow(script: Script, *arguments: Any) -> Any:
+        first = not asked.is_set()
+        if what == "release":
+            asked.set()
+            await asyncio.sleep(0.05 if first else 0)  # the cancellation comes in this while
+        answer = await once(script, *arguments)
+        asked.set()
+        await asyncio.sleep(0.05 if first else 0)  # or while the answer is on its way
+        return answer
+
+    if what == "release":
+        assert actor.do(lock.acquire)
+    monkeypatch.setattr(Script, "run_async", slow)
+    doing = actor.begin(getattr(lock, what))
+    assert asked.wait(30)
+    actor.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        doing.result(30)
+    assert actor.do(lambda: lock.held) is False
+    assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+
+def test_a_named_owner_crosses_into_a_thread(desk_of_tasks: Bench, desk: Bench) -> None:
+    lock = desk_of_tasks.make("Lock", owner="order 17")
+    beside = desk.make("Lock", owner="order 17")
+    other = desk.make("Lock", owner="order 18")
+
+    async def story() -> list[bool]:
+        assert await lock.acquire()
+        inside = await sync_to_async(beside.acquire)(wait_seconds=0)
+        stranger = await sync_to_async(other.acquire)(wait_seconds=0)
+        await sync_to_async(beside.release)()
+        await lock.release()
+        return [inside, stranger, await sync_to_async(other.acquire)(wait_seconds=0)]
+
+    assert desk_of_tasks.run(story()) == [True, False, True]
+    other.release()  # a named owner, and what it holds, outlives this test
+
+
+def test_a_loop_has_one_subscriber(desk_of_tasks: Bench) -> None:
+    holder, *waiters = desk_of_tasks.actors(10)
+    lock = desk_of_tasks.make("Lock")
+    with desk_of_tasks.servers.data_nodes() as (server,):
+        others = {each["id"] for each in server.client_list(_type="pubsub")}
+        assert holder.do(lock.acquire)
+        answers = [each.begin(desk_of_tasks.within(lock, lambda: None)) for each in waiters]
+        desk_of_tasks.waits(9)
+        assert len({each["id"] for each in server.client_list(_type="pubsub")} - others) == 1
+    holder.do(lock.release)
+    assert [answer.result(30) for answer in answers] == [None] * 9
