@@ -1,4 +1,4 @@
-"""Every test here runs in both modes and over every store; the fixtures `path` and `store` say which."""
+"""Every test here runs in both modes and over every store, in pairs that have each; `path` and `store` say which."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,15 +44,31 @@ def use(store: Store) -> Iterator[Store]:
     assert store.disturbed or counted("idempotency_redis_failures_total") == failures
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, stores: Callable[[str], Store], user: User) -> Iterator[Store]:
-    yield from use(stores(request.param))
+PAIRS = [
+    ("/atomic", "no Redis"),
+    ("/phased", "no Redis"),
+    ("/phased", "Redis"),
+    ("/atomic", "Redis Cluster"),
+    ("/phased", "Sentinel"),
+    ("/atomic", "Valkey"),
+]
+of_servers = pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair[1] in {*STORES} - {"no Redis"}])
 
 
-@pytest.fixture(params=["/atomic", "/phased"])
-def path(request: pytest.FixtureRequest) -> str:
-    named: str = request.param
+@pytest.fixture(params=[pair for pair in PAIRS if pair[1] in STORES], ids=" ".join)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    named: tuple[str, str] = request.param
     return named
+
+
+@pytest.fixture
+def path(pair: tuple[str, str]) -> str:
+    return pair[0]
+
+
+@pytest.fixture
+def store(pair: tuple[str, str], stores: Callable[[str], Store], user: User) -> Iterator[Store]:
+    yield from use(stores(pair[1]))
 
 
 @pytest.fixture

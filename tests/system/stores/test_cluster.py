@@ -19,6 +19,12 @@ Effects = Callable[[], int]
 SPREAD = [f"k{number}" for number in range(12)]
 
 
+@pytest.fixture(params=["/atomic", "/phased"])
+def path(request: pytest.FixtureRequest) -> str:
+    named: str = request.param
+    return named
+
+
 @pytest.fixture
 def cluster(stores: Callable[[str], Store]) -> Iterator[Clustered]:
     for store in use(stores("Redis Cluster")):
@@ -31,28 +37,20 @@ def post(user: User, path: str, cluster: Clustered) -> Post:
     return posting(user, path)
 
 
-def nodes_with_keys(cluster: Clustered) -> int:
-    with cluster.topology.data_nodes() as clients:
-        return sum(bool(client.keys("*:key:*")) for client in clients)
-
-
-def test_every_name_carries_the_requests_hash_tag(post: Post, cluster: Clustered) -> None:
+def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scripts_is_sent_them_again(
+    post: Post, effects: Effects, cluster: Clustered
+) -> None:
     """What a script touches and the channel it tells on are one name, so no command spans two slots."""
-    for key in SPREAD:
-        assert post(key).status_code == 201
+    firsts = {key: post(key) for key in SPREAD}
+    assert {first.status_code for first in firsts.values()} == {201}
     names = cluster.keys()
     assert len(names) == len(SPREAD)
     for name in names:
         assert (tag := re.fullmatch(rb".*:key:\{([0-9a-f]{64})\}", name)) is not None
         assert key_slot(name) == key_slot(tag[1])
-    assert nodes_with_keys(cluster) == 3
-
-
-def test_a_node_that_lost_its_scripts_is_sent_them_again(post: Post, effects: Effects, cluster: Clustered) -> None:
-    """EVALSHA gets NOSCRIPT from this one node only."""
-    firsts = {key: post(key) for key in SPREAD}
     with cluster.topology.data_nodes() as clients:
-        clients[0].script_flush()
+        assert all(client.keys("*:key:*") for client in clients)
+        clients[0].script_flush()  # EVALSHA gets NOSCRIPT from this one node only
     for key, first in firsts.items():
         assert is_replay_of(post(key), first)
         assert post(f"again-{key}").status_code == 201

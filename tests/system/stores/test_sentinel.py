@@ -23,10 +23,16 @@ def sentinels(stores: Callable[[str], Store]) -> Iterator[BehindSentinels]:
         yield store
 
 
-@pytest.fixture(params=["failover", "master killed"])
-def change_master(request: pytest.FixtureRequest, sentinels: BehindSentinels) -> Callable[[], None]:
+@pytest.fixture(params=[("/atomic", "failover"), ("/phased", "master killed")], ids=" ".join)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    named: tuple[str, str] = request.param
+    return named
+
+
+@pytest.fixture
+def change_master(pair: tuple[str, str], sentinels: BehindSentinels) -> Callable[[], None]:
     """Afterwards the former replica is the master."""
-    return sentinels.fail_over if request.param == "failover" else sentinels.kill_master
+    return sentinels.fail_over if pair[1] == "failover" else sentinels.kill_master
 
 
 @pytest.fixture
