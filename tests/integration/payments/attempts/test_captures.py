@@ -1,11 +1,8 @@
 """Trades that a shopper has approved: captured once, only while the order waits, and never closed in doubt."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -17,6 +14,7 @@ from payments.reconciliation import reconcile
 from payments.settlement.backoff import IN_DOUBT
 from tests.integration.payments.conftest import fold, opened, order_of
 from tests.integration.shop.provider import ScriptedProvider
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,17 +44,7 @@ def test_what_is_approved_is_captured_when_asked_about(approved: Attempt, provid
 
 
 def test_many_who_ask_at_once_credit_once(approved: Attempt, provider: ScriptedProvider) -> None:
-    barrier = threading.Barrier(4)
-
-    def ask() -> str:
-        try:
-            barrier.wait()
-            return closing.query_attempt(approved.pk).status
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert {one.result() for one in [pool.submit(ask) for _ in range(4)]} == {"succeeded"}
+    assert {*at_once(*[lambda: closing.query_attempt(approved.pk).status] * 4)} == {"succeeded"}
     assert state_of(approved) == ("succeeded", 1990)
 
 

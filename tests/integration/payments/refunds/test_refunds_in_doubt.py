@@ -15,6 +15,7 @@ from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
 from tests.integration.shop.provider import ScriptedProvider
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,15 +90,7 @@ def test_two_processes_make_one_first_request(
 
     monkeypatch.setattr(refunds, "charge_of", read)
     monkeypatch.setattr(provider, "refund", answer)
-
-    def submit() -> None:
-        refunds.submit_refund(refund.id)
-        connection.close()
-
-    other = threading.Thread(target=submit)
-    other.start()
-    submit()
-    other.join()
+    at_once(*[lambda: refunds.submit_refund(refund.id)] * 2)
     refund.refresh_from_db()
     assert (requests, refund.status) == ([refund.out_refund_no], "processing")
 
