@@ -38,18 +38,6 @@ def test_a_sale_and_its_refund_in_parts(open_attempt: OpenAttempt) -> None:
     assert JournalEntry.objects.filter(kind="moved").count() == JournalEntry.objects.count() == 3
 
 
-def test_uncounted_money_is_held_until_it_is_back(
-    open_attempt: OpenAttempt, new_order: Callable[[], Order]
-) -> None:
-    order = new_order()
-    kept, other = open_attempt("wechat", order), open_attempt("alipay", order)
-    fold(paid(kept), paid(other))
-    assert balance() == {"provider:wechat": 1990, "provider:alipay": 1990, "orders": -1990, "held": -1990}
-    back = payment_of(other).refunds.get()
-    fold(refunded(other, 1990, back.out_refund_no))
-    assert balance() == {"provider:wechat": 1990, "orders": -1990}
-
-
 def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(refunded(attempt, 990, "a" * 32))
@@ -71,11 +59,6 @@ def test_another_currency_that_went_back_is_at_zero(open_attempt: OpenAttempt, o
     }
     payment = payment_of(attempt)
     assert (payment.paid_minor, payment.refunded_minor) == (0, 0)
-
-
-def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttempt) -> None:
-    fold(paid(open_attempt(), merchant="1900999999"), closed(open_attempt()))
-    assert JournalEntry.objects.count() == 0
 
 
 def test_a_fact_is_booked_and_counted_once(open_attempt: OpenAttempt) -> None:

@@ -7,7 +7,6 @@ first: the same money, the same books, the same anomalies.
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -93,53 +92,32 @@ HAPPENS: dict[str, Happens] = {
 }
 
 
-NOT_LOST = {
-    "nothing",
-    "it went to another merchant",
-}  # a person has something to look at, and nothing else changed
+NOT_LOST = {"nothing", "it went to another merchant"}  # a person looks at it, and nothing else changed
 
 
-@dataclass
-class End:
-    """All that is known of one order in the end."""
-
-    payment: tuple[Any, ...]
-    order: str
-    attempts: list[tuple[Any, ...]]
-    asked_at_once: list[tuple[Any, ...]]
-    events: list[str]
-    facts: list[tuple[Any, ...]]
-    anomalies: list[tuple[Any, ...]]
-    refunds: int
-    verdict: str
-
-
-def end(attempt: Attempt) -> End:
-    payment = payment_of(attempt)
+def end(attempt: Attempt) -> dict[str, Any]:
+    """Return all that is known of one order in the end."""
+    payment, now = payment_of(attempt), timezone.now()
     facts = Observation.objects.filter(attempt__payment=payment)
-    return End(
-        payment=(payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor),
-        order=order_of(attempt).status,
-        attempts=sorted(payment.attempts.values_list("channel", "status")),
-        asked_at_once=sorted(
-            payment.attempts.filter(next_query_at__lte=timezone.now()).values_list("channel", "query_count")
-        ),
-        events=list(payment.events.order_by("id").values_list("status", flat=True)),
-        facts=sorted(facts.values_list("kind", "amount_minor", "merchant", "credited")),
-        anomalies=sorted(payment.anomalies.values_list("kind", "resolution")),
-        refunds=Refund.objects.filter(payment=payment).count(),
-        verdict=Notification.objects.get(
-            out_trade_no=attempt.out_trade_no, notification_id__startswith="n-"
-        ).verdict,
-    )
+    ours = {"out_trade_no": attempt.out_trade_no, "notification_id__startswith": "n-"}
+    asked_at_once = payment.attempts.filter(next_query_at__lte=now).values_list("channel", "query_count")
+    return {
+        "payment": (payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor),
+        "order": order_of(attempt).status,
+        "attempts": sorted(payment.attempts.values_list("channel", "status")),
+        "asked at once": sorted(asked_at_once),
+        "events": list(payment.events.order_by("id").values_list("status", flat=True)),
+        "facts": sorted(facts.values_list("kind", "amount_minor", "merchant", "credited")),
+        "anomalies": sorted(payment.anomalies.values_list("kind", "resolution")),
+        "refunds": Refund.objects.filter(payment=payment).count(),
+        "verdict": Notification.objects.get(**ours).verdict,
+    }
 
 
 def books_agree() -> None:
-    credited = sum(Payment.objects.values_list("paid_minor", flat=True))
-    refunded_minor = sum(Payment.objects.values_list("refunded_minor", flat=True))
     balance = {row.account: row.balance_minor for row in figures.trial_balance()}
-    assert balance.get(journal.ORDERS, 0) == refunded_minor - credited
-    assert sum(balance.values()) == 0
+    owed = sum(row.refunded_minor - row.paid_minor for row in Payment.objects.all())
+    assert (balance.get(journal.ORDERS, 0), sum(balance.values())) == (owed, 0)
 
 
 @pytest.fixture
@@ -164,8 +142,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
     return between
 
 
-@pytest.mark.parametrize("what", HAPPENS)
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    ("channel", "what"), [*(("wechat", what) for what in HAPPENS), ("alipay", "it is paid another way")]
+)
 def test_it_ends_as_if_it_came_first(open_attempt: OpenAttempt, meanwhile: Any, channel: str, what: str) -> None:
     before, attempt = open_attempt(channel), open_attempt(channel)
     HAPPENS[what](before)

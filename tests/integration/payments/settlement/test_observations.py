@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
+from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, PaymentEvent, Refund
 from payments.settlement import anomalies
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
@@ -63,30 +63,16 @@ def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_at
     assert [*counted] == [-1990, 90, 1900]
 
 
-def test_closed_then_paid_anyway_is_credited_while_the_order_takes_it(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(closed(attempt))
-    assert (payment_of(attempt).status, order_of(attempt).status) == ("closed", "pending")
-    fold(paid(attempt))
-    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
-
-
-def policy_refund(kind: str, attempt: Attempt, amount_minor: int) -> None:
-    """The anomaly is filed once, and exactly that sum is on its way back, once."""
-    anomaly = Anomaly.objects.get()
-    refund = Refund.objects.get()
-    assert (anomaly.kind, anomaly.refund) == (kind, refund)
-    assert (refund.attempt, refund.amount_minor, refund.status) == (attempt, amount_minor, "requested")
-    assert queued(refund) == 1
-
-
-@pytest.mark.parametrize("changed", [{"amount_minor": 1}, {"amount_minor": 9_999_999}, {"currency": "USD"}])
+@pytest.mark.parametrize("changed", [{"amount_minor": 1}, {"currency": "USD"}])
 def test_another_amount_or_currency_is_never_credited(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
     attempt = open_attempt()
     assert fold(paid(attempt, **changed)) == [Outcome.ANOMALY]
-    payment = payment_of(attempt)
-    assert (payment.paid_minor, order_of(attempt).status) == (0, "pending")
-    policy_refund("amount_mismatch", attempt, changed.get("amount_minor", 1990))
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    anomaly, refund = Anomaly.objects.get(), Refund.objects.get()
+    assert (anomaly.kind, anomaly.refund) == ("amount_mismatch", refund)
+    given_back = (attempt, changed.get("amount_minor", 1990), "requested")
+    assert (refund.attempt, refund.amount_minor, refund.status) == given_back
+    assert queued(refund) == 1
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])
@@ -127,14 +113,15 @@ def test_what_rolls_back_counts_when_it_is_sent_again(open_attempt: OpenAttempt)
     attempt = open_attempt()
     with transaction.atomic():
         settle_here(paid(attempt), source="query")
+        assert PaymentEvent.objects.exists()
         transaction.set_rollback(True)
-    assert (payment_of(attempt).status, Observation.objects.count()) == ("pending", 0)
+    rows = (Observation.objects.count(), PaymentEvent.objects.count())
+    assert (payment_of(attempt).status, *rows) == ("pending", 0, 0)
     assert fold(paid(attempt)) == [Outcome.APPLIED]
 
 
-@pytest.mark.parametrize("channel", ["wechat", "alipay"])
 @pytest.mark.parametrize(
-    "changed", [{}, {"amount_minor": 5}, {"currency": "USD"}], ids=["same", "less", "dollars"]
+    ("channel", "changed"), [("wechat", {}), ("alipay", {"amount_minor": 5}), ("wechat", {"currency": "USD"})]
 )
 def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
     open_attempt: OpenAttempt, channel: str, changed: dict[str, Any]
@@ -151,9 +138,8 @@ def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
     assert not JournalLine.objects.filter(account="held").exists()
 
 
-@pytest.mark.parametrize("channel", ["wechat", "alipay"])
-def test_a_second_charge_after_a_wrong_one_is_not_credited(open_attempt: OpenAttempt, channel: str) -> None:
-    attempt = open_attempt(channel)
+def test_a_second_charge_after_a_wrong_one_is_not_credited(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
     first, second = paid(attempt, amount_minor=5), paid(attempt, provider_txn_id="4200-other")
     assert fold(first, second) == [Outcome.ANOMALY] * 2
     assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
@@ -192,7 +178,7 @@ def test_another_merchants_word_changes_none_of_our_attempts(open_attempt: OpenA
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
 
 
-@pytest.mark.parametrize("number", ["c" * 32, "not ours", "z" * 32])
+@pytest.mark.parametrize("number", ["c" * 32, "not ours"])
 def test_a_number_that_is_not_ours(open_attempt: OpenAttempt, number: str) -> None:
     fact = paid(open_attempt(), out_trade_no=number)
     assert fold(fact, fact) == [Outcome.ANOMALY, Outcome.ANOMALY]
@@ -200,37 +186,25 @@ def test_a_number_that_is_not_ours(open_attempt: OpenAttempt, number: str) -> No
     assert (anomaly.kind, anomaly.detail["out_trade_no"]) == ("unknown_trade", number)
 
 
-def settle(anomaly: Anomaly) -> None:
-    anomalies.resolve(anomaly.pk, resolution="seen")
-
-
-def test_what_is_told_with_yet_another_content_is_open_work_again(open_attempt: OpenAttempt) -> None:
+@pytest.mark.parametrize(
+    ("kind", "elsewhere"),
+    [("content_changed", {}), ("unknown_trade", {"out_trade_no": "f" * 32, "provider_txn_id": "4200-foreign"})],
+)
+def test_what_is_told_with_yet_another_content_is_open_work_again(
+    open_attempt: OpenAttempt, kind: str, elsewhere: dict[str, str]
+) -> None:
     attempt = open_attempt()
-    one, other = (replace(paid(attempt), amount_minor=amount_minor) for amount_minor in (1, 2))
+    one, other = (paid(attempt, amount_minor=amount_minor, **elsewhere) for amount_minor in (1, 2))
     fold(paid(attempt), one)
     anomaly = Anomaly.objects.get()
-    assert (anomaly.kind, anomaly.detail["first_minor"], anomaly.detail["amount_minor"]) == (
-        "content_changed",
-        1990,
-        1,
-    )
-    settle(anomaly)
+    assert (anomaly.kind, anomaly.detail["amount_minor"]) == (kind, 1)
+    assert anomaly.detail.get("first_minor") == (None if elsewhere else 1990)
+    anomalies.resolve(anomaly.pk, resolution="seen")
     for fact, is_open in ((one, False), (other, True)):
         assert fold(fact) == [Outcome.ANOMALY]
         anomaly.refresh_from_db()
-        assert (anomaly.resolved_at is None, anomaly.detail["amount_minor"]) == (is_open, fact.amount_minor)
+        assert (anomaly.resolved_at is None, anomaly.detail["amount_minor"]) == (is_open, 2 if is_open else 1)
     assert (Anomaly.objects.count(), payment_of(attempt).paid_minor) == (1, 1990)
-
-
-def test_a_foreign_number_with_another_amount_is_open_work_again(open_attempt: OpenAttempt) -> None:
-    one = replace(paid(open_attempt()), out_trade_no="f" * 32)
-    fold(one)
-    anomaly = Anomaly.objects.get()
-    settle(anomaly)
-    for fact, is_open in ((one, False), (replace(one, amount_minor=2), True)):
-        assert fold(fact) == [Outcome.ANOMALY]
-        anomaly.refresh_from_db()
-        assert (anomaly.kind, anomaly.resolved_at is None) == ("unknown_trade", is_open)
 
 
 def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenAttempt) -> None:
@@ -239,7 +213,7 @@ def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenA
     fold(paid(attempt), *refunds[:2])
     anomaly = Anomaly.objects.get()
     assert (anomaly.kind, payment_of(attempt).refunded_minor) == ("refund_exceeds_paid", 1990)
-    settle(anomaly)
+    anomalies.resolve(anomaly.pk, resolution="seen")
     with transaction.atomic():
         rederive(Payment.objects.get().pk)
     fold(refunds[1])
@@ -251,25 +225,16 @@ def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenA
     assert anomaly.detail == {"paid_minor": 1990, "refunded_minor": 4500}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"paid_minor": 1},
-        {"refunded_minor": 1},
-        {"refunded_minor": 2000},
-        {"status": "pending"},
-        {"status": "paid"},
-        {"status": "refunded"},
-        {"amount_minor": 0},
-        {"currency": "cny"},
-        {"version": 0},
-    ],
-)
-def test_the_database_refuses_what_does_not_add_up(open_attempt: OpenAttempt, change: dict[str, Any]) -> None:
+def test_the_database_refuses_what_does_not_add_up(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(paid(attempt))
-    with pytest.raises(IntegrityError):
-        Payment.objects.filter(pk=attempt.payment_id).update(**change)
+    for change in (
+        *({"paid_minor": 1}, {"refunded_minor": 1}, {"refunded_minor": 2000}),
+        *({"status": status} for status in ("pending", "paid", "refunded")),
+        *({"amount_minor": 0}, {"currency": "cny"}, {"version": 0}),
+    ):
+        with pytest.raises(IntegrityError):
+            Payment.objects.filter(pk=attempt.payment_id).update(**change)
     assert payment_of(attempt).status == "succeeded"
 
 
