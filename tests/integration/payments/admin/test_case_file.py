@@ -30,16 +30,6 @@ from tests.running import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def twice(open_attempt: OpenAttempt) -> Payment:
-    """Paid by WeChat Pay, then by Alipay, whose money is on its way back."""
-    attempt = open_attempt()
-    other = open_attempt("alipay", order_of(attempt))
-    for one in (attempt, other):
-        assert letter(one).send().status_code in {200, 204}
-    return payment_of(attempt)
-
-
 def case(client: Client, payment: Payment, more: str = "change/") -> Any:
     answer = client.get(f"/admin/payments/payment/{payment.pk}/{more}")
     assert answer.status_code == 200
@@ -57,12 +47,21 @@ def texts(payment: Payment) -> list[tuple[Any, ...]]:
     return [(moment.at, moment.what, moment.who, moment.note) for moment in found]
 
 
+@pytest.fixture
+def twice(open_attempt: OpenAttempt) -> Payment:
+    """Paid by WeChat Pay, then by Alipay, whose money is on its way back."""
+    attempt = open_attempt()
+    for one in (attempt, open_attempt("alipay", order_of(attempt))):
+        assert letter(one).send().status_code in {200, 204}
+    return payment_of(attempt)
+
+
 def test_a_payment_that_was_charged_twice_says_so_first(admin_client: Client, twice: Payment) -> None:
-    shown = case(admin_client, twice).content.decode()
-    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, the refund is on its way\.", shown)
+    charged = r"Charged twice: 19\.90 CNY by Alipay at [\d:]+,"
+    assert re.search(rf"{charged} the refund is on its way\.", case(admin_client, twice).text)
     give_back(twice)
-    shown = case(admin_client, twice).content.decode()
-    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, refunded \d+\.\d s later\.", shown)
+    shown = case(admin_client, twice).text
+    assert re.search(rf"{charged} refunded \d+\.\d s later\.", shown)
     assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["39.80", "19.90", "19.90", "0.00"]
     for part in (twice.order_id.hex[-6:].upper(), "<dd>ann</dd>", "Alipay (page), WeChat Pay (native)"):
         assert part in shown

@@ -146,19 +146,17 @@ def audit() -> list[tuple[str, str]]:
 
 class TestPages:
     @pytest.mark.usefixtures("payment", "anomaly")
-    @pytest.mark.parametrize("model", MODELS)
-    def test_list_and_detail_of_everything_and_no_way_to_edit(self, admin_client: Client, model: str) -> None:
-        rows = list(apps.get_model("payments", model).objects.all())
-        assert rows
-        told = shown(admin_client, f"/admin/payments/{model}/")
-        assert [row for row in rows if page(row) not in told] == []
-        assert "?o=" not in told  # a click on a column would sort the whole table
-        assert admin_client.get(f"/admin/payments/{model}/add/").status_code == 403
-        for row in rows:
-            assert 'name="_save"' not in shown(admin_client, page(row))
+    def test_list_and_detail_of_everything_and_no_way_to_edit(self, admin_client: Client) -> None:
+        for model in MODELS:
+            rows = list(apps.get_model("payments", model).objects.all())
+            told = shown(admin_client, f"/admin/payments/{model}/")
+            assert (bool(rows), [row for row in rows if page(row) not in told]) == (True, [])
+            assert "?o=" not in told  # a click on a column would sort the whole table
+            assert admin_client.get(f"/admin/payments/{model}/add/").status_code == 403
+            assert 'name="_save"' not in shown(admin_client, page(rows[0]))
             for more in ("change", "delete"):
-                assert admin_client.post(page(row, more), {"post": "yes"}).status_code == 403
-        assert list(apps.get_model("payments", model).objects.all()) == rows
+                assert admin_client.post(page(rows[0], more), {"post": "yes"}).status_code == 403
+            assert list(apps.get_model("payments", model).objects.all()) == rows
 
     @pytest.mark.usefixtures("channels")
     def test_refunds_are_listed_and_filtered_by_the_time_at_which_they_were_asked(
@@ -176,41 +174,28 @@ class TestPages:
         assert [row for row in newest_first if page(row) in told] == newest_first[:1]
 
     @pytest.mark.usefixtures("payment", "anomaly")
-    @pytest.mark.parametrize("model", MODELS)
-    def test_no_list_counts_its_table(self, admin_client: Client, model: str) -> None:
-        with CaptureQueriesContext(connection) as captured:
-            journal = "kind=moved&account=orders&channel=wechat&booked=7d"
-            for query in ("", "_facets=True", "status=pending", "state=all", journal, "q=" + "f" * 32, "q=x"):
-                admin_client.get(f"/admin/payments/{model}/?{query}")
-        table = f'"payments_{model}"'
-        counts = [sql for told in captured if "COUNT(" in (sql := told["sql"]) and table in sql]
-        counts = [sql for sql in counts if 'AS "source"' not in sql]  # of the navigation: only what waits
-        assert counts
-        assert [sql for sql in counts if "LIMIT 10001" not in sql] == []
-
-    @pytest.mark.usefixtures("payment", "anomaly")
-    @pytest.mark.parametrize("model", MODELS)
-    def test_no_list_asks_about_each_row(
-        self, admin_client: Client, open_attempt: OpenAttempt, model: str
+    def test_no_list_counts_its_table_or_asks_about_each_row(
+        self, admin_client: Client, open_attempt: OpenAttempt
     ) -> None:
-        def asked() -> int:
+        filters = "_facets=True&status=pending&state=all&kind=moved&account=orders&channel=wechat&booked=7d"
+
+        def asked(model: str, query: str) -> list[str]:
             with CaptureQueriesContext(connection) as captured:
-                admin_client.get(f"/admin/payments/{model}/", {"state": "all"} if model == "anomaly" else {})
-            return len(captured)
+                admin_client.get(f"/admin/payments/{model}/?{query}")
+            return [sql for one in captured if 'AS "source"' not in (sql := one["sql"])]  # but of the navigation
 
         admin_client.get("/admin/")
-        before = asked()
+        before = {}
+        for model in MODELS:
+            lists = [
+                asked(model, query) for query in ("state=all" * (model == "anomaly"), filters, "q=" + "f" * 32)
+            ]
+            before[model] = len(lists[0])
+            counts = [sql for one in lists for sql in one if "COUNT(" in sql and f'"payments_{model}"' in sql]
+            assert (bool(counts), [sql for sql in counts if "LIMIT 10001" not in sql]) == (True, [])
         for charged_minor in (7, 1990, 1990):
             letter(open_attempt(), charged_minor=charged_minor).send()
-        assert asked() == before
-
-    def test_a_filter_without_an_index_has_a_bound(
-        self, admin_client: Client, open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        attempts = [open_attempt() for _ in range(3)]
-        monkeypatch.setattr(searching, "LOOKED_AT", 2)
-        newest = sorted(attempts, key=lambda attempt: attempt.pk, reverse=True)[:2]
-        assert listed(admin_client, "attempt", status="pending") == newest
+        assert {model: len(asked(model, "state=all" * (model == "anomaly"))) for model in MODELS} == before
 
     def test_the_age_is_read_off_the_number(self, admin_client: Client, payment: Payment) -> None:
         old = UUID(int=(int((timezone.now() - timedelta(days=3)).timestamp() * 1000) << 80) | 7)
@@ -270,59 +255,31 @@ class TestPages:
         fold(paid(open_attempt("alipay")), source="query")
         third, second, first = JournalEntry.objects.order_by("-pk")
         (alipay,) = {line.account for line in third.lines.all()} - {"orders"}
-        hour, merchant = {"booked": "1h"}, alipay.rpartition(":")[2]
         for query, found in (
-            ({"kind": "moved"}, [third, second, first]),
             ({"kind": "counted"}, []),
             ({"account": "held"}, [second]),
-            ({"account": alipay}, [third]),
-            ({"account": f"provider:cash:{merchant}"}, [third, second, first]),  # not offered, so not asked for
-            ({"channel": "wechat"}, [second, first]),
+            ({"account": "provider:cash:m"}, [third, second, first]),  # not offered, so not asked for
             ({"channel": "wechat", "account": "orders"}, [first]),
-            (hour, [third, second, first]),
-            ({"booked": "nonsense"}, [third, second, first]),
-            ({"kind": "moved", "account": "orders", **hour}, [third, first]),
+            ({"kind": "moved", "account": "orders", "booked": "1h"}, [third, first]),
         ):
             assert (query, listed(admin_client, "journalentry", **query)) == (query, found)
-        for query, found in (
-            ({"account": "held"}, ["held"]),
+        for query, accounts in (
             ({"account": alipay}, [alipay]),
-            ({"channel": "alipay"}, [alipay]),
             ({"channel": "stripe"}, []),
-            (hour | {"account": "orders"}, ["orders", "orders"]),
+            ({"booked": "1h", "account": "orders"}, ["orders", "orders"]),
         ):
-            accounts = [line.account for line in listed(admin_client, "journalline", **query)]
-            assert (query, accounts) == (query, found)
+            found = [line.account for line in listed(admin_client, "journalline", **query)]
+            assert (query, found) == (query, accounts)
 
-    def test_the_journals_age_is_read_off_its_entries(self, admin_client: Client, payment: Payment) -> None:
-        """As entries are never changed, the old one is booked so from the beginning, and numbered first."""
-        now, ago = JournalEntry.objects.get(), timezone.now() - timedelta(days=3)
-        entry = JournalEntry(pk=now.pk - 1_000, observation=now.observation, kind="counted", created_at=ago)
-        with transaction.atomic():
-            entry.save(force_insert=True)
-            for amount in (-5, 5):
-                JournalLine.objects.create(
-                    pk=amount - 1_000, entry=entry, account=f"a{amount}", amount_minor=amount, currency="CNY"
-                )
-        for span, count in (("1h", 1), ("24h", 1), ("7d", 2), ("30d", 2)):
-            for model, sides in (("journalentry", 1), ("journalline", 2)):
-                assert (span, model, len(listed(admin_client, model, booked=span))) == (span, model, count * sides)
-
-    def test_without_a_page_for_orders_the_number_stands_alone(
-        self, admin_client: Client, payment: Payment
-    ) -> None:
-        address = f"/admin/shop/order/{payment.order_id.hex}/change/"
-        assert address in shown(admin_client, page(payment))
-        for names in ({}, {"order": "admin:nowhere"}):
+    def test_order_and_ledger_are_one_click_away(self, admin_client: Client, payment: Payment) -> None:
+        address, told = f"/admin/shop/order/{payment.order_id.hex}/change/", shown(admin_client, page(payment))
+        ledger = "/admin/idempotency/ledgerentry/?q="
+        for link in (address, f"{ledger}payment:{payment.pk.hex}", f"{ledger}order:{payment.order_id.hex}"):
+            assert link in told
+        for names in ({}, {"order": "admin:nowhere"}):  # the number stands alone
             with override_settings(IDEMPOTENCY={"SUBJECT_ADMIN": names}):
                 told = shown(admin_client, page(payment))
-            assert address not in told
-            assert payment.order_id.hex in told
-
-    def test_the_ledger_is_one_click_away(self, admin_client: Client, payment: Payment) -> None:
-        told = shown(admin_client, page(payment))
-        assert f"/admin/idempotency/ledgerentry/?q=payment:{payment.pk.hex}" in told
-        assert f"/admin/idempotency/ledgerentry/?q=order:{payment.order_id.hex}" in told
+            assert (address in told, payment.order_id.hex in told) == (False, True)
 
 
 def in_this_order(text: str, wanted: list[str]) -> bool:
@@ -336,69 +293,42 @@ class TestTimeline:
         form = {"number": new_id(), "amount": "5.00", "reason": "came broken", "shown_reason": "sorry"}
         done(admin_client, page(payment, "refund"), **form)
         PaymentEvent.objects.filter(payment=payment).update(handled_at=timezone.now())
-        told = shown(admin_client, page(payment))
-        history = told[told.index("payments-history") :]
+        history = shown(admin_client, page(payment)).partition("payments-history")[2]
         wanted = [
-            "WeChat Pay attempt opened",
-            "notification TRANSACTION.SUCCESS",
-            "fact: 19.90 CNY paid",
-            "debit WeChat Pay (",
-            "event 2: succeeded",
-            "refund of 5.00 CNY asked for",
-            "came broken. Result: reserved.",
-            "refund of 5.00 CNY sent",
-            "fact: 5.00 CNY refunded",
-            "event 4: partially refunded",
-            "the money went back.",
+            *("WeChat Pay attempt opened", "notification TRANSACTION.SUCCESS", "fact: 19.90 CNY paid"),
+            *("debit WeChat Pay (", "event 2: succeeded", "refund of 5.00 CNY asked for"),
+            *("came broken. Result: reserved.", "refund of 5.00 CNY sent", "fact: 5.00 CNY refunded"),
+            *("event 4: partially refunded", "the money went back."),
         ]
         assert in_this_order(history, wanted)
-        rows = [
-            *payment.attempts.all(),
-            *payment.refunds.all(),
-            *payment.events.all(),
-            *Observation.objects.all(),
-            *Notification.objects.all(),
-        ]
+        rows = [*payment.attempts.all(), *payment.refunds.all(), *payment.events.all()]
+        rows += [*Observation.objects.all(), *Notification.objects.all()]
         assert [row for row in rows if page(row) not in history] == []
         assert history.count("/admin/payments/journalentry/") == 2
 
     def test_what_is_filed_of_money_comes_after_it(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
         attempt = open_attempt()
-        other = open_attempt("alipay", order_of(attempt))
-        for one in (attempt, other):
+        for one in (attempt, open_attempt("alipay", order_of(attempt))):
             assert letter(one).send().status_code in {200, 204}
-        told = shown(admin_client, page(payment_of(attempt)))
-        history = told[told.index("payments-history") :]
-        wanted = [
-            "notification TRADE_SUCCESS",
-            "debit Alipay (",
-            "anomaly: paid twice",
-            "policy refund of 19.90 CNY asked for",
-        ]
+        history = shown(admin_client, page(payment_of(attempt))).partition("payments-history")[2]
+        wanted = ["notification TRADE_SUCCESS", "debit Alipay (", "anomaly: paid twice", "policy refund of"]
         assert in_this_order(history, wanted)
 
     def test_what_is_not_filed_under_it_is_found_too(self, admin_client: Client, payment: Payment) -> None:
-        attempt = payment.attempts.get()
-        fold(paid(attempt, amount_minor=7), source="query")  # the same fact with other content
-        told = shown(admin_client, page(payment))
-        assert Anomaly.objects.get().payment is None
-        assert "anomaly: reported again with other content" in told
-        assert page(Anomaly.objects.get()) in told
+        fold(paid(payment.attempts.get(), amount_minor=7), source="query")  # the same fact with other content
+        told, filed = shown(admin_client, page(payment)), Anomaly.objects.get()
+        assert filed.payment is None
+        for words in ("anomaly: reported again with other content", page(filed)):
+            assert words in told
 
     def test_a_failed_notification_is_alarming(self, admin_client: Client, broken: Notification) -> None:
-        attempt = Attempt.objects.get(pk=broken.out_trade_no)
-        told = shown(admin_client, page(attempt.payment))
+        told = shown(admin_client, page(Attempt.objects.get(pk=broken.out_trade_no).payment))
         assert "anomaly: a notification could not be processed" in told
         assert told.count('class="payments-alarm"') == 2
 
-    def test_only_what_is_decided_about_links_to_its_history(self, admin_client: Client, anomaly: Anomaly) -> None:
-        assert anomaly.payment is not None
-        for row, has_one in ((anomaly, True), (Notification.objects.get(), True), (anomaly.payment, False)):
-            assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
-
     def test_who_did_what_is_never_edited(self, admin_client: Client, admin_user: User, anomaly: Anomaly) -> None:
         done(admin_client, page(anomaly, "resolve"), reason="shopper told")
-        (entry,) = AuditEntry.objects.all()
+        (entry,), notification = AuditEntry.objects.all(), Notification.objects.get()
         words = "Resolved. Reason: shopper told. Result: settled."
         assert words in shown(admin_client, page(anomaly, "history"))
         listed = "/admin/payments/auditentry/"
@@ -409,22 +339,12 @@ class TestTimeline:
         assert 'name="_save"' not in shown(admin_client, page(entry))
         for more in ("change", "delete"):
             assert admin_client.post(page(entry, more), {"post": "yes"}).status_code == 403
-        notification = Notification.objects.get()
+        for row, has_one in ((anomaly, True), (notification, True), (anomaly.payment, False)):
+            assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
         assert "No operator has done anything about it." in shown(admin_client, page(notification, "history"))
         assert admin_client.get("/admin/payments/anomaly/0/history/").status_code == 404
-
-    def test_the_history_is_for_those_who_may_see_the_row(self, client: Client, anomaly: Anomaly) -> None:
-        client.force_login(User.objects.create_user("clerk", is_staff=True))
-        assert client.get(page(anomaly, "history")).status_code == 403
-
-    def test_policy_is_told_with_its_state(self, admin_client: Client, anomaly: Anomaly) -> None:
-        assert anomaly.payment is not None
-        told = shown(admin_client, page(anomaly.payment))
-        assert "instead of 19.90 CNY by WeChat Pay" in told
-        assert ", the refund is on its way." in told
-        assert "0.05 CNY at stake; goes back by policy" in told
-        assert "policy refund of 0.05 CNY asked for" in told
-        assert "NOT CREDITED" in told
+        admin_client.force_login(User.objects.create_user("clerk", is_staff=True))
+        assert admin_client.get(page(anomaly, "history")).status_code == 403
 
 
 ACTIONS = [
@@ -447,117 +367,88 @@ def rows(open_attempt: OpenAttempt, payment: Payment, anomaly: Anomaly) -> dict[
 
 
 class TestPermissions:
-    @pytest.mark.parametrize(("action", "permission", "button"), ACTIONS)
-    def test_each_action_needs_its_own(
-        self, client: Client, rows: dict[str, Any], bank: Answering, action: str, permission: str, button: str
-    ) -> None:
-        row = rows[action]
+    def test_each_action_needs_its_own(self, client: Client, rows: dict[str, Any], bank: Answering) -> None:
         user = User.objects.create_user("clerk", is_staff=True)
         client.force_login(user)
-        others = [name for _, name, _ in ACTIONS if name != permission]
-        views = [f"view_{model}" for model in MODELS]
-        user.user_permissions.set(Permission.objects.filter(codename__in=[*views, *others]))
-        assert f'<li><a href="{page(row, action)}">{button}</a></li>' not in shown(client, page(row))
-        assert client.get(page(row, action)).status_code == 403
-        given = {"reason": "because", "amount": "1.00", "number": new_id()}
-        assert client.post(page(row, action), given).status_code == 403
-        assert AuditEntry.objects.count() == 0
-        user.user_permissions.set(Permission.objects.filter(codename=permission))
-        assert client.get(page(row, action)).status_code == 403  # who may not see it may not act on it
-        user.user_permissions.set(Permission.objects.filter(codename__in=[*views, permission]))
-        assert f'<li><a href="{page(row, action)}">{button}</a></li>' in shown(client, page(row))
-        assert "Reason" in shown(client, page(row, action)) or "Resolution" in shown(client, page(row, action))
-        done(client, page(row, action), **given)
-        assert {name for name, _ in audit()} == {"clerk"}
+        views, names = [f"view_{model}" for model in MODELS], [name for _, name, _ in ACTIONS]
+        for action, permission, button in ACTIONS:
+            row, before = rows[action], len(audit())
+            link, act = f'<li><a href="{page(row, action)}">{button}</a></li>', page(row, action)
+            given = {"reason": "because", "amount": "1.00", "number": new_id()}
+            others = [*views, *(name for name in names if name != permission)]
+            user.user_permissions.set(Permission.objects.filter(codename__in=others))
+            assert link not in shown(client, page(row))
+            assert {client.get(act).status_code, client.post(act, given).status_code} == {403}
+            user.user_permissions.set(Permission.objects.filter(codename=permission))
+            assert client.get(act).status_code == 403  # who may not see it may not act on it
+            assert len(audit()) == before
+            user.user_permissions.set(Permission.objects.filter(codename__in=[*views, permission]))
+            assert link in shown(client, page(row))
+            done(client, act, **given)
+            assert {name for name, _ in audit()[before:]} == {"clerk"}
 
-    @pytest.mark.parametrize(
-        "address", ["payment/find/", "journalentry/trial-balance/", "journalentry/trial-balance.csv"]
-    )
-    def test_own_pages_are_for_those_who_may_see_the_rows(self, client: Client, address: str) -> None:
+    def test_own_pages_are_for_those_who_may_see_the_rows(self, client: Client) -> None:
         user = User.objects.create_user("clerk", is_staff=True)
-        client.force_login(user)
-        assert client.get(f"/admin/payments/{address}").status_code == 403
-        model = address.partition("/")[0]
-        user.user_permissions.set(Permission.objects.filter(codename=f"view_{model}"))
-        assert client.get(f"/admin/payments/{address}").status_code == 200
-        client.logout()
-        assert client.get(f"/admin/payments/{address}").status_code == 302
+        for own in ("payment/find/", "journalentry/trial-balance/", "journalentry/trial-balance.csv"):
+            address, codename = f"/admin/payments/{own}", f"view_{own.partition('/')[0]}"
+            assert client.get(address).status_code == 302
+            client.force_login(user)
+            assert client.get(address).status_code == 403
+            user.user_permissions.set(Permission.objects.filter(codename=codename))
+            assert client.get(address).status_code == 200
+            user.user_permissions.clear()
+            client.logout()
 
-    @pytest.mark.parametrize("action", [action for action, _, _ in ACTIONS])
-    def test_a_reason_is_required(self, admin_client: Client, rows: dict[str, Any], action: str) -> None:
-        for reason in ("", "   "):
-            given = {"reason": reason, "amount": "1.00", "number": new_id()}
-            answer = admin_client.post(page(rows[action], action), given)
-            assert (answer.status_code, "This field is required." in answer.content.decode()) == (200, True)
+    def test_a_reason_and_a_row_are_required(self, admin_client: Client, rows: dict[str, Any]) -> None:
+        for action, row in rows.items():
+            given = {"reason": "   ", "amount": "1.00", "number": new_id()}
+            answer = admin_client.post(page(row, action), given)
+            assert (answer.status_code, "This field is required." in answer.text) == (200, True)
+            nobody = str(new_id()) if isinstance(row.pk, UUID) else 10**9
+            assert admin_client.get(page(row, action).replace(str(row.pk), str(nobody))).status_code == 404
         assert (AuditEntry.objects.count(), Refund.objects.filter(anomaly=None).count()) == (0, 0)
 
-    @pytest.mark.parametrize("action", [action for action, _, _ in ACTIONS])
-    def test_a_row_that_is_not_there(self, admin_client: Client, rows: dict[str, Any], action: str) -> None:
-        row = rows[action]
-        nobody = str(new_id()) if isinstance(row.pk, UUID) else 10**9
-        assert admin_client.get(page(row, action).replace(str(row.pk), str(nobody))).status_code == 404
-
     def test_another_sites_form_does_nothing(self, admin_user: User, payment: Payment, bank: Answering) -> None:
-        strict = Client(enforce_csrf_checks=True)
+        strict, given = Client(enforce_csrf_checks=True), {"reason": "x", "amount": "1.00", "number": new_id()}
         strict.force_login(admin_user)
-        given = {"reason": "because", "amount": "1.00", "number": new_id()}
-        assert strict.post(page(payment, "refund"), given).status_code == 403
-        assert bank.calls == []
+        assert (strict.post(page(payment, "refund"), given).status_code, bank.calls) == (403, [])
 
 
 class TestAsking:
-    @pytest.mark.parametrize(
-        ("trade", "words"),
-        [
-            (TradeStatus.PAID, "it was paid"),
-            (TradeStatus.CLOSED, "it ended unpaid"),
-            (TradeStatus.PENDING, "it is open and not paid"),
-        ],
-    )
     def test_what_the_provider_says_counts(
-        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering, trade: TradeStatus, words: str
-    ) -> None:
-        attempt = open_attempt()
-        bank.trade = trade
-        assert f"is asked about attempt {attempt.out_trade_no}" in shown(
-            admin_client, page(attempt.payment, "ask")
-        )
-        assert bank.calls == []
-        sentence = f"WeChat Pay attempt {attempt.out_trade_no}: {words}."
-        assert done(admin_client, page(attempt.payment, "ask"), reason="shopper called") == [sentence]
-        assert payment_of(attempt).paid_minor == (1990 if trade is TradeStatus.PAID else 0)
-        assert order_of(attempt).status == ("paid" if trade is TradeStatus.PAID else order_of(attempt).status)
-        about = f"Asks about WeChat Pay attempt {attempt.out_trade_no}"
-        assert audit() == [
-            ("admin", f"{about}. Reason: shopper called. Result: begun."),
-            ("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}"),
-        ]
-
-    def test_an_unheard_of_one_stays_uncertain(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
     ) -> None:
-        attempt = open_attempt(status="uncertain")
-        bank.trade = TradeStatus.NOT_FOUND
-        (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert "the outcome stays unknown" in told
-        assert bank.calls == [("query", attempt.out_trade_no)]
+        lines = []
+        for trade, words, status, paid_minor in (
+            (TradeStatus.PAID, "it was paid", "paid", 1990),
+            (TradeStatus.CLOSED, "it ended unpaid", "pending", 0),
+            (TradeStatus.PENDING, "it is open and not paid", "pending", 0),
+        ):
+            attempt, bank.trade = open_attempt(), trade
+            ask, named = page(attempt.payment, "ask"), f"WeChat Pay attempt {attempt.out_trade_no}"
+            assert f"is asked about attempt {attempt.out_trade_no}" in shown(admin_client, ask)
+            assert ("query", attempt.out_trade_no) not in bank.calls
+            assert done(admin_client, ask, reason="shopper called") == [f"{named}: {words}."]
+            assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (paid_minor, status)
+            lines += [
+                ("admin", f"Asks about {named}. Reason: shopper called. Result: begun."),
+                ("admin", f"Asked the provider. Reason: shopper called. Result: {named}: {words}."),
+            ]
+        assert audit() == lines
 
-    @pytest.mark.parametrize(
-        ("failure", "words"),
-        [
+    def test_failures_become_sentences(
+        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
+    ) -> None:
+        attempt = open_attempt()
+        for failure, words in (
             (AWAY, "WeChat Pay cannot be reached at the moment; nothing changed."),
             (SILENT, "WeChat Pay gave no answer that can be trusted; nothing changed."),
             (REFUSED, "WeChat Pay refused the question (NOT_ENOUGH: balance too small); nothing changed."),
-        ],
-    )
-    def test_failures_become_sentences(
-        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering, failure: Exception, words: str
-    ) -> None:
-        attempt, bank.failure = open_attempt(), failure
-        (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert told.endswith(words)
-        assert words in audit()[1][1]
-        assert payment_of(attempt).status == "pending"
+        ):
+            bank.failure = failure
+            (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
+            assert (told.endswith(words), words in audit()[-1][1]) == (True, True)
+            assert payment_of(attempt).status == "pending"
 
     def test_a_channel_that_is_gone(self, admin_client: Client, open_attempt: OpenAttempt, settings: Any) -> None:
         attempt = open_attempt()
@@ -565,6 +456,14 @@ class TestAsking:
         configured.forget()
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
         assert told.endswith("WeChat Pay is not configured here; nothing changed.")
+
+    def test_an_unheard_of_one_stays_uncertain(
+        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
+    ) -> None:
+        attempt, bank.trade = open_attempt(status="uncertain"), TradeStatus.NOT_FOUND
+        (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
+        assert "the outcome stays unknown" in told
+        assert bank.calls == [("query", attempt.out_trade_no)]
 
     def test_open_refunds_keep_their_number(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         number, bank.failure = new_id(), SILENT
@@ -594,19 +493,12 @@ class TestRefunding:
         assert 'value="19.90"' in asked
         (number,) = re.findall(r'name="number" value="([0-9a-f-]{36})"', asked)
         (told,) = done(admin_client, page(payment, "refund"), **self.given(number=number))
-        refund = Refund.objects.get()
-        assert (refund.pk, refund.amount_minor, refund.reason, refund.status) == (
-            UUID(number),
-            500,
-            "sorry",
-            "succeeded",
-        )
-        assert told == f"Refund {refund.out_refund_no}: the money went back."
-        name = f"refund {refund.out_refund_no} of 5.00 CNY. Reason: came broken. Result:"
-        assert audit() == [
-            ("admin", f"Asked for {name} reserved."),
-            ("admin", f"Sent {name} Refund {refund.out_refund_no}: the money went back."),
-        ]
+        row = Refund.objects.values_list("pk", "amount_minor", "reason", "status").get()
+        assert row == (UUID(number), 500, "sorry", "succeeded")
+        named = f"efund {UUID(number).hex}"
+        assert told == f"R{named}: the money went back."
+        about = f"r{named} of 5.00 CNY. Reason: came broken. Result:"
+        assert audit() == [("admin", f"Asked for {about} reserved."), ("admin", f"Sent {about} {told}")]
         payment.refresh_from_db()
         assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)
 
@@ -631,23 +523,17 @@ class TestRefunding:
         assert told == "This form has been used for another refund. Open a new one."
         assert Refund.objects.count() == 1
 
-    @pytest.mark.parametrize(
-        ("amount", "words"),
-        [
-            ("0", "more than nothing and not more than was paid"),
-            ("19.91", "more than nothing and not more than was paid"),
-            ("-1", "Write the amount in digits, as in 19.90."),
-            ("5.001", "Write the amount in digits, as in 19.90."),
-            ("5,00", "Write the amount in digits, as in 19.90."),
-            ("all", "Write the amount in digits, as in 19.90."),
+    def test_amounts_that_are_none(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
+        range_of, digits = (
+            "more than nothing and not more than was paid",
+            "Write the amount in digits, as in 19.90.",
+        )
+        for amount, words in (
+            *((amount, range_of) for amount in ("0", "19.91")),
+            *((amount, digits) for amount in ("-1", "5.001", "5,00", "all")),
             ("", "This field is required."),
-        ],
-    )
-    def test_amounts_that_are_none(
-        self, admin_client: Client, payment: Payment, bank: Answering, amount: str, words: str
-    ) -> None:
-        answer = admin_client.post(page(payment, "refund"), self.given(amount=amount))
-        assert words in answer.content.decode()
+        ):
+            assert words in admin_client.post(page(payment, "refund"), self.given(amount=amount)).text
         assert Refund.objects.count() == 0
 
     def test_more_than_is_left_by_now(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
@@ -658,36 +544,31 @@ class TestRefunding:
         done(admin_client, page(payment, "refund"), **self.given(amount="4.90"))
         assert page(payment, "refund") not in shown(admin_client, page(payment))
 
-    @pytest.mark.parametrize(
-        ("answer", "status", "words"),
-        [
-            (AWAY, "requested", "cannot be reached at the moment; it stays reserved, and the timer tries again."),
-            (SILENT, "uncertain", "the provider gave no answer that can be trusted; it stays reserved"),
-            (
-                REFUSED,
-                "failed",
-                "refused it and nothing moved; an anomaly is filed (NOT_ENOUGH: balance too small).",
-            ),
-            (AtProvider.PROCESSING, "processing", "the provider has taken it and is working on it"),
-            (AtProvider.FAILED, "failed", "an anomaly is filed (the provider closed it without moving money)."),
-        ],
-    )
     def test_whatever_the_provider_answers_becomes_a_sentence(
-        self, admin_client: Client, payment: Payment, bank: Answering, answer: Any, status: str, words: str
+        self, admin_client: Client, payment: Payment, bank: Answering
     ) -> None:
-        bank.failure, bank.refund_is = (None, answer) if isinstance(answer, AtProvider) else (answer, None)
-        (told,) = done(admin_client, page(payment, "refund"), **self.given())
-        assert words in told
-        assert words in audit()[1][1]
-        assert Refund.objects.get().status == status
-        payment.refresh_from_db()
-        assert payment.reserved_minor == (0 if status == "failed" else 500)
-
-    def test_no_provider_is_called_inside_a_transaction(self, payment: Payment, bank: Answering) -> None:
-        by = actions.Operator(user_id=1, reason="because")
-        with transaction.atomic(), pytest.raises(RuntimeError, match="inside a transaction"):
-            actions.refund(payment, refund_id=new_id(), amount_minor=1, shown_reason="", by=by)
-        assert (bank.calls, Refund.objects.count()) == ([], 0)
+        closed, anomaly = "the provider closed it without moving money", "an anomaly is filed"
+        for reserved, (answer, status, words) in enumerate(
+            (
+                (
+                    AWAY,
+                    "requested",
+                    "cannot be reached at the moment; it stays reserved, and the timer tries again.",
+                ),
+                (SILENT, "uncertain", "the provider gave no answer that can be trusted; it stays reserved"),
+                (AtProvider.PROCESSING, "processing", "the provider has taken it and is working on it"),
+                (REFUSED, "failed", f"refused it and nothing moved; {anomaly} (NOT_ENOUGH: balance too small)."),
+                (AtProvider.FAILED, "failed", f"{anomaly} ({closed})."),
+            ),
+            start=1,
+        ):
+            bank.failure, bank.refund_is = (None, answer) if isinstance(answer, AtProvider) else (answer, None)
+            given = self.given(amount="1.00")
+            (told,) = done(admin_client, page(payment, "refund"), **given)
+            assert (words in told, words in audit()[-1][1]) == (True, True)
+            assert Refund.objects.get(pk=given["number"]).status == status
+            payment.refresh_from_db()
+            assert payment.reserved_minor == 100 * min(reserved, 3)
 
 
 @pytest.fixture
@@ -706,46 +587,46 @@ GAVE_UP = "The database gave up on it, perhaps after it was applied. Try again: 
 
 
 class TestProcessingAgain:
-    def test_what_failed_is_applied_now(self, admin_client: Client, broken: Notification) -> None:
-        assert "nothing of it is applied" in shown(admin_client, page(broken, "replay"))
-        (told,) = done(admin_client, page(broken, "replay"), reason="repaired")
+    def test_what_failed_fails_again_or_is_applied_now(
+        self, admin_client: Client, broken: Notification, settings: Any
+    ) -> None:
+        works, replay = settings.PAYMENTS, page(broken, "replay")
+        assert set(actions.VERDICT_IS) == set(Notification.Verdict)
+        settings.PAYMENTS = changed(ORDER=ON_FIRE)
+        failed = "It failed, and nothing of it is applied: RuntimeError: the shop is on fire"
+        assert done(admin_client, replay, reason="try") == [failed]
+        assert Observation.objects.count() == 0
+        settings.PAYMENTS = works
+        assert "nothing of it is applied" in shown(admin_client, replay)
+        (told,) = done(admin_client, replay, reason="repaired")
         assert told == "Processed again: its effect is applied."
         broken.refresh_from_db()
-        assert (broken.verdict, broken.attempts) == ("applied", 2)
+        assert (broken.verdict, broken.attempts) == ("applied", 3)
         assert Anomaly.objects.get().resolution == "processed later"
-        assert audit() == [
+        assert audit()[2:] == [
             ("admin", "Processes it again. Reason: repaired. Result: begun."),
             ("admin", f"Processed again. Reason: repaired. Result: {told}"),
         ]
 
-    def test_it_fails_again(self, admin_client: Client, broken: Notification, settings: Any) -> None:
-        settings.PAYMENTS = changed(ORDER=ON_FIRE)
-        (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "It failed, and nothing of it is applied: RuntimeError: the shop is on fire"
-        assert Observation.objects.count() == 0
-
-    def test_a_signature_that_our_keys_no_longer_verify(self, admin_client: Client, broken: Notification) -> None:
-        Notification.objects.update(headers={**broken.headers, "Wechatpay-Nonce": "another"})
-        (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told.startswith("Our keys do not verify it any more (")
-        assert told.endswith("nothing changed.")
-
-    def test_a_channel_that_is_gone(self, admin_client: Client, broken: Notification, settings: Any) -> None:
-        settings.PAYMENTS = changed(PROVIDERS={})
-        configured.forget()
-        (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "The account WeChat Pay is not configured here; nothing changed."
-
-    def test_bytes_that_cannot_be_read(
-        self, admin_client: Client, broken: Notification, monkeypatch: pytest.MonkeyPatch
+    def test_what_cannot_be_processed_changes_nothing(
+        self, admin_client: Client, broken: Notification, settings: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Unreading(ScriptedProvider):
             def read_notification(self, **given: Any) -> Any:
                 raise NotificationMalformed("no resource in it")
 
-        monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": Unreading("wechat")}.__getitem__)
+        with monkeypatch.context() as patched:
+            patched.setattr("payments.attempts.calling.provider", {"wechat": Unreading("wechat")}.__getitem__)
+            unreadable = done(admin_client, page(broken, "replay"), reason="try")
+        assert unreadable == ["It cannot be read (no resource in it); nothing changed."]
+        Notification.objects.update(headers={**broken.headers, "Wechatpay-Nonce": "another"})
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "It cannot be read (no resource in it); nothing changed."
+        assert told.startswith("Our keys do not verify it any more (")
+        assert told.endswith("nothing changed.")
+        settings.PAYMENTS = changed(PROVIDERS={})
+        configured.forget()
+        gone = done(admin_client, page(broken, "replay"), reason="try")
+        assert gone == ["The account WeChat Pay is not configured here; nothing changed."]
 
     def test_a_database_that_gives_up(self, admin_client: Client, payment: Payment) -> None:
         row, other = Notification.objects.get(), connection.copy()
@@ -767,9 +648,6 @@ class TestProcessingAgain:
         (told,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
         assert told == GAVE_UP
         assert audit() == [("admin", f"Processed again. Reason: try. Result: {told}")]
-
-    def test_every_verdict_has_words(self) -> None:
-        assert set(actions.VERDICT_IS) == set(Notification.Verdict)
 
 
 class TestAProcessThatEndsInBetween:
@@ -846,51 +724,42 @@ class TestAProcessThatEndsInBetween:
 
 class TestAnomalies:
     def test_open_ones_come_first_and_the_oldest_of_them(self, admin_client: Client) -> None:
-        kinds = Anomaly.Kind
-        made = [
-            Anomaly.objects.create(kind=kinds.UNKNOWN_TRADE, channel="wechat", reference=f"m/{number}")
-            for number in range(4)
-        ]
+        known = {"kind": Anomaly.Kind.UNKNOWN_TRADE, "channel": "wechat"}
+        made = [Anomaly.objects.create(reference=f"m/{number}", **known) for number in range(4)]
         Anomaly.objects.filter(pk__in=[made[0].pk, made[2].pk]).update(resolved_at=timezone.now(), resolution="ok")
-
         found = partial(listed, admin_client, "anomaly")
-        assert found() == [made[1], made[3]]
-        assert found(state="all")[:2] == [made[1], made[3]]
+        assert found() == found(state="all")[:2] == [made[1], made[3]]
         assert {*found(state="settled")} == {made[0], made[2]}
         assert found(kind="paid_twice") == []
 
     def test_the_list_tells_money_policy_age_and_payment(self, admin_client: Client, anomaly: Anomaly) -> None:
         Anomaly.objects.update(created_at=timezone.now() - timedelta(days=3))
         told = shown(admin_client, "/admin/payments/anomaly/").replace("\xa0", " ")
-        assert anomaly.payment_id is not None
-        for words in (
-            "0.05 CNY",
-            "gives 0.05 CNY back: requested",
-            "3 days",
-            f"/payment/{anomaly.payment_id}/change/",
-        ):
+        of_payment = f"/payment/{anomaly.payment_id}/change/"
+        for words in ("0.05 CNY", "gives 0.05 CNY back: requested", "3 days", of_payment):
             assert words in told
         detail = shown(admin_client, page(anomaly))
-        assert page(Refund.objects.get()) in detail
-        assert "It is refunded. See that the refund ends" in detail
-
-    def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
-        lines = dict(display.details(anomaly))
-        assert (lines["amount"], lines["amount asked for"]) == ("0.05 CNY", "19.90 CNY")
-        detail = shown(admin_client, page(anomaly))
-        assert '<th scope="row">amount asked for</th><td>19.90 CNY</td>' in detail
+        for words in (
+            page(Refund.objects.get()),
+            "It is refunded. See that the refund ends",
+            '<th scope="row">amount asked for</th><td>19.90 CNY</td>',
+            f"paid in another amount or currency: {anomaly.reference}",
+        ):
+            assert words in detail
         assert "_minor" not in detail
+        told = shown(admin_client, page(anomaly.payment))
+        for words in (
+            "0.05 CNY at stake; goes back by policy",
+            "policy refund of 0.05 CNY asked for",
+            "NOT CREDITED",
+        ):
+            assert words in told
 
     def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
-        kept = Observation.objects.get()
-        told = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
-        anomaly.detail = told
-        assert [words for _, words in display.details(anomaly)] == [
-            "0.05 USD",
-            "USD",
-            "19.90 CNY",
-            f"0.05 {kept.currency}",
-        ]
+        ours = Observation.objects.get().currency
+        anomaly.detail = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
+        told = [words for _, words in display.details(anomaly)]
+        assert told == ["0.05 USD", "USD", "19.90 CNY", f"0.05 {ours}"]
         anomaly.detail, anomaly.payment = {"amount_minor": 500, "message": "no"}, None
         assert display.details(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
 
@@ -909,91 +778,69 @@ class TestAnomalies:
         assert audit() == [("admin", "Resolved. Reason: shopper told. Result: settled.")]
 
     def test_a_resolution_that_is_too_long(self, admin_client: Client, anomaly: Anomaly) -> None:
-        answer = admin_client.post(page(anomaly, "resolve"), {"reason": "x" * 161})
-        assert "at most 160 characters" in answer.content.decode()
+        assert "at most 160 characters" in admin_client.post(page(anomaly, "resolve"), {"reason": "x" * 161}).text
 
-    @pytest.mark.parametrize(
-        ("kind", "detail", "stake", "policy"),
-        [
-            ("unknown_trade", {"amount_minor": 1990, "currency": "CNY"}, "19.90 CNY", "waits for a person"),
-            (
-                "unknown_trade",
-                {"amount_minor": 1990, "currency": "XYZ"},
-                "1,990 minor units of XYZ",
-                "waits for a person",
-            ),
-            ("content_changed", {"first_sha256": "a", "sha256": "b"}, "-", "waits for a person"),
+    def test_what_is_at_stake(self) -> None:
+        person, money = "waits for a person", {"amount_minor": 1990}
+        for kind, detail, stake, policy in (
+            ("unknown_trade", {**money, "currency": "CNY"}, "19.90 CNY", person),
+            ("unknown_trade", {**money, "currency": "XYZ"}, "1,990 minor units of XYZ", person),
+            ("content_changed", {"first_sha256": "a", "sha256": "b"}, "-", person),
             ("notification_failed", {"error": "x"}, "-", "asked the provider to send it again"),
-            (
-                "notification_failed",
-                {"error": "x", "acknowledged": "yes"},
-                "-",
-                "acknowledged it; waits for a person",
-            ),
-            ("refund_failed", {"amount_minor": 500, "message": "no"}, "5.00 CNY", "waits for a person"),
-            ("refund_exceeds_paid", {"paid_minor": 0, "refunded_minor": 700}, "7.00 CNY", "waits for a person"),
-        ],
-    )
-    def test_what_is_at_stake(self, kind: str, detail: dict[str, Any], stake: str, policy: str) -> None:
-        payment = Payment(currency="CNY")
-        anomaly = Anomaly(kind=kind, detail=detail, payment=payment)
-        assert (display.at_stake(anomaly), display.policy(anomaly)) == (stake, policy)
+            ("notification_failed", {"error": "x", "acknowledged": "yes"}, "-", f"acknowledged it; {person}"),
+            ("refund_failed", {"amount_minor": 500, "message": "no"}, "5.00 CNY", person),
+            ("refund_exceeds_paid", {"paid_minor": 0, "refunded_minor": 700}, "7.00 CNY", person),
+        ):
+            anomaly = Anomaly(kind=kind, detail=detail, payment=Payment(currency="CNY"))
+            assert (display.at_stake(anomaly), display.policy(anomaly)) == (stake, policy)
 
 
 class TestBooks:
-    @pytest.mark.usefixtures("anomaly")
-    def test_the_trial_balance_adds_up_to_zero(self, admin_client: Client, payment: Payment) -> None:
-        merchant = payment.attempts.get().merchant
-        told = shown(admin_client, "/admin/payments/journalentry/trial-balance/")
-        assert "/admin/payments/journalentry/trial-balance/" in shown(
-            admin_client, "/admin/payments/journalentry/"
-        )
-        rows = admin_client.get("/admin/payments/journalentry/trial-balance/").context["rows"]
-        assert [row["account"] for row in rows] == ["held", "orders", f"provider:wechat:{merchant}"]
-        assert "total CNY" in told
-        assert f"?q=provider%3Awechat%3A{merchant}" in told
-        answer = admin_client.get("/admin/payments/journalentry/trial-balance.csv")
+    def test_the_trial_balance_adds_up_to_zero(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
+        address = "/admin/payments/journalentry/trial-balance/"
+        assert "Nothing has been booked yet" in shown(admin_client, address)
+        fold(paid(open_attempt()), paid(open_attempt(), amount_minor=5))
+        provider = f"provider:wechat:{Attempt.objects.earliest('pk').merchant}"
+        answer = admin_client.get(address)
+        assert [row["account"] for row in answer.context["rows"]] == ["held", "orders", provider]
+        for words in ("total CNY", f"?q={provider.replace(':', '%3A')}"):
+            assert words in answer.text
+        assert address in shown(admin_client, "/admin/payments/journalentry/")
+        answer = admin_client.get(f"{address[:-1]}.csv")
         assert answer["Content-Disposition"].startswith('attachment; filename="trial-balance-')
-        lines = list(csv.reader(answer.content.decode("utf-8-sig").splitlines()))
-        assert lines == [
+        assert list(csv.reader(answer.content.decode("utf-8-sig").splitlines())) == [
             ["account", "currency", "debit", "credit", "balance"],
             ["held", "CNY", "0.00", "0.05", "-0.05"],
             ["orders", "CNY", "0.00", "19.90", "-19.90"],
-            [f"provider:wechat:{merchant}", "CNY", "19.95", "0.00", "19.95"],
+            [provider, "CNY", "19.95", "0.00", "19.95"],
             ["total", "CNY", "19.95", "19.95", "0.00"],
         ]
 
-    def test_an_empty_journal(self, admin_client: Client) -> None:
-        assert "Nothing has been booked yet" in shown(admin_client, "/admin/payments/journalentry/trial-balance/")
-
     def test_an_entry_shows_its_lines(self, admin_client: Client, payment: Payment) -> None:
         entry = Observation.objects.get().entries.get()
+        for line in entry.lines.all():
+            assert str(line) == f"line {line.pk} of entry {entry.pk}"
         told = shown(admin_client, page(entry))
-        assert '<td data-side="debit">19.90 CNY</td>' in told
-        assert '<td data-side="credit">19.90 CNY</td>' in told
-        assert "?q=orders" in told
+        for words in (*(f'<td data-side="{side}">19.90 CNY</td>' for side in ("debit", "credit")), "?q=orders"):
+            assert words in told
 
 
 class TestWhoPaidIsNotShown:
     def test_an_attempts_payer_and_wallet(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
-        attempt = open_attempt()
-        Attempt.objects.update(
-            payer={"openid": "oSECRET"},
-            next_action_params={"paySign": "sSECRET"},
-            next_action_url="https://uSECRET",
-        )
+        attempt, secret = open_attempt(), {"paySign": "sSECRET"}
+        Attempt.objects.update(payer=secret, next_action_params=secret, next_action_url="https://uSECRET")
         for address in (page(attempt), page(attempt.payment), "/admin/payments/attempt/"):
             assert "SECRET" not in shown(admin_client, address)
 
-    @pytest.mark.parametrize("name", ["buyer_id", "buyer%5Fid", "buyer_logon_id", "BUYER_ID", "buyer_open_id"])
-    def test_alipays_buyer(self, admin_client: Client, payment: Payment, name: str) -> None:
-        body = f"trade_no=2026&{name}=2088123456789012&buyer_pay_amount=19.90&sign=abc%2B".encode()
+    def test_alipays_buyer(self, admin_client: Client, payment: Payment) -> None:
+        names = ("buyer_id", "buyer%5Fid", "buyer_logon_id", "BUYER_ID", "buyer_open_id")
+        buyers = "&".join(f"{name}=2088123456789012" for name in names)
+        body = f"trade_no=2026&{buyers}&buyer_pay_amount=19.90&sign=abc%2B".encode()
         Notification.objects.update(channel="alipay", body=body)
         told = shown(admin_client, page(Notification.objects.get()))
         assert "2088123" not in told
-        assert "=208…" in told
-        assert "buyer_pay_amount=19.90" in told
-        assert "sign=abc+" in told
+        for words in ("=208…", "buyer_pay_amount=19.90", "sign=abc+"):
+            assert words in told
 
     def test_payers_of_json_notifications(self, admin_client: Client, payment: Payment) -> None:
         body = b'{"data": {"object": {"amount": 1990, "billing_details": {"email": "ann@x.y"}, "client_secret": "pi_s"}}}'
@@ -1003,38 +850,20 @@ class TestWhoPaidIsNotShown:
         assert "pi_s" not in told
         assert "&quot;amount&quot;: 1990" in told
 
-    @pytest.mark.parametrize(
-        "body", [b"", b"\xff\xfe", b"[" * 60_000, b"12", b"<script>=1", b"a=" + b"x" * 30_000]
-    )
-    def test_any_body_can_be_looked_at(self, admin_client: Client, payment: Payment, body: bytes) -> None:
-        Notification.objects.update(body=body)
-        told = shown(admin_client, page(Notification.objects.get()))
-        assert "<script>=1" not in told
-        assert ("the first 20,000 of" in told) == (len(body) > 20_000)
+    def test_any_body_can_be_looked_at(self, admin_client: Client, payment: Payment) -> None:
+        for body in (b"", b"\xff\xfe", b"[" * 60_000, b"12", b"<script>=1", b"a=" + b"x" * 30_000):
+            Notification.objects.update(body=body)
+            told = shown(admin_client, page(Notification.objects.get()))
+            assert "<script>=1" not in told
+            assert ("the first 20,000 of" in told) == (len(body) > 20_000)
 
 
-class TestNames:
-    def test_no_minor_unit_and_no_word_of_the_machine(self, admin_client: Client, anomaly: Anomaly) -> None:
-        line = JournalLine.objects.filter(account="held").get()
-        assert str(line) == f"line {line.pk} of entry {line.entry_id}"
-        assert str(anomaly) == f"paid in another amount or currency: {anomaly.reference}"
-        assert str(anomaly) in shown(admin_client, page(anomaly))
-
-
-class TestMoneyInWords:
-    @pytest.mark.parametrize(
-        ("amount_minor", "currency", "words"),
-        [
-            (1990, "CNY", "19.90 CNY"),
-            (0, "CNY", "0.00 CNY"),
-            (-5, "CNY", "-0.05 CNY"),
-            (123456789, "CNY", "1,234,567.89 CNY"),
-            (1990, "XAU", "1,990 minor units of XAU"),
-        ],
-    )
-    def test_in_the_places_of_its_currency(self, amount_minor: int, currency: str, words: str) -> None:
+def test_money_in_the_places_of_its_currency() -> None:
+    for amount_minor, currency, words in (
+        (-5, "CNY", "-0.05 CNY"),
+        (123456789, "CNY", "1,234,567.89 CNY"),
+        (1990, "XAU", "1,990 minor units of XAU"),
+    ):
         assert display.money(amount_minor, currency) == words
-
-    def test_for_a_spreadsheet(self) -> None:
-        assert [display.plain(amount, "CNY") for amount in (-199000, 5)] == ["-1990.00", "0.05"]
-        assert display.plain(-5, "XAU") == "-5"
+    for_a_spreadsheet = [display.plain(*money) for money in ((-199000, "CNY"), (5, "CNY"), (-5, "XAU"))]
+    assert for_a_spreadsheet == ["-1990.00", "0.05", "-5"]
