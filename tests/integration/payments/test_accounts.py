@@ -121,10 +121,10 @@ def one_merchant_twice(channels: None, by_name: None, settings: Any) -> None:
     configured.forget()
 
 
-def opened(account: str | None = None) -> Attempt:
+def opened(account: str | None = None, order: Group | None = None) -> Attempt:
     with transaction.atomic():
         return opening.open_attempt(
-            order_id=Group.objects.create(name=uuid4().hex).pk,
+            order_id=(order or Group.objects.create(name=uuid4().hex)).pk,
             **{"owner_id": None, "amount_minor": 500, "currency": "CNY", "channel": "wechat", "description": "7"},
             expires_at=timezone.now() + timedelta(minutes=30),
             account=account,
@@ -170,13 +170,7 @@ def test_an_account_that_nobody_chooses_is_named_like_its_channel_or_the_only_on
 @pytest.mark.usefixtures("one_merchant_twice")
 def test_an_order_stays_at_the_account_of_its_live_attempt() -> None:
     order = Group.objects.create(name=EU)
-    known = {"order_id": order.pk, "owner_id": None, "amount_minor": 500, "currency": "CNY"}
-    made = []
-    for account in (EU, "wechat"):
-        with transaction.atomic():
-            expires_at = timezone.now() + timedelta(minutes=30)
-            more = {"channel": "wechat", "description": "7", "expires_at": expires_at, "account": account}
-            made.append(opening.open_attempt(**known, **more))
+    made = [opened(account, order) for account in (EU, "wechat")]
     assert (made[0], made[1].account) == (made[1], EU)
 
 

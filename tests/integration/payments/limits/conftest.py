@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -88,28 +89,20 @@ def desk(company: Company, channels: None) -> Iterator[Desk]:
     made.let_go(1000)
 
 
-class Background:
-    """A function in a thread of its own, with a database connection of its own."""
+def in_background(job: Callable[[], Any]) -> "Future[Any]":
+    """Run it in a thread of its own, with a database connection of its own."""
 
-    def __init__(self, job: Callable[[], Any]) -> None:
-        self._job = job
-        self._ended: Any = None
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-
-    def _work(self) -> None:
+    def work() -> Any:
         try:
-            self._ended = self._job()
-        except Exception as error:
-            self._ended = error
+            return job()
         finally:
             connections.close_all()
 
-    def result(self) -> Any:
-        """What it returned, or raised."""
-        self._thread.join(SECONDS)
-        assert not self._thread.is_alive()
-        return self._ended
+    beside = ThreadPoolExecutor(1)
+    try:
+        return beside.submit(work)
+    finally:
+        beside.shutdown(wait=False)
 
 
 def counted(counter: Counter, **labels: str) -> float:

@@ -17,7 +17,7 @@ from payments.models import Attempt
 from payments.providers.base import Provider, TradeStatus
 from tests.conftest import hanging
 from tests.integration.idempotency.locks.actors import until
-from tests.integration.payments.limits.conftest import Background, Desk, OpenAttempt, counted, scripts_run
+from tests.integration.payments.limits.conftest import Desk, OpenAttempt, counted, in_background, scripts_run
 from tests.payments_settings import limited
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed, unpaid
 
@@ -36,7 +36,7 @@ def test_no_more_run_at_once_than_are_permitted(
     wechat: Provider, desk: Desk, settings: Any, redis_server: redis.Redis
 ) -> None:
     settings.PAYMENTS = limited(CALLS=2, WAIT_SECONDS=30)
-    calls = [Background(lambda: ask(wechat)) for _ in range(6)]
+    calls = [in_background(lambda: ask(wechat)) for _ in range(6)]
     desk.arrived(2)
     until(lambda: waiting(redis_server) == 4, "four wait")
     desk.let_go(6)
@@ -44,29 +44,21 @@ def test_no_more_run_at_once_than_are_permitted(
     assert desk.most == 2
 
 
-def test_each_channel_has_permits_of_its_own(
-    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
-) -> None:
-    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
-    first = Background(lambda: ask(wechat))
-    desk.arrived(1)
-    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
-    company.answer = alipay_says("alipay.trade.query", trade)
-    assert ask(calling.provider("alipay")) is TradeStatus.PENDING
-    desk.let_go(1)
-    assert first.result() is TradeStatus.PENDING
-
-
 def test_without_room_nothing_is_sent(
     wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
+    """Each channel has room of its own."""
     settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
-    first = Background(lambda: ask(wechat))
+    first = in_background(lambda: ask(wechat))
     desk.arrived(1)
     with pytest.raises(ProviderUnavailable, match="1 calls to wechat are running"):
         ask(wechat)
     assert len(company.asked) == 1
-    desk.let_go(2)
+    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+    company.answer = alipay_says("alipay.trade.query", trade)
+    assert ask(calling.provider("alipay")) is TradeStatus.PENDING
+    company.answer = unpaid(company)
+    desk.let_go(1)
     assert first.result() is TradeStatus.PENDING
     assert ask(wechat) is TradeStatus.PENDING
 
@@ -80,11 +72,11 @@ def test_shoppers_questions_leave_permits_for_all_other_calls(
     wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
     settings.PAYMENTS = limited(CALLS=4, WAIT_SECONDS=30)
-    first = Background(lambda: by_shopper(wechat))
+    first = in_background(lambda: by_shopper(wechat))
     desk.arrived(1)
     with pytest.raises(NoRoom, match="1 calls to wechat:shoppers are running"):
         by_shopper(wechat)  # at once, although others would wait
-    others = [Background(lambda: ask(wechat)) for _ in range(3)]
+    others = [in_background(lambda: ask(wechat)) for _ in range(3)]
     desk.arrived(3)
     assert len(company.asked) == 4
     desk.let_go(4)
@@ -152,7 +144,7 @@ def test_a_turn_that_comes_in_time_is_waited_for(
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 0.1)
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=30)
-    calls = [Background(lambda: ask(wechat)) for _ in range(4)]
+    calls = [in_background(lambda: ask(wechat)) for _ in range(4)]
     assert [call.result() for call in calls] == [TradeStatus.PENDING] * 4
 
 
@@ -162,7 +154,7 @@ def test_no_transaction_is_open_while_one_waits(
 ) -> None:
     settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=30)
     attempt = open_attempt()
-    calls = [Background(lambda: closing.query_attempt(attempt.pk).status) for _ in range(2)]
+    calls = [in_background(lambda: closing.query_attempt(attempt.pk).status) for _ in range(2)]
     desk.arrived(1)
     until(lambda: waiting(redis_server) == 1, "one waits")
     with connection.cursor() as cursor:
@@ -191,17 +183,15 @@ def test_a_call_costs_three_commands(wechat: Provider, redis_server: redis.Redis
     assert scripts_run(redis_server, lambda: ask(wechat)) == 3
 
 
-@pytest.mark.parametrize("calls", [1, 3])
 def test_without_redis_calls_go_out_unlimited(
-    wechat: Provider, company: Company, settings: Any, away: None, calls: int
+    wechat: Provider, company: Company, settings: Any, away: None
 ) -> None:
-    settings.PAYMENTS = limited(CALLS=1, CALLS_PER_SECOND=1)
-    settings.PAYMENTS = limited(WAIT_SECONDS=0)
+    settings.PAYMENTS = limited(CALLS=1, CALLS_PER_SECOND=1, WAIT_SECONDS=0)
     before = counted(UNSHARED, what=limits.PERMIT), counted(metrics.redis_failures)
-    assert [ask(wechat) for _ in range(calls)] == [TradeStatus.PENDING] * calls
-    assert len(company.asked) == calls
+    assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
+    assert len(company.asked) == 3
     after = counted(UNSHARED, what=limits.PERMIT), counted(metrics.redis_failures)
-    assert after == (before[0] + calls, before[1] + 1)  # one time-out was paid
+    assert after == (before[0] + 3, before[1] + 1)  # one time-out was paid
 
 
 def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, settings: Any) -> None:
@@ -210,11 +200,18 @@ def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, setti
     assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
 
 
-def test_a_redis_that_goes_away_in_the_middle_does_not_cost_the_answer(
-    wechat: Provider, company: Company, redis_server: redis.Redis
+def test_a_redis_that_forgets_or_goes_away_in_the_middle_does_not_cost_the_answer(
+    wechat: Provider, company: Company, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = company.answer
-    before = counted(UNSHARED, what=limits.PERMIT)
+    answer, before = company.answer, counted(UNSHARED, what=limits.PERMIT)
+
+    def forget(body: bytes) -> Answer:
+        redis_server.flushall()
+        return answer(body)
+
+    company.answer = forget
+    assert ask(wechat) is TradeStatus.PENDING
+    assert "more may have run at once" in caplog.text
     with ExitStack() as stack:
 
         def stop(body: bytes) -> Answer:
@@ -224,20 +221,6 @@ def test_a_redis_that_goes_away_in_the_middle_does_not_cost_the_answer(
         company.answer = stop
         assert ask(wechat) is TradeStatus.PENDING
     assert counted(UNSHARED, what=limits.PERMIT) == before + 1
-
-
-def test_a_redis_that_forgets_in_the_middle_does_not_cost_the_answer(
-    wechat: Provider, company: Company, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
-    answer = company.answer
-
-    def forget(body: bytes) -> Answer:
-        redis_server.flushall()
-        return answer(body)
-
-    company.answer = forget
-    assert ask(wechat) is TradeStatus.PENDING
-    assert "more may have run at once" in caplog.text
 
 
 @pytest.mark.django_db(transaction=True)

@@ -65,11 +65,12 @@ def test_the_overall_limit(ann: APIClient, bob: APIClient, settings: Any, redis_
 def test_a_refusal_says_when_to_come_back(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE = 1
     ann.get(PRODUCTS)
-    answer = ann.get(PRODUCTS)
-    assert (answer.status_code, answer["Content-Type"]) == (429, "application/problem+json")
-    assert (answer.json()["code"], answer.json()["status"]) == ("throttled", 429)
-    assert 1 <= int(answer["Retry-After"]) <= 3600
-    assert f"in {answer['Retry-After']} second" in answer.json()["detail"]
+    answers = [ann.get(path) for path in ("/api/v1/orders", f"/api/v1/payments/{'0' * 32}", PRODUCTS)]
+    for answer in (*answers, ann.post("/api/v1/idempotency-tokens")):
+        assert (answer.status_code, answer["Content-Type"]) == (429, "application/problem+json")
+        assert (answer.json()["code"], answer.json()["status"]) == ("throttled", 429)
+        assert 1 <= int(answer["Retry-After"]) <= 3600
+        assert f"in {answer['Retry-After']} second" in answer.json()["detail"]
 
 
 def test_a_refusal_burns_no_key(ann: APIClient, mug: Product, settings: Any, redis_server: redis.Redis) -> None:
@@ -83,14 +84,6 @@ def test_a_refusal_burns_no_key(ann: APIClient, mug: Product, settings: Any, red
     assert "Idempotent-Replayed" not in first
     assert again["Idempotent-Replayed"] == "true"
     assert Order.objects.count() == 1
-
-
-def test_every_address_of_the_api_counts(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:
-    settings.API_CALLS_PER_MINUTE = 1
-    ann.get(PRODUCTS)
-    for path in ("/api/v1/orders", f"/api/v1/payments/{'0' * 32}"):
-        assert ann.get(path).status_code == 429
-    assert ann.post("/api/v1/idempotency-tokens").status_code == 429
 
 
 def test_guests_use_up_no_share(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:
