@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.conftest import a_folder_of_its_own
@@ -117,3 +118,54 @@ def page(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> Iterator[
     opened.context.close()
     # a refusal that the page shows (409) is no fault of it, though the browser reports its status
     assert [text for text in complaints if "status of 409" not in text] == []
+
+
+@pytest.fixture(scope="session")
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    """The demo user's."""
+    with shop.api() as client:
+        yield client
+
+
+@pytest.fixture
+def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop) -> Iterator[Page]:
+    """The admin's page on a desktop, or in the look that the test names; an error of a script or of the CSP fails it."""
+    size, scheme = getattr(request, "param", ("desktop", "light"))
+    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    log_in(page, shop, "admin")
+    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+    yield page
+    page.context.close()
+    assert complaints == []
+
+
+def at_each_size(page: Page) -> Iterator[str]:
+    """Have the page as wide as each device for a while."""
+    before = page.viewport_size
+    assert before is not None
+    for name, size in SIZES.items():
+        page.set_viewport_size(size["viewport"])
+        yield name
+    page.set_viewport_size(before)
+
+
+def fits(page: Page) -> None:
+    """Nothing sticks out to the side, on a phone or on a desktop."""
+    for _ in at_each_size(page):
+        width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert width <= room
+
+
+def is_accessible(page: Page) -> None:
+    """By axe-core's rules, in light on a phone and in dark on a desktop."""
+    for size, scheme in zip(at_each_size(page), ("light", "dark"), strict=True):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        results: dict[str, Any] = Axe().run(page).response
+        told = [
+            f"{found['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
+            for found in results["violations"]
+            for node in found["nodes"]
+        ]
+        assert not told, f"{page.url} on a {size}:\n" + "\n".join(told)

@@ -1,38 +1,64 @@
-"""The documentation of the API, in a real browser: it says what it is, follows the scheme, and fits a phone."""
+"""The documentation of the API, in a real browser: it fits, tries calls out, and its quickstart makes a paid order."""
 
+import html
 import re
+import shutil
+import subprocess
+import sys
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, follow, open_page
-from tests.system.browser.test_accessible import is_accessible
-from tests.system.browser.test_ledger_admin import fits
+from tests.system.browser.conftest import SIZES, fits, follow, is_accessible, open_page
+
+RUN = {"curl": ["bash", "-e"], "Python": [sys.executable, "-"], "JavaScript": ["node", "--input-type=module", "-"]}
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("phone", "dark"), ("desktop", "light")])
-def test_an_opened_call_fits(browser: Browser, shop: RunningShop, size: str, scheme: str) -> None:
-    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
+def blocks(shop: RunningShop) -> dict[str, str]:
+    page = httpx.get(f"{shop.url}/api/docs/", trust_env=False).text
+    found = re.findall(r'<pre[^>]*data-quickstart="(\w+)">(.*?)</pre>', page, re.DOTALL)
+    return {name: html.unescape(code) for name, code in found}
+
+
+@pytest.mark.parametrize("name", sorted(RUN))
+def test_a_block_of_the_quickstart_makes_a_paid_order(shop: RunningShop, api: httpx.Client, name: str) -> None:
+    program = RUN[name][0]
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} on this machine; get it with: apt-get install nodejs")
+    found = blocks(shop)
+    assert set(found) == set(RUN)
+    done = subprocess.run(RUN[name], input=found[name], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    (order_id,) = re.findall(r"^paid: ([0-9a-f]{32})$", done.stdout, re.MULTILINE)
+    assert api.get(f"/api/v1/orders/{order_id}").json()["status"] == "paid"
+
+
+def test_calls_and_problem_codes_are_read_on_any_device(browser: Browser, shop: RunningShop) -> None:
+    page = open_page(browser, shop, color_scheme="dark", **SIZES["phone"])
     complaints: list[str] = []
     page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
     page.goto("/api/docs/")
     expect(page).to_have_title("PayOnce API")
     assert page.locator("pre[data-quickstart]").first.is_visible()
-    calls = page.locator(".opblock-summary-control")
-    calls.first.wait_for()
     for method in ("get", "post"):
         page.locator(f".opblock-summary-{method} .opblock-summary-control").first.click()
         expect(page.locator(f".opblock-{method} .responses-table").first).to_be_visible()
     fits(page)
-    expect(page.locator("html")).to_have_class(re.compile("dark-mode" if scheme == "dark" else "^$"))
+    expect(page.locator("html")).to_have_class(re.compile("dark-mode"))
+    follow(page, page.get_by_role("link", name="all codes, and what to do"))
+    expect(page.locator("#order_paid")).to_contain_text("The order is paid.")
+    fits(page)
+    is_accessible(page)
     page.context.close()
     assert complaints == []
 
 
 def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, **SIZES["desktop"])
+    page = open_page(browser, shop, color_scheme="light", **SIZES["desktop"])
     page.goto("/api/docs/")
+    expect(page.locator("html")).to_have_class(re.compile("^$"))
     expect(page.locator(".opblock-tag").first).to_have_attribute("data-tag", "orders")
     place = page.locator("#operations-orders-orders_create")
     place.locator(".opblock-summary-control").click()
@@ -53,17 +79,4 @@ def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser
         with page.expect_response(lambda response: response.request.method == "POST") as answered:
             place.get_by_role("button", name="Execute").click()
         assert answered.value.headers.get("idempotent-replayed") == replayed
-    page.context.close()
-
-
-@pytest.mark.parametrize(("size", "scheme"), [("phone", "dark"), ("desktop", "light")])
-def test_the_problem_codes_are_read_on_any_device(
-    browser: Browser, shop: RunningShop, size: str, scheme: str
-) -> None:
-    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
-    page.goto("/api/docs/")
-    follow(page, page.get_by_role("link", name="all codes, and what to do"))
-    expect(page.locator("#order_paid")).to_contain_text("The order is paid.")
-    fits(page)
-    is_accessible(page)
     page.context.close()

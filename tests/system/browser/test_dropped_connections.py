@@ -1,8 +1,7 @@
-"""A purchase in both languages whose every answer is lost once, with double clicks, reload, back and a second tab."""
+"""A purchase in Chinese whose every answer is lost once, with double clicks, reload, back and a second tab."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -12,20 +11,12 @@ from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
 
-THANKS = {"en": "Paid. Thank you!", "zh-CN": "支付成功"}
-CLICKS = 2
+THANKS = "支付成功"
 
 
 @pytest.fixture
-def api(shop: RunningShop) -> Iterator[httpx.Client]:
-    with shop.api() as client:
-        yield client
-
-
-@pytest.fixture(params=[("en", "desktop"), ("zh-CN", "phone")], ids="-".join)
-def shopper(browser: Browser, shop: RunningShop, request: pytest.FixtureRequest) -> Iterator[Page]:
-    language, size = request.param
-    opened = open_page(browser, shop, locale=language, **SIZES[size])
+def shopper(browser: Browser, shop: RunningShop) -> Iterator[Page]:
+    opened = open_page(browser, shop, locale="zh-CN", **SIZES["phone"])
     log_in(opened, shop)
     yield opened
     opened.context.close()
@@ -60,9 +51,8 @@ def press_in_vain(page: Page, selector: str, *, path: str) -> None:
 def test_every_answer_is_lost_once(shopper: Page, shop: RunningShop, api: httpx.Client) -> None:
     page, before = shopper, order_ids(shop)
     page.goto("/products/mug")
-    language = page.locator("html").get_attribute("lang")
     press_in_vain(page, "form.buy button[data-busy]", path=r"/products/mug/buy$")
-    page.locator("form.buy button[data-busy]").click(click_count=CLICKS, no_wait_after=True)
+    page.locator("form.buy button[data-busy]").click(click_count=2, no_wait_after=True)
     arrived(page, ORDER)
     orders = order_ids(shop) - before
     page.reload()
@@ -73,29 +63,18 @@ def test_every_answer_is_lost_once(shopper: Page, shop: RunningShop, api: httpx.
     page.check("form.channels [name=channel][value=alipay]", force=True)
     press_in_vain(page, "form.channels button", path=rf"/orders/{order_id}/pay$")
     # the attempt is open: the page says so, and leads on to it
-    page.locator(".pay a.button").click(click_count=CLICKS, no_wait_after=True)
+    page.locator(".pay a.button").click(click_count=2, no_wait_after=True)
     arrived(page, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
-    number = page.url.rsplit("/", 1)[1]
     page.reload()
-    page.get_by_role("button", name="支付" if language == "zh-hans" else "Pay").click(
-        click_count=CLICKS, no_wait_after=True
-    )
+    page.get_by_role("button", name="支付").click(click_count=2, no_wait_after=True)
     arrived(page, ORDER)
 
-    thanks = THANKS["zh-CN" if language == "zh-hans" else "en"]
     for each in (page, tab):
-        expect(each.get_by_text(thanks)).to_be_visible()
+        expect(each.get_by_text(THANKS)).to_be_visible()
     page.reload()
-    expect(page.get_by_text(thanks)).to_be_visible()
+    expect(page.get_by_text(THANKS)).to_be_visible()
     paid_once(shop, api, order_id)
-    assert number in {attempt["out_trade_no"] for attempt in attempts(api, order_id)}
     assert orders == {order_id}
-
-
-def attempts(api: httpx.Client, order_id: str) -> list[dict[str, Any]]:
-    payment = api.get(f"/api/v1/orders/{order_id}").json()["payment"]
-    found: list[dict[str, Any]] = api.get(f"/api/v1/payments/{payment}").json()["attempts"]
-    return found
 
 
 def test_a_page_without_a_network_does_not_promise_to_update_itself(shopper: Page) -> None:

@@ -1,26 +1,19 @@
-"""What an operator who has never seen the admin must find within three clicks of its start page."""
+"""What an operator who has never seen the admin must find within three clicks of its start page.
+
+What is uncertain, and whether yesterday's bill agreed, the start page itself says:
+tests/integration/payments/admin/test_desk.py.
+"""
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from shop.devserver.plan import Plan, complete
-from tests import readymade
 from tests.running import RunningShop, until
-from tests.sandbox import ROOT
-from tests.system.browser.conftest import control, follow
-from tests.system.browser.test_ledger_admin import fits, operator, used_thrice
-from tests.system.browser.test_payment_admin import api, opened
-
-__all__ = ["api", "operator"]
+from tests.system.browser.conftest import at_each_size, control, fits, follow
+from tests.system.browser.test_payment_admin import opened, paid
 
 pytestmark = pytest.mark.parametrize("operator", [("phone", "dark")], indirect=True, ids="-".join)
 
@@ -68,55 +61,42 @@ def test_why_was_it_charged_twice(operator: Page, shop: RunningShop, api: httpx.
     )
 
 
-@pytest.fixture
-def uncertain(shop: RunningShop, api: httpx.Client) -> Iterator[dict[str, Any]]:
-    """A payment whose provider's answer was lost, and which does not answer now."""
-    control(shop, "faults", {"timeout_after_success": 1})
-    try:
-        made = opened(api, answered=202)
-        control(shop, "faults", {"http_500_rate": 1})
-        yield made
-    finally:
-        control(shop, "faults", {"http_500_rate": 0, "timeout_after_success": False})
+def used_thrice(api: httpx.Client) -> str:
+    """Place an order, send it again, then another under the same key; the key, once its log has all of it."""
+    key = uuid4().hex
+    for quantity, status in ((1, 201), (1, 201), (2, 422)):
+        order = {"items": [{"sku": "mug", "quantity": quantity}]}
+        answer = api.post("/api/v1/orders", json=order, headers={"Idempotency-Key": key})
+        assert answer.status_code == status
+    until(lambda: len(api.get(f"/api/v1/idempotency-keys/{key}").json()["uses"][0]["log"]) == 3)
+    return key
 
 
-def test_what_is_uncertain_and_what_will_happen(operator: Page, uncertain: dict[str, Any]) -> None:
-    Reader(operator)
-    row = operator.locator(".payments-queue tr").filter(has_text=uncertain["order"][-6:].upper())
-    expect(row).to_contain_text("asked again")
-
-
-def newest_billed_day() -> date:
-    """Return the newest UTC day whose bills are there at every hour: WeChat makes one by 10:00 in China."""
-    return datetime.now(UTC).date() - timedelta(days=2)
-
-
-def test_did_yesterdays_bill_agree(operator: Page, shop: RunningShop) -> None:
-    ports = {"PORT": str(shop.port), "SANDBOX_PORT": shop.sandbox_url.rsplit(":", 1)[1]}
-    plan = Plan.of({**ports, "DATA_DIR": str(shop.folder)})
-    stores = {"DATABASE_URL": shop.database_url, "REDIS_URL": shop.redis_url}
-    environment = complete(plan, readymade.clean_environment()) | stores
-    compare = [sys.executable, "manage.py", "bills", "compare", "--day", str(newest_billed_day())]
-    subprocess.run(compare, cwd=ROOT, env=environment, check=True)
-    Reader(operator)
-    bills = operator.locator(".payments-days").last.locator("td:last-child")
-    expect(bills.first).to_contain_text("agrees")
-
-
-def test_who_used_this_key_and_what_they_got(operator: Page, shop: RunningShop) -> None:
-    Reader(operator).find(used_thrice(shop))
+def test_who_used_this_key_and_what_they_got(operator: Page, api: httpx.Client) -> None:
+    Reader(operator).find(used_thrice(api))
     for words in ("by demo", "201: done", "“items” has another value", "got the first answer again"):
         expect(operator.locator("#content")).to_contain_text(words)
+    for _ in at_each_size(operator):
+        calls = operator.locator(".ledger-calls")
+        assert calls.evaluate("table => table.getBoundingClientRect().right <= innerWidth - 15")
 
 
 def test_refund_half_of_an_order(operator: Page, shop: RunningShop, api: httpx.Client) -> None:
-    payment = opened(api)
-    control(shop, "pay", {"out_trade_no": payment["attempts"][0]["out_trade_no"]})
-    until(lambda: api.get(f"/api/v1/payments/{payment['id']}").json()["status"] == "succeeded")
+    payment = paid(api, shop)
     reader = Reader(operator)
     reader.find(payment["order"][-6:].upper())
     reader.click(operator.get_by_role("link", name="Refund", exact=True))
-    operator.fill("[name=amount]", "9.95")
+    give = operator.locator("[type=submit][value^=Give]")
+    operator.fill("[name=amount]", "half")
     operator.fill("[name=reason]", "half of it came broken")
-    reader.click(operator.locator("[type=submit][value^=Give]"))
+    follow(operator, give)
+    expect(operator.get_by_text("Write the amount in digits, as in 19.90.")).to_be_visible()
+    fits(operator)
+    operator.fill("[name=amount]", "9.95")
+    give.click(click_count=2, no_wait_after=True)
+    expect(operator.locator(".messagelist")).to_contain_text("Refund ")
+    expect(operator.locator(".payments-history")).to_contain_text("half of it came broken")
     until(lambda: api.get(f"/api/v1/payments/{payment['id']}").json()["refunded_minor"] == 995)
+    with shop.database() as connection:
+        query = "SELECT amount_minor FROM payments_refund WHERE payment_id = %s"
+        assert connection.execute(query, [payment["id"]]).fetchall() == [(995,)]
