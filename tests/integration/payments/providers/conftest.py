@@ -34,7 +34,7 @@ def opened(provider: Any, number: str, **changed: Any) -> NextAction:
 
 @cache
 def towards(sandbox: Sandbox) -> dict[str, Any]:
-    """Our provider of each channel, built once: to load the keys takes a tenth of a second."""
+    """Our provider of each channel, built once."""
     built: dict[str, Any] = registry.build(sandbox.channels())
     return built
 

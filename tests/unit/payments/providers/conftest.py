@@ -100,7 +100,7 @@ def _listening() -> Company:
 
 @pytest.fixture(name="company")
 def the_company() -> Company:
-    """The session's, as new, and so `providers` are built once: to load a key takes 45 ms."""
+    """The session's, as new; so `providers` are built once."""
     made = _listening()
     made.begin()
     return made
