@@ -3,8 +3,6 @@
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from shop.models import Product
 from tests.integration.shop.conftest import Caller
 from tests.running import until
@@ -44,12 +42,12 @@ def test_each_call_of_the_key_is_there(caller: Caller, mug: Product) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", [KEY, "unknown", "\0", "键", "k" * 300])
-def test_nobody_elses_key_is_there(caller: Caller, stranger: Caller, mug: Product, key: str) -> None:
+def test_nobody_elses_key_is_there(caller: Caller, stranger: Caller, mug: Product) -> None:
     caller.order(key=KEY)
-    answer = read(stranger, key)
-    assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
-    assert answer.json()["code"] == "idempotency_key_not_found"
+    for key in (KEY, "unknown", "\0", "键", "k" * 300):
+        answer = read(stranger, key)
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+        assert answer.json()["code"] == "idempotency_key_not_found"
 
 
 def test_its_words_are_the_readers(caller: Caller, mug: Product) -> None:

@@ -74,18 +74,16 @@ def filled(path: str, order: Order) -> str:
     return path.format(**names)
 
 
-@pytest.mark.parametrize(("method", "path", "name"), operations(), ids=str)
-def test_the_api_is_closed_to_guests_and_to_others_orders(
-    method: str, path: str, name: str, client: Client, stranger: Caller, paid: Order
-) -> None:
-    address, body = filled(path, paid), BODIES.get(name, {})
-    guest = client.generic(method, address, "{}", content_type="application/json", headers=HEADERS)
-    assert (guest.status_code, guest["Content-Type"]) == (401, "application/problem+json")
-    if "order_id" in path or "payment_id" in path:
-        answer = stranger.http.generic(method, address, json.dumps(body), "application/json", headers=HEADERS)
-        assert answer.status_code == 404, answer.content
-        paid.refresh_from_db()
-        assert (paid.status, paid.version, paid.note) == ("pending", 1, "")
+def test_the_api_is_closed_to_guests_and_to_others_orders(client: Client, stranger: Caller, paid: Order) -> None:
+    for method, path, name in operations():
+        address, body = filled(path, paid), BODIES.get(name, {})
+        guest = client.generic(method, address, "{}", content_type="application/json", headers=HEADERS)
+        assert (guest.status_code, guest["Content-Type"]) == (401, "application/problem+json"), name
+        if "order_id" in path or "payment_id" in path:
+            answer = stranger.http.generic(method, address, json.dumps(body), "application/json", headers=HEADERS)
+            assert answer.status_code == 404, (name, answer.content)
+    paid.refresh_from_db()
+    assert (paid.status, paid.version, paid.note) == ("pending", 1, "")
 
 
 def routes(resolver: URLResolver, before: str = "/") -> Iterator[str]:

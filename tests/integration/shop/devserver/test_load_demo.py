@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
-from shop.models import Product
+from shop.models import Coupon, FlashSale, Product
 
 
 def test_refuses_without_debug(transactional_db: None) -> None:
@@ -36,11 +37,12 @@ def test_loads_what_the_contract_names(transactional_db: None, settings: Any, ca
         ("sneaker", 29900, "CNY", 100, True),
     ]
     assert "6 added" in capsys.readouterr().out
+    assert Coupon.objects.filter(campaign__slug="welcome", drawn_by__isnull=True).count() == 50
+    sale = FlashSale.objects.get()
+    assert (sale.product.sku, sale.units, sale.sold) == ("sneaker", 100, 0)
+    assert sale.starts_at <= timezone.now() < sale.ends_at
 
-
-def test_a_second_run_resets_nothing(transactional_db: None, settings: Any, capsys: Any) -> None:
-    settings.DEBUG = True
-    call_command("load_demo")
+    # a second run resets nothing
     Product.objects.filter(sku="poster").update(stock=3, price_minor=1)
     user = User.objects.get(username="demo")
     user.set_password("changed")

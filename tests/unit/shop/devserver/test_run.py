@@ -53,8 +53,13 @@ def test_a_port_in_use_is_named() -> None:
             _must_be_free("PORT", port)
 
 
-def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(tmp_path: Path) -> None:
-    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Of a folder whose keys are made once."""
+    return Plan.of({"DATA_DIR": str(tmp_path_factory.mktemp("data"))})
+
+
+def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(plan: Plan) -> None:
     first, second = complete(plan, {}), complete(plan, {})
     assert first == second
     assert first["WECHAT_API_URL"] == "http://127.0.0.1:8001/wechat"
@@ -65,19 +70,22 @@ def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(tmp_path: Pa
     assert len(first["WECHAT_API_V3_KEY"]) == 32
 
 
-def test_a_channel_that_is_set_is_left_alone(tmp_path: Path) -> None:
-    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+def test_a_channel_that_is_set_is_left_alone(plan: Plan) -> None:
     full = complete(plan, {"WECHAT_MCH_ID": "1900000001", "SECRET_KEY": "mine" * 20})
     assert "WECHAT_API_URL" not in full
     assert full["ALIPAY_GATEWAY_URL"].startswith("http://127.0.0.1:8001")
     assert full["SECRET_KEY"] == "mine" * 20
+    for set_by_hand in ("STRIPE_SECRET_KEY", "STRIPE_SECRET_KEY_FILE", "STRIPE_API_URL"):
+        full = complete(plan, {set_by_hand: "mine"})
+        assert {name: value for name, value in full.items() if name.startswith("STRIPE_")} == {set_by_hand: "mine"}
+    full = complete(plan, {"STRIPE_METHOD": "wechat_pay"})  # how to pay at the sandbox can be chosen
+    assert (full["STRIPE_METHOD"], full["STRIPE_API_URL"]) == ("wechat_pay", "http://127.0.0.1:8001/stripe")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_the_sandbox_may_stand_behind_a_proxy_of_this_machine(tmp_path: Path, host: str) -> None:
-    plan = Plan.of({"DATA_DIR": str(tmp_path)})
-    proxy = f"http://{host}:9000/wechat"
-    assert complete(plan, {"WECHAT_API_URL": proxy}) == complete(plan, {}) | {"WECHAT_API_URL": proxy}
+def test_the_sandbox_may_stand_behind_a_proxy_of_this_machine(plan: Plan) -> None:
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        proxy = f"http://{host}:9000/wechat"
+        assert complete(plan, {"WECHAT_API_URL": proxy}) == complete(plan, {}) | {"WECHAT_API_URL": proxy}
     away = complete(plan, {"WECHAT_API_URL": "https://api.mch.weixin.qq.com"})
     assert "WECHAT_MCH_ID" not in away
 
@@ -93,21 +101,9 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         run.stop()
 
 
-@pytest.mark.parametrize("set_by_hand", ["STRIPE_SECRET_KEY", "STRIPE_SECRET_KEY_FILE", "STRIPE_API_URL"])
-def test_stripe_that_is_set_is_left_alone(tmp_path: Path, set_by_hand: str) -> None:
-    full = complete(Plan.of({"DATA_DIR": str(tmp_path)}), {set_by_hand: "mine"})
-    assert {name: value for name, value in full.items() if name.startswith("STRIPE_")} == {set_by_hand: "mine"}
-
-
-def test_the_way_to_pay_at_the_sandbox_can_be_chosen(tmp_path: Path) -> None:
-    full = complete(Plan.of({"DATA_DIR": str(tmp_path)}), {"STRIPE_METHOD": "wechat_pay"})
-    assert (full["STRIPE_METHOD"], full["STRIPE_API_URL"]) == ("wechat_pay", "http://127.0.0.1:8001/stripe")
-
-
-def test_a_data_folder_of_an_earlier_version_gets_what_is_new_and_keeps_the_rest(tmp_path: Path) -> None:
-    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+def test_a_data_folder_of_an_earlier_version_gets_what_is_new_and_keeps_the_rest(plan: Plan) -> None:
     before = complete(plan, {})
-    file = tmp_path / "sandbox" / "settings.json"
+    file = plan.data_dir / "sandbox" / "settings.json"
     kept = {name: value for name, value in json.loads(file.read_text()).items() if not name.startswith("STRIPE_")}
     file.write_text(json.dumps(kept))
     after = complete(plan, {})
