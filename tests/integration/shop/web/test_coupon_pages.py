@@ -14,7 +14,6 @@ from shop.orders import placing as orders
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.web.test_pages import INLINE, form_of, pay
-from tests.threads import at_once
 
 
 @pytest.fixture
@@ -104,22 +103,3 @@ def test_an_order_too_small_to_be_lowered_leaves_the_coupon_free(
     with pytest.raises(CouponNotUsable), transaction.atomic():
         coupons.use(code=coupon.code, order_id=order.id, user_id=demo.pk)
     assert (total(order), Coupon.objects.get(pk=coupon.pk).order) == (1, None)
-
-
-def test_orders_that_meet_at_a_coupon_get_it_once(
-    demo: User, mug: Product, shopper: Client, coupon: Coupon
-) -> None:
-    """The constraint: the coupon's row is locked, and names one order."""
-    placed = [an_order(demo) for _ in range(4)]
-
-    def wanted(order: Order) -> bool:
-        try:
-            with transaction.atomic():
-                coupons.use(code=coupon.code, order_id=order.id, user_id=demo.pk)
-        except CouponNotUsable:
-            return False
-        return True
-
-    got = at_once(*[lambda order=order: wanted(order) for order in placed])
-    assert sorted(got) == [False, False, False, True]
-    assert sorted(map(total, placed)) == [1692, 1990, 1990, 1990]

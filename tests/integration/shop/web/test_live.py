@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -201,50 +201,44 @@ def test_a_stream_ends_after_its_time(owner: User, order: Order, monkeypatch: py
     assert not connection.in_atomic_block
 
 
+def change_password(owner: User) -> None:
+    owner.set_password("another")
+    owner.save()
+
+
+OVER: dict[str, Callable[[User, Reader], Any]] = {
+    "deactivated": lambda owner, reader: User.objects.update(is_active=False),
+    "logged out": lambda owner, reader: reader.client.logout(),
+    "expired": lambda owner, reader: Session.objects.update(expire_date=datetime(2026, 1, 1, tzinfo=UTC)),
+    "of an earlier password": lambda owner, reader: change_password(owner),
+    "without token": lambda owner, reader: Token.objects.all().delete(),
+}
+
+
 class TestACallerWhoIsNoLongerLetIn:
     """Nothing is told to them, and their place is free, at the next beat."""
-
-    def deactivated(self, owner: User, reader: Reader) -> None:
-        User.objects.update(is_active=False)
-
-    def logged_out(self, owner: User, reader: Reader) -> None:
-        reader.client.logout()
-
-    def expired(self, owner: User, reader: Reader) -> None:
-        Session.objects.update(expire_date=datetime(2026, 1, 1, tzinfo=UTC))
-
-    def of_an_earlier_password(self, owner: User, reader: Reader) -> None:
-        owner.set_password("another")
-        owner.save()
-
-    def without_token(self, owner: User, reader: Reader) -> None:
-        Token.objects.all().delete()
 
     @pytest.mark.parametrize(
         ("by_token", "now_they_are"),
         [
-            *((False, way) for way in (deactivated, logged_out, expired, of_an_earlier_password)),
-            *((True, way) for way in (deactivated, of_an_earlier_password, without_token)),
+            *((False, way) for way in OVER if way != "without token"),
+            *((True, way) for way in ("deactivated", "of an earlier password", "without token")),
         ],
     )
     def test_their_stream_ends(
-        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool, now_they_are: Any
+        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool, now_they_are: str
     ) -> None:
         monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
         key = Token.objects.create(user=owner).key
         reader = Reader(owner, order, **({"Authorization": f"Token {key}"} if by_token else {}))
         reader.next()
-        now_they_are(self, owner, reader)
+        OVER[now_they_are](owner, reader)
         reader.ended()
         assert [told["status"] for told in reader.told] == ["pending"]
 
-    @pytest.mark.parametrize("by_token", [False, True])
-    def test_nobody_elses_does(
-        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool
-    ) -> None:
+    def test_nobody_elses_does(self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
-        key = Token.objects.create(user=owner).key
-        reader = Reader(owner, order, **({"Authorization": f"Token {key}"} if by_token else {}))
+        reader = Reader(owner, order)
         reader.next()
         eve = User.objects.create_user("eve", is_active=False)
         Token.objects.create(user=eve)

@@ -43,7 +43,7 @@ def paid_after_a_read_of(order_id: str, channels: Any) -> Paid:
     return block
 
 
-@pytest.mark.parametrize("table", ["shop_order", "shop_orderitem", "payments_payment", "payments_attempt"])
+@pytest.mark.parametrize("table", ["shop_order", "payments_attempt"])
 def test_the_page(table: str, order_id: str, demo: User, paid_after_a_read_of: Paid) -> None:
     """Else a shopper who has paid is asked to choose how to pay, until the page is loaded again."""
     with paid_after_a_read_of(table):

@@ -1,7 +1,6 @@
 """The page of a flash sale: what it says before, during and after, and that pressing its button counts once."""
 
 import re
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -52,12 +51,6 @@ def polled_by(page: Any) -> list[str]:
 def state_of(page: Any) -> str:
     [state] = re.findall(r'data-state="(\w+)"', page.content.decode())
     return str(state)
-
-
-@pytest.fixture(params=["Redis", "no Redis"])
-def either(request: pytest.FixtureRequest) -> Iterator[None]:
-    with override_settings(IDEMPOTENCY={} if request.param == "Redis" else {"REDIS_ALIAS": None}):
-        yield
 
 
 def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client, sale: FlashSale) -> None:
@@ -142,7 +135,6 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
         assert client.get(f"{PAGE}/status?who=made-up").json()["state"] == "soldout"
 
 
-@pytest.mark.usefixtures("either")
 def test_a_buyer_after_the_end_and_in_the_next_sale(
     shopper: Client, sale: FlashSale, sneaker: Product, redis_server: redis.Redis
 ) -> None:
