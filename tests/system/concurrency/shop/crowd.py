@@ -25,7 +25,7 @@ def open_sale(database: psycopg.Connection, *, sku: str, units: int, stock: int 
 
 
 class Crowd:
-    """Users who want one sku, or a coupon.
+    """Users who want one sku.
 
     Attributes:
         tokens: of their API.
@@ -53,16 +53,9 @@ class Crowd:
     ) -> None:
         self._client.close()
 
-    def buy(self, url: str, token: str, *, key: str, **headers: str) -> httpx.Response:
+    def buy(self, url: str, token: str, *, key: str) -> httpx.Response:
         return self._client.post(
             f"{url}/api/v1/flash-sales/{self.sku}/orders",
-            headers={"Authorization": f"Token {token}", "Idempotency-Key": key, **headers},
-        )
-
-    def draw(self, url: str, token: str, *, key: str) -> httpx.Response:
-        """A coupon of the demo's campaign."""
-        return self._client.post(
-            f"{url}/api/v1/coupons/welcome/draw",
             headers={"Authorization": f"Token {token}", "Idempotency-Key": key},
         )
 
