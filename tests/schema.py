@@ -1,4 +1,4 @@
-"""Schema and rows of a PostgreSQL database as SQL text: to compare two, and to write one down.
+"""Schema of a PostgreSQL database as SQL text, to compare two.
 
 The wheels of the tests' server have no `pg_dump`.
 """
@@ -51,28 +51,6 @@ def definitions(cursor: Any, names: str) -> tuple[list[str], list[str]]:
     tables = [statement for _, statement in _all(cursor, _TABLES, names)]
     rest = (_CONSTRAINTS, _INDEXES, _FUNCTIONS, _TRIGGERS)
     return tables, [statement.rstrip() for query in rest for (statement,) in _all(cursor, query, names)]
-
-
-def written(cursor: Any, names: str, beside: str) -> str:
-    """Write tables, rows and what guards them as one SQL text.
-
-    Args:
-        names: of tables and functions, as for `definitions`.
-        beside: SQL expression of rows of other tables that come first, as in `auth_user WHERE …`.
-    """
-    tables, rest = definitions(cursor, names)
-    sources = [beside, *(table for table, _ in _all(cursor, _TABLES, names))]
-    return ";\n\n".join([*tables, *(_rows(cursor, source) for source in sources), *rest]) + ";\n"
-
-
-def _rows(cursor: Any, source: str) -> str:
-    table = source.split(maxsplit=1)[0]
-    cursor.execute(
-        f"SELECT quote_literal('[' || string_agg(to_jsonb(t)::text, E',\n') || ']') FROM (SELECT * FROM {source}) t"
-    )
-    (rows,) = cursor.fetchone()
-    assert rows is not None, f"{table} has no row"
-    return f"INSERT INTO {table} SELECT * FROM jsonb_populate_recordset(NULL::{table}, {rows})"
 
 
 def _all(cursor: Any, query: str, names: str) -> list[tuple[str, ...]]:
