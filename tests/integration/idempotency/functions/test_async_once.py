@@ -36,20 +36,3 @@ async def test_copies_on_one_event_loop_happen_once(lease: Any) -> None:
     with pytest.raises(KeyReused):
         await once("n", key="k", payload=2, lease=lease).arun(place)
     assert await Group.objects.acount() == 1
-
-
-async def test_a_caller_that_is_cancelled_leaves_a_finished_call() -> None:
-    inside, go = asyncio.Event(), asyncio.Event()
-
-    async def held() -> Any:
-        inside.set()
-        await go.wait()
-        return await place()
-
-    running = asyncio.ensure_future(once("n", key="k").arun(held))
-    await inside.wait()
-    running.cancel()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await once("n", key="k").arun(place) == {"id": (await Group.objects.aget()).pk, "in_transaction": True}

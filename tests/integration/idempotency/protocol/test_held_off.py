@@ -8,7 +8,6 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.http import HttpResponse
-from django.test import override_settings
 
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller
@@ -19,37 +18,28 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.i
 Effects = Callable[[], int]
 
 
-@pytest.fixture
-def twin(user: User) -> Iterator[psycopg.Connection]:
-    """Another process in the middle of the same keyed call: its row is inserted and not committed."""
-    other = psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor})
-    other.execute(
-        "INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence,"
-        " response_headers) VALUES (%s, 'k1', '\\x00', 'atomic', 'running', 'twin', '', 1, '{}')",
-        [f"user:{user.pk} POST things"],
-    )
-    digest = digest_of(scope=f"user:{user.pk} POST things", key="k1")
-    other.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_id_of(digest)])
-    yield other
-    other.close()
+def connected() -> psycopg.Connection:
+    """Connect as another process."""
+    return psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor})
 
 
 @pytest.fixture(autouse=True)
-def _no_redis() -> Iterator[None]:
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
-        yield
+def _no_redis(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None}
 
 
 def test_any_other_trouble_at_the_claim_is_503(
-    caller: Caller, effects: Effects, twin: psycopg.Connection, caplog: pytest.LogCaptureFixture
+    caller: Caller, user: User, effects: Effects, caplog: pytest.LogCaptureFixture, settings: Any
 ) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = '20ms'")  # shorter than the wait for the twin
-    try:
-        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 5}):
+    settings.IDEMPOTENCY = {"REDIS": None, "WAIT_SECONDS": 5}
+    digest = digest_of(scope=f"user:{user.pk} POST things", key="k1")
+    with connected() as running, connection.cursor() as cursor:
+        running.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(digest)])
+        cursor.execute("SET statement_timeout = '20ms'")  # shorter than the wait for the one that runs
+        try:
             answer = caller.post()
-    finally:
-        connection.close()
+        finally:
+            connection.close()
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
     assert "statement timeout" in caplog.text, "an operator hears why"
     assert effects() == 0
@@ -86,7 +76,7 @@ def gate() -> Iterator[psycopg.Connection]:
     """Holds what `slow.pg_try_advisory_xact_lock` waits for, until it is closed."""
     with connection.cursor() as cursor:
         cursor.execute(SLOW_LOCK)
-    with psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}) as other:
+    with connected() as other:
         other.execute("SELECT pg_advisory_lock(777)")
         yield other
     with connection.cursor() as cursor:

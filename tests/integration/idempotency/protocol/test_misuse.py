@@ -38,14 +38,6 @@ def answered(request: HttpRequest, view: Any, user: User) -> HttpResponse:
     return answer
 
 
-def as_a_function(door: Any) -> Any:
-    @door
-    def view(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(f"{effect('function').pk}", status=201)
-
-    return view
-
-
 def create(request: Any, pk: int = 0) -> Any:
     raise NotImplementedError
 
@@ -132,7 +124,12 @@ def as_written_elsewhere() -> Any:
     return post
 
 
-urlpatterns = [path("plain", as_a_function(drf.idempotent))]
+@drf.idempotent
+def plain(request: Any) -> HttpResponse:
+    return HttpResponse(f"{effect('function').pk}", status=201)
+
+
+urlpatterns = [path("plain", plain)]
 
 
 @pytest.mark.urls(__name__)

@@ -53,18 +53,6 @@ def end_the_lease() -> None:
     LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
 
 
-def test_all_steps_in_their_order(caller: Caller, effects: Effects) -> None:
-    answer = post(caller)
-    assert (answer.status_code, answer.json()) == (201, {"amount": 5, "receipt": "r-5"})
-    assert STEPS["calls"] == ["started", "reserved", "charged", "noted"]
-    entry = LedgerEntry.objects.get()
-    assert (entry.state, entry.handler, entry.recovery_point) == (State.FINISHED, "tests.steps", "noted")
-    assert entry.recovery_data == {"amount": 5, "receipt": "r-5"}
-    again = post(caller)
-    assert (again.content, again["Idempotent-Replayed"]) == (answer.content, "true")
-    assert effects() == 2
-
-
 @pytest.mark.parametrize("point", ["started", "reserved", "noted"])
 def test_killed_at_a_step_the_completer_goes_on_there(caller: Caller, effects: Effects, point: str) -> None:
     """A retry does so in test_phases_at_doors.py."""
@@ -81,7 +69,9 @@ def test_killed_at_a_step_the_completer_goes_on_there(caller: Caller, effects: E
         call for call in ("started", "reserved", "charged", "noted") if call != point
     ]
     assert STEPS["calls"].count(point) == 2
-    assert LedgerEntry.objects.get().state == State.FINISHED
+    entry = LedgerEntry.objects.get()
+    assert (entry.state, entry.handler, entry.recovery_point) == (State.FINISHED, "tests.steps", "noted")
+    assert entry.recovery_data == {"amount": 5, "receipt": "r-5"}
     if point != "started":
         runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "owner"))
         assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]

