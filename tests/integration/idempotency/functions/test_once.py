@@ -1,5 +1,6 @@
 """`once()` runs a function once per key and gives every copy the first result."""
 
+import asyncio
 import json
 import pickle
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
-from django.db import transaction
+from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 from django.test import override_settings
 
@@ -115,6 +116,21 @@ def test_copies_at_the_same_instant_happen_once(lease: Any, redis: str | None) -
     with override_settings(IDEMPOTENCY={"REDIS": redis}):
         results = at_once(*[copy] * 8)
     assert results == [{"id": Group.objects.get().pk}] * 8
+
+
+async def test_copies_on_one_event_loop_happen_once(transactional_db: None, lease: Any) -> None:
+    async def aplace() -> dict[str, Any]:
+        made = await sync_to_async(place)()
+        return {**made, "in_transaction": await sync_to_async(lambda: connection.in_atomic_block)()}
+
+    calls = [once("n", key="k", payload=1, lease=lease, wait=30).arun(aplace) for _ in range(8)]
+    results = await asyncio.gather(*calls)
+    assert results == [results[0]] * 8
+    assert results[0]["in_transaction"] is (lease is None)
+    with pytest.raises(KeyReused):
+        await once("n", key="k", payload=2, lease=lease).arun(aplace)
+    assert await Group.objects.acount() == 1
+    await sync_to_async(connections.close_all)()  # asgiref's shared thread would outlive the database
 
 
 def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:

@@ -110,17 +110,12 @@ def post(address: str, key: str, body: Any, *, client: Client | None = None) -> 
 
 
 @contextmanager
-def counted() -> Iterator[list[int]]:
-    """Count calls of Python and C functions; nobody else's: garbage is collected elsewhere."""
-    calls = [0]
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        calls[0] += event in {"call", "c_call"}
-
+def profiled(see: Callable[[Any, str, Any], None]) -> Iterator[None]:
+    """Let `see` hear of each call of a function; of nobody else's, as garbage is collected elsewhere."""
     gc.disable()
-    sys.setprofile(count)
+    sys.setprofile(see)
     try:
-        yield calls
+        yield
     finally:
         sys.setprofile(None)
         gc.enable()
@@ -128,13 +123,17 @@ def counted() -> Iterator[list[int]]:
 
 def calls_of(address: str, key: Callable[[], str]) -> int:
     """Return the calls of one request: the fewest of ten, as now and then one has more to do (epoch, plans)."""
-    body, found = {"name": "the same"}, []
+    found: list[int] = []
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        found[-1] += event in {"call", "c_call"}
+
     for _ in range(10):
         Group.objects.all().delete()
-        with counted() as calls:
-            answer = post(address, key(), body)
+        found.append(0)
+        with profiled(count):
+            answer = post(address, key(), {"name": "the same"})
         assert answer.status_code == 201
-        found.append(calls[0])
     return min(found)
 
 
@@ -179,10 +178,7 @@ def test_a_fresh_call_enters_few_of_the_apps_modules(settings: Any) -> None:
     def enter(frame: Any, event: str, argument: Any) -> None:
         entered.add(frame.f_code.co_filename)
 
-    sys.setprofile(enter)
-    try:
+    with profiled(enter):
         post("/plain", str(uuid4()), {}, client=client)
-    finally:
-        sys.setprofile(None)
     home = str(Path(idempotency.__file__).parent)
     assert 0 < len({name for name in entered if name.startswith(home)}) <= MODULES_OF_A_FRESH_CALL

@@ -28,32 +28,27 @@ Effects = Callable[[], int]
 KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"  # guests: nothing but it stands for the caller
 
 
-@pytest.fixture
-def guest(client: Client) -> Client:
-    return client
-
-
 def post(client: Client, path: str, key: str = KEY, **data: Any) -> HttpResponse:
     return client.post(path, data, headers={"Idempotency-Key": key})  # type: ignore[return-value]
 
 
 def test_an_answer_compressed_below_us_is_stored_plain_and_above_us_as_asked(
-    guest: Client, effects: Effects, settings: Any
+    client: Client, effects: Effects, settings: Any
 ) -> None:
     settings.MIDDLEWARE = ["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE]
     plain, zipped = {"Idempotency-Key": KEY}, {"Idempotency-Key": KEY, "Accept-Encoding": "gzip"}
-    first, again = guest.post("/zipped", headers=zipped), guest.post("/zipped", headers=plain)
+    first, again = client.post("/zipped", headers=zipped), client.post("/zipped", headers=plain)
     assert (first["Content-Encoding"], "Content-Encoding" in again) == ("gzip", False)
     assert again.content == gzip.decompress(first.content)
-    answers = [guest.post("/long", headers=asked) for asked in (zipped, plain, zipped)]
+    answers = [client.post("/long", headers=asked) for asked in (zipped, plain, zipped)]
     assert gzip.decompress(answers[0].content) == answers[1].content == gzip.decompress(answers[2].content)
     assert [answer.get("Idempotent-Replayed") for answer in answers] == [None, "true", "true"]
     assert effects() == 2
 
 
-def test_a_file_sent_again_is_the_same_request_and_another_is_not(guest: Client, effects: Effects) -> None:
+def test_a_file_sent_again_is_the_same_request_and_another_is_not(client: Client, effects: Effects) -> None:
     def upload(content: bytes, name: str = "a.txt", key: str = KEY) -> HttpResponse:
-        return post(guest, "/upload", key, note="n", file=SimpleUploadedFile(name, content, "text/plain"))
+        return post(client, "/upload", key, note="n", file=SimpleUploadedFile(name, content, "text/plain"))
 
     first = upload(b"one")
     assert first.content == b"one"
@@ -67,30 +62,30 @@ def test_a_file_sent_again_is_the_same_request_and_another_is_not(guest: Client,
     assert effects() == 2
 
 
-def test_safe_methods_need_no_key_and_leave_no_entry(guest: Client) -> None:
-    for method in (guest.get, guest.head, guest.options):
+def test_safe_methods_need_no_key_and_leave_no_entry(client: Client) -> None:
+    for method in (client.get, client.head, client.options):
         answer: Any = method("/plain", headers={"Idempotency-Key": KEY})
         assert (answer.status_code, "Idempotent-Replayed" in answer) == (200, False)
     assert LedgerEntry.objects.count() == 0
 
 
-def test_answers_without_a_body_are_replayed_without_one(guest: Client, effects: Effects) -> None:
+def test_answers_without_a_body_are_replayed_without_one(client: Client, effects: Effects) -> None:
     for status in (204, 205, 302, 304):
         PLAN["status"] = status
-        first, again = (post(guest, "/bodyless", key=f"{KEY}-{status}") for _ in range(2))
+        first, again = (post(client, "/bodyless", key=f"{KEY}-{status}") for _ in range(2))
         assert first.status_code == again.status_code == status
         assert (again.content, again["Idempotent-Replayed"], again["ETag"]) == (b"", "true", first["ETag"])
     assert effects() == 4
 
 
-def test_cookies_and_sessions_belong_to_the_one_exchange(guest: Client, effects: Effects) -> None:
-    first = post(guest, "/session")
+def test_cookies_and_sessions_belong_to_the_one_exchange(client: Client, effects: Effects) -> None:
+    first = post(client, "/session")
     assert {"sessionid", "taste"} <= set(first.cookies)
-    assert guest.session["visits"] == 1
-    again = post(guest, "/session")
+    assert client.session["visits"] == 1
+    again = post(client, "/session")
     assert "taste" not in again.cookies
     assert again.content == first.content
-    assert guest.session["visits"] == 1  # the handler did not run, so neither did what it does to the session
+    assert client.session["visits"] == 1  # the handler did not run, so neither did what it does to the session
     assert effects() == 1
     stranger = Client()
     assert stranger.session.session_key
@@ -99,11 +94,11 @@ def test_cookies_and_sessions_belong_to_the_one_exchange(guest: Client, effects:
 
 @pytest.mark.parametrize("has_session", [True, False], ids=["its own session", "a new one"])
 def test_a_run_that_lost_the_race_leaves_nothing_in_the_session(
-    guest: Client, effects: Effects, redis_server: redis.Redis, has_session: bool
+    client: Client, effects: Effects, redis_server: redis.Redis, has_session: bool
 ) -> None:
     twin = Client()
     if has_session:
-        twin.cookies["sessionid"] = guest.session.session_key
+        twin.cookies["sessionid"] = client.session.session_key
 
     def be_overtaken() -> None:
         redis_server.flushall()
@@ -111,19 +106,19 @@ def test_a_run_that_lost_the_race_leaves_nothing_in_the_session(
             thread.submit(lambda: (post(twin, "/checkout"), connection.close())).result()
 
     PLAN["during"] = be_overtaken
-    lost = post(guest, "/checkout")
+    lost = post(client, "/checkout")
     assert (lost.status_code, lost["Idempotent-Replayed"], effects()) == (303, "true", 1)
     assert twin.session["order"] == Group.objects.get().pk
     if has_session:
-        assert guest.session["order"] == Group.objects.get().pk
+        assert client.session["order"] == Group.objects.get().pk
     else:
         assert not lost.cookies
 
 
-def test_a_stream_is_done_and_not_given_again(guest: Client, effects: Effects) -> None:
-    first = post(guest, "/streamed")
+def test_a_stream_is_done_and_not_given_again(client: Client, effects: Effects) -> None:
+    first = post(client, "/streamed")
     assert b"".join(first.streaming_content) == b"one two"  # type: ignore[attr-defined]
-    again = post(guest, "/streamed")
+    again = post(client, "/streamed")
     assert (again.status_code, again["Location"]) == (410, "/things/streamed")
     assert effects() == 1
 
@@ -133,12 +128,12 @@ class TestAtomicRequests:
     def _on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
 
-    def test_a_plain_view_leaves_it_and_its_safe_methods_do_not(self, guest: Client, effects: Effects) -> None:
-        first, again = post(guest, "/plain"), post(guest, "/plain")
+    def test_a_plain_view_leaves_it_and_its_safe_methods_do_not(self, client: Client, effects: Effects) -> None:
+        first, again = post(client, "/plain"), post(client, "/plain")
         assert (first.status_code, again["Idempotent-Replayed"]) == (303, "true")
-        refused, once_more = (post(guest, "/plain", f"{KEY}-2", refuse="1") for _ in range(2))
+        refused, once_more = (post(client, "/plain", f"{KEY}-2", refuse="1") for _ in range(2))
         assert (refused.status_code, once_more["Idempotent-Replayed"], effects()) == (409, "true", 1)
-        guest.get("/plain")
+        client.get("/plain")
         assert PLAN["seen"] == [True]
 
     @pytest.mark.parametrize("path", ["/mixed", "/set"])
@@ -230,21 +225,21 @@ def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effe
 
 @pytest.mark.parametrize("store", [{}, {"REDIS_ALIAS": None}], ids=["Redis", "no Redis"])
 def test_what_fails_after_the_commit_does_not_hide_that_it_is_done(
-    guest: Client, effects: Effects, caplog: pytest.LogCaptureFixture, store: dict[str, Any]
+    client: Client, effects: Effects, caplog: pytest.LogCaptureFixture, store: dict[str, Any]
 ) -> None:
     PLAN["raise"] = ZeroDivisionError("in a hook")
     with override_settings(IDEMPOTENCY=store):
-        answers = [post(guest, "/hooked") for _ in range(2)]
+        answers = [post(client, "/hooked") for _ in range(2)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(201, b"hooked")] * 2
     assert effects() == 1
     assert caplog.text.count("in a hook") == 1
 
 
-def test_a_process_that_is_to_end_ends(guest: Client, user: User, effects: Effects) -> None:
-    guest.force_login(user)
-    guest.raise_request_exception = False  # it would keep this one, and raise it again
+def test_a_process_that_is_to_end_ends(client: Client, user: User, effects: Effects) -> None:
+    client.force_login(user)
+    client.raise_request_exception = False  # it would keep this one, and raise it again
     PLAN["raise"] = SystemExit(1)
     with pytest.raises(SystemExit):
-        post(guest, "/hooked")
-    again = post(guest, "/hooked")
+        post(client, "/hooked")
+    again = post(client, "/hooked")
     assert (again.status_code, again["Idempotent-Replayed"], effects()) == (201, "true", 1)

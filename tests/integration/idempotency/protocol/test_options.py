@@ -79,9 +79,18 @@ def test_every_door_has_every_option(opened: Open, user: User, effects: Effects)
         assert not connection.in_atomic_block
 
     options: dict[str, Any] = {
-        **{"mode": Mode.PHASED, "lease": 300, "wait": 0, "required": True, "window": 10},
-        **{"header": "X-Request-Key", "principal": the_shop, "ignore": ["sent_at"], "redact": ["secret"]},
-        **{"lifetime": 60, "on_problem": show, "on_replay": lambda request, answer: replays.append(request.user)},
+        "mode": Mode.PHASED,
+        "lease": 300,
+        "wait": 0,
+        "required": True,
+        "window": 10,
+        "header": "X-Request-Key",
+        "principal": the_shop,
+        "ignore": ["sent_at"],
+        "redact": ["secret"],
+        "lifetime": 60,
+        "on_problem": show,
+        "on_replay": lambda request, answer: replays.append(request.user),
     }
     assert options.keys() == Options.__annotations__.keys()
     PLAN["act"] = look
@@ -109,8 +118,14 @@ def test_settings_are_the_options_of_every_view(keyed: Any, user: User, effects:
         return answered(request, call)
 
     settings.IDEMPOTENCY = {
-        **{"KEYED": "unsafe", "REDIS": None, "REQUIRED": False, "HEADER": "X-Request-Key", "BODY_SECONDS": 60},
-        **{"IGNORE": ["sent_at"], "REDACT": ["secret"], "PRINCIPAL": f"{__name__}.the_shop"},
+        "KEYED": "unsafe",
+        "REDIS": None,
+        "REQUIRED": False,
+        "HEADER": "X-Request-Key",
+        "BODY_SECONDS": 60,
+        "IGNORE": ["sent_at"],
+        "REDACT": ["secret"],
+        "PRINCIPAL": f"{__name__}.the_shop",
         "ON_REPLAY": f"{HERE}.urls.note_replay",
     }
     caller, key = Caller(view, user), {"X-Request-Key": "k1"}

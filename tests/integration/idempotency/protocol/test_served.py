@@ -1,24 +1,29 @@
-"""The small API behind gunicorn: what servers make of headers, and what a crash leaves of a session."""
+"""The small API behind servers: what they make of headers, one event loop, and what a crash leaves of a session."""
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from uuid import uuid4
 
 import httpx
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import connection
+from django.core.handlers.asgi import ASGIHandler
+from django.db import connection, connections
 
+from idempotency.models import LedgerEntry
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import ROOT
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
 Effects = Callable[[], int]
+KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,6 @@ def answers(url: str) -> bool:
 
 
 def test_a_key_on_two_lines_is_no_key(effects: Effects, served: str) -> None:
-    """Under ASGI in test_async_views.py."""
     key, other = str(uuid4()), str(uuid4())
     with httpx.Client(base_url=served, trust_env=False, timeout=30) as client:
 
@@ -83,3 +87,28 @@ def test_a_replay_leads_where_the_first_answer_led_though_the_process_died_after
         assert (again.status_code, again.headers["Idempotent-Replayed"]) == (303, "true")
         shown = client.get(again.headers["Location"])
     assert (shown.status_code, shown.text) == (200, f"order {Group.objects.get().pk}")
+
+
+@pytest.fixture
+async def visitor(transactional_db: None) -> AsyncIterator[httpx.AsyncClient]:
+    """Call the ASGI application itself, as a server does."""
+    yield httpx.AsyncClient(transport=httpx.ASGITransport(ASGIHandler()), base_url="http://testserver")
+    await sync_to_async(connections.close_all)()  # asgiref's shared thread would outlive the database
+
+
+async def test_concurrent_duplicates_on_one_event_loop_do_not_share_a_transaction(
+    visitor: httpx.AsyncClient,
+) -> None:
+    await visitor.post("/async", headers={"Idempotency-Key": f"{KEY}1"})
+    answers = await asyncio.gather(*(visitor.post("/async", headers={"Idempotency-Key": KEY}) for _ in range(8)))
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert 201 in {answer.status_code for answer in answers}
+    assert await Group.objects.acount() == 2
+    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert await LedgerEntry.objects.acount() == 2
+
+
+async def test_a_key_on_two_lines_is_no_key_under_asgi_either(visitor: httpx.AsyncClient) -> None:
+    for other in (KEY, f"{KEY}1"):
+        answer = await visitor.post("/async", headers=[("Idempotency-Key", KEY), ("Idempotency-Key", other)])
+        assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_invalid")
