@@ -69,7 +69,8 @@ def _called(way: tuple[str, str, Any, str]) -> str:
 
 
 @pytest.fixture(params=WAYS, ids=_called)
-def door(request: pytest.FixtureRequest, user: User) -> Iterator[Door]:
+def door(request: pytest.FixtureRequest, user: User, plain_project: None) -> Iterator[Door]:
+    """Open a door of a project whose middlewares are Django's, and so async where the server is."""
     place, kind, keyed, server = request.param
     with override_settings(IDEMPOTENCY={"KEYED": keyed}):
         yield Door(f"/{place}/{kind}", user, asgi=server == "ASGI")
