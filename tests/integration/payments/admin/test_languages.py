@@ -214,6 +214,7 @@ def test_every_list_filter_and_row(operator: Client, payment: Payment, monkeypat
     assert {text for model in MODELS for text in pages_of(operator, model)} == set()
     pages = ["/admin/", "/admin/payments/", "/admin/payments/journalentry/trial-balance/"]
     pages += [f"/admin/payments/payment/find/?q={term}" for term in ("", "19.90", "4" * 9)]
+    pages += [page(row, "history") for row in (payment, Notification.objects.earliest("pk"))]
     found = [text for address in pages for text in left(operator.get(address))]
     monkeypatch.setattr(worklist, "SHOWN", 2)
     assert sorted({*found, *left(operator.get("/admin/"))}) == []
@@ -227,14 +228,12 @@ def pages_of(operator: Client, model: Any) -> list[str]:
     found = left(answer)
     choices = [[*spec.choices(answer.context["cl"])] for spec in answer.context["cl"].filter_specs]
     # each choice's words stand on each of these pages; the first may hide what is settled, the last shows
-    queries = {of_one[-1]["query_string"] for of_one in choices}
-    together = "&".join(of_one[1]["query_string"].lstrip("?") for of_one in choices)
-    for query in sorted({*queries, f"?{together}", "?q=nothing"}):
-        found += [text for text in left(operator.get(f"{listed}{query}")) if not text.endswith(": nothing")]
-    rows = list(model._default_manager.order_by("pk"))
-    for row in {state_of(row): row for row in reversed(rows)}.values():
-        found += left(operator.get(page(row)))
-    return found + left(operator.get(page(rows[0], "history")))
+    filtered = ["&".join(of_one[at]["query_string"].lstrip("?") for of_one in choices) for at in (1, -1)]
+    for query in (*filtered, "q=nothing"):
+        found += [text for text in left(operator.get(f"{listed}?{query}")) if not text.endswith(": nothing")]
+    rows = {state_of(row): row for row in model._default_manager.order_by("-pk")}
+    assert rows
+    return found + [text for row in rows.values() for text in left(operator.get(page(row)))]
 
 
 def state_of(row: Any) -> tuple[Any, ...]:

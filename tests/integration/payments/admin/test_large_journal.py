@@ -12,7 +12,7 @@ from idempotency.admin import searching
 from tests.emptying import empty_tables
 from tests.integration.idempotency.admin.test_searching import pages_of, pages_read
 
-ROWS, NEWEST = 100_000, 500
+ROWS, NEWEST = 40_000, 200
 NUMBER = "00000000-0000-7000-8000-000000000001"
 
 # number n: a payment of 1 fen by Alipay, a tenth of a second before the next, the last an hour ago; the first one alone is held

@@ -119,8 +119,8 @@ def test_an_empty_list_says_what_appears_there(admin_client: Client) -> None:
         address = reverse(f"admin:{own.opts.app_label}_{own.opts.model_name}_changelist")
         assert own.appears, address
         assert f"Nothing here at the moment. {own.appears}" in unescape(admin_client.get(address).text)
-        with override("zh-hans"):
-            assert f"暂无记录。 {own.appears}" in admin_client.get(address, headers=CHINESE).text
+    with override("zh-hans"):
+        assert f"暂无记录。 {own.appears}" in admin_client.get(address, headers=CHINESE).text
     assert "Nothing matches this search and these filters." in admin_client.get(f"{address}?q=x").text
 
 
