@@ -52,8 +52,11 @@ def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
     till.witness()
 
 
-@pytest.mark.parametrize("before", [[], [990], [490, 500]], ids=["at once", "after one", "after two"])
-@pytest.mark.parametrize("ours", [False, True], ids=["by hand", "ours before"])
+@pytest.mark.parametrize(
+    ("before", "ours"),
+    [([], False), ([990], True), ([490, 500], False)],
+    ids=["at once", "after one of ours", "after two by hand"],
+)
 def test_m14_all_of_it_goes_back_by_hand_and_alipay_tells_it_at_once(
     till: Till, before: list[int], ours: bool
 ) -> None:

@@ -19,7 +19,7 @@ from tests.payments_settings import limited
 from tests.system.money.till import CALLING, CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
 
-LOOKS = 20
+LOOKS = 4
 EVERY = pytest.mark.parametrize("channel", CHANNELS)
 
 

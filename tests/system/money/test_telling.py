@@ -16,7 +16,7 @@ EVERY = pytest.mark.parametrize("channel", CHANNELS)
 
 PAID = ("paid", "succeeded", PRICE_MINOR, 0)
 
-ORDERS = 25
+ORDERS = 12
 
 
 @EVERY

@@ -72,12 +72,12 @@ def luhn(digits: str) -> bool:
 
 
 def private_key_needles(folder: Path) -> dict[str, str]:
-    """A needle for every line of every private key file under `folder`."""
+    """Lines of every private key file under `folder`, every eighth: what shows a key shows more than seven."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in {".pem", ".key"} and _PRIVATE in (text := path.read_text()):
-            for number, line in enumerate(_PEM_LINE.findall(text), 1):
-                found[f"{path.name}, line {number}"] = line
+            for number, line in enumerate(_PEM_LINE.findall(text)[1::8], 1):
+                found[f"{path.name}, needle {number}"] = line
     return found
 
 
