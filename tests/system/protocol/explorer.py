@@ -10,7 +10,7 @@ crash could bring about is left out, as far as the stores do each command as one
 
 Of orders that differ only in which of two neighbouring steps on different stores came first, one is run: sleep
 sets, after P. Godefroid, Partial-Order Methods for the Verification of Concurrent Systems (LNCS 1032, 1996),
-chapter 5.
+chapter 5. And actors are alike until they move: of those that have not, the first moves first.
 """
 
 import queue
@@ -153,22 +153,18 @@ class Run:
         for actor in actors:
             self.start(actor)
         by_name: dict[str, Any] = {each.name: each for each in (*actors, *events)}
-        happened: set[str] = set()
+        begun: set[str] = set()
         try:
+            for actor in actors:
+                self.let_go(actor)  # to its first stop, which nobody sees
             for _ in range(STEPS_MAX):
                 alive = [actor for actor in actors if not actor.done]
                 if not alive:
                     break
-                options = [Option("step", actor.name, actor.touches) for actor in alive]
-                if kills:
-                    options += [Option("kill", actor.name, "ledger") for actor in alive]
-                options += [
-                    Option("event", event.name, event.touches) for event in events if event.name not in happened
-                ]
-                chosen = self._choose(options)
+                chosen = self._choose(self._options(alive, events, begun, kills=kills))
+                begun.add(chosen.who)
                 if chosen.what == "event":
                     self.trace.append(f"-- {chosen.who}")
-                    happened.add(chosen.who)
                     by_name[chosen.who].work()
                     continue
                 kills -= chosen.what == "kill"
@@ -178,6 +174,17 @@ class Run:
                 if not actor.done:
                     actor.dismissed = True
                     self.let_go(actor)
+
+    def _options(self, alive: list[Actor], events: list[Event], begun: set[str], *, kills: int) -> list[Option]:
+        """What can happen next; of the actors that have not begun, only to the first."""
+        able = alive
+        if self.reduced:
+            waiting = [actor for actor in alive if actor.name not in begun]
+            able = [actor for actor in alive if actor not in waiting[1:]]
+        options = [Option("step", actor.name, actor.touches) for actor in able]
+        if kills:
+            options += [Option("kill", actor.name, "ledger") for actor in able]
+        return options + [Option("event", one.name, one.touches) for one in events if one.name not in begun]
 
     def start(self, actor: Actor) -> None:
         """Give the actor a thread, which waits to be let go on."""
@@ -307,13 +314,13 @@ def _following(run: Run) -> list[int] | None:
     return None
 
 
-def stops_before(module: Any, names: list[str], *, touches: str) -> Iterator[tuple[Any, str, Any]]:
+def stops_before(module: Any, names: list[str], *, touches: Callable[[], str]) -> Iterator[tuple[Any, str, Any]]:
     """(module, name, wrapper) for monkeypatching: the function, with a stop before it."""
     for name in names:
         original = getattr(module, name)
 
         def wrapper(*args: Any, _original: Any = original, _name: str = name, **kwargs: Any) -> Any:
-            stop(_name, touches=touches)
+            stop(_name, touches=touches())
             return _original(*args, **kwargs)
 
         yield module, name, wrapper

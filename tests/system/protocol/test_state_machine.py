@@ -173,7 +173,7 @@ def test_no_sequence_of_requests_crashes_and_outages_does_anything_twice(redis_s
     print(f"seed {number}")
     SERVER[:] = [redis_server]
     many = settings(
-        max_examples=40,
+        max_examples=20,
         stateful_step_count=50,
         deadline=None,
         suppress_health_check=list(HealthCheck),
