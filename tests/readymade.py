@@ -16,13 +16,8 @@ FIRST_START = "{python} manage.py migrate --verbosity 0 && {python} manage.py lo
 
 def lay_out(folder: Path) -> None:
     """Fill the empty `folder` with servers' data, keys, schema and demo data, as `shop.devserver.run` would."""
-    copy(_made(), folder)
-
-
-def copy(made: Path, folder: Path) -> None:
-    """Fill the empty `folder` with what `make` made."""
     # `cp` keeps the owner, who is not us where we are root
-    subprocess.run(["cp", "-a", f"{made}/.", str(folder)], check=True)
+    subprocess.run(["cp", "-a", f"{_made()}/.", str(folder)], check=True)
 
 
 def clean_environment() -> dict[str, str]:
@@ -40,13 +35,13 @@ def _made() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != session:
             shutil.rmtree(place, ignore_errors=True)
-            make(place)
+            _make(place)
             stamp.write_text(session)
     return place
 
 
-def make(place: Path) -> None:
-    """Have a first start's data in the folder `place`, which must not be there yet; nothing runs on it afterwards."""
+def _make(place: Path) -> None:
+    """Have a first start's data in the new folder `place`; nothing runs on it afterwards."""
     place.mkdir(mode=0o755)
     environment = complete(Plan(ports=(8000,), sandbox_port=8001, data_dir=place), clean_environment())
     servers = [sys.executable, "-m", "shop.devserver.embedded", "--data-dir", str(place), "--fast", "--"]

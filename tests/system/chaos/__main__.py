@@ -5,18 +5,15 @@ failed.
 """
 
 import argparse
+import os
 import random
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from subprocess import CalledProcessError
-from tempfile import TemporaryDirectory
 
 from shop.devserver.embedded import EmbeddedError
 from shop.devserver.plan import RunError
-from tests import readymade
+from tests.sandbox import ROOT
 from tests.system.chaos import plan
 from tests.system.chaos.lab import LabError
 from tests.system.chaos.run import Outcome, run
@@ -38,15 +35,15 @@ def main() -> int:
     if given.plan:
         print(plan.told(first, duration=given.duration))
         return 0
+    os.environ.setdefault("TEST_DATA_DIR", str(ROOT / ".data" / "chaos"))  # beside a run of the tests
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     outcomes: list[Outcome] = []
     seed = first
     try:
-        with _made(runs=given.runs) as made:
-            for seed in range(first, first + given.runs):
-                print(f"chaos: seed {seed}, {given.duration:g} s", flush=True)
-                outcomes.append(run(seed, duration=given.duration, say=_say, keep=given.keep, made=made))
-                _tell(seed, outcomes[-1], duration=given.duration)
+        for seed in range(first, first + given.runs):
+            print(f"chaos: seed {seed}, {given.duration:g} s", flush=True)
+            outcomes.append(run(seed, duration=given.duration, say=_say, keep=given.keep))
+            _tell(seed, outcomes[-1], duration=given.duration)
     except (LabError, RunError, EmbeddedError, CalledProcessError) as error:
         print(f"chaos: seed {seed}: the lab failed, which says nothing about the shop: {error}", flush=True)
         return 2
@@ -57,18 +54,6 @@ def main() -> int:
     )
     print(f"chaos: {requests} requests, {faults} faults, {violations} violations", flush=True)
     return 1 if violations else 0
-
-
-@contextmanager
-def _made(*, runs: int) -> Iterator[Path | None]:
-    """A first start's data, where it is cheaper to make it once: for several runs."""
-    if runs == 1:
-        yield None
-        return
-    with TemporaryDirectory(prefix="po-") as folder:
-        Path(folder).chmod(0o755)  # PostgreSQL's user must come through
-        readymade.make(Path(folder) / "made")
-        yield Path(folder) / "made"
 
 
 def _seed(text: str) -> int | None:

@@ -131,17 +131,19 @@ class Breaker:
         lab: it is running.
         plan: the faults, in the order of their beginnings.
         weather: how the providers behave where no fault says otherwise.
+        say: is given each fault that begins.
     """
 
-    def __init__(self, lab: Lab, plan: list[Fault], weather: dict[str, Any]) -> None:
+    def __init__(self, lab: Lab, plan: list[Fault], weather: dict[str, Any], say: Callable[[str], object]) -> None:
         self.lab = lab
         self.begun = 0
         self.standing: list[Fault] = []
         self._waiting = list(plan)
         self._weather = weather
+        self._say = say
         tell_sandbox(lab, weather)
 
-    def run(self, *, duration: float, on_tick: Callable[[float], object]) -> None:
+    def run(self, *, duration: float) -> None:
         """Until `duration` seconds are over; all is healed then."""
         began = time.monotonic()
         while (now := time.monotonic() - began) < duration:
@@ -152,7 +154,6 @@ class Breaker:
             while self._waiting and self._waiting[0].at <= now and not self._is_deaf_to(self._waiting[0]):
                 self._begin(self._waiting.pop(0))
             self.lab.supervise()
-            on_tick(now)
             time.sleep(TICK_SECONDS)
         for fault in sorted(self.standing, key=lambda fault: fault.kind == "misbehave"):
             self._heal(fault)
@@ -163,6 +164,7 @@ class Breaker:
         return stopped and fault.kind == "misbehave"
 
     def _begin(self, fault: Fault) -> None:
+        self._say(str(fault))
         BEGIN[fault.kind](self.lab, fault)
         self.begun += 1
         if fault.kind in HEAL or fault.kind == "misbehave":

@@ -27,7 +27,6 @@ from tests.readymade import SET_BY_RUN
 from tests.system.chaos.network import Network
 
 PROVIDER_URLS = ("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL")
-SERVERS = ("postgresql", "redis")
 READY_SECONDS = 60.0
 SERVER_TRIES = 5
 

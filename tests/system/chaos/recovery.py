@@ -31,15 +31,7 @@ CALM = {
 }
 
 
-def judge(
-    lab: Lab,
-    shop: Shop,
-    stage: Stage,
-    *,
-    seed: int = 0,
-    rest_seconds: float = REST_SECONDS,
-    on_look: Callable[[int], object] = lambda left: None,
-) -> list[str]:
+def judge(lab: Lab, shop: Shop, stage: Stage, *, seed: int = 0, rest_seconds: float = REST_SECONDS) -> list[str]:
     """Wait until the system has come to rest, and name the violations.
 
     Args:
@@ -48,7 +40,6 @@ def judge(
         stage: what was there before.
         seed: chooses the keys that are replayed.
         rest_seconds: what is on its way after so long is a violation.
-        on_look: called with the number of open ends now and then.
     """
     history = shop.history
     tell_sandbox(lab, CALM)
@@ -61,7 +52,6 @@ def judge(
             left = _look(lab, history, stage, at=open_ends)
             if not left or time.monotonic() > deadline:
                 break
-            on_look(len(left))
             lab.supervise()
             time.sleep(LOOK_SECONDS)
         dice = random.Random(f"replays {seed}")

@@ -15,8 +15,6 @@ from tests.system.chaos.history import History
 from tests.system.chaos.lab import Lab
 from tests.system.chaos.recovery import judge
 
-TELL_SECONDS = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -39,9 +37,7 @@ class Outcome:
     folder: Path | None
 
 
-def run(
-    seed: int, *, duration: float, say: Callable[[str], object], keep: bool = False, made: Path | None = None
-) -> Outcome:
+def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool = False) -> Outcome:
     """Run the seed.
 
     Args:
@@ -49,12 +45,10 @@ def run(
         duration: seconds of load and faults; starting, recovery and the verdict come on top.
         say: told of the progress, a line each time.
         keep: leave logs and history where they are, also without a violation.
-        made: a first start's data, to begin with a copy of it; None begins with nothing.
     """
     folder = Path(tempfile.mkdtemp(prefix="po-"))
     folder.chmod(0o755)  # PostgreSQL's user must come through
-    if made is not None:
-        readymade.copy(made, folder)
+    readymade.lay_out(folder)
     lab = Lab(folder, web=plan.WEBS, clocks=plan.clocks(seed))
     history = History()
     violations = ["the run did not end"]
@@ -65,12 +59,11 @@ def run(
         history = History()
         shop = Shop(lab.urls, lab.plan.sandbox_url, history)
         try:
-            breaker = Breaker(lab, plan.faults(seed, duration=duration), plan.weather(seed))
-            progress = _Progress(history, breaker, say)
+            breaker = Breaker(lab, plan.faults(seed, duration=duration), plan.weather(seed), say)
             with shopping(shop, [plan.visits(seed, client) for client in range(plan.CLIENTS)]):
-                breaker.run(duration=duration, on_tick=progress.tick)
+                breaker.run(duration=duration)
             say(f"load is over, {history.requests} requests; coming to rest")
-            violations = judge(lab, shop, built, seed=seed, on_look=progress.rest)
+            violations = judge(lab, shop, built, seed=seed)
         finally:
             shop.close()
     finally:
@@ -88,28 +81,3 @@ def run(
         done=Counter(intent.kind for intent in history.of() if intent.is_done),
         folder=folder if folder.exists() else None,
     )
-
-
-class _Progress:
-    """A line every few seconds."""
-
-    def __init__(self, history: History, breaker: Breaker, say: Callable[[str], object]) -> None:
-        self._history = history
-        self._breaker = breaker
-        self._say = say
-        self._next = TELL_SECONDS
-        self._rest_told = 0
-
-    def tick(self, now: float) -> None:
-        if now >= self._next:
-            self._next += TELL_SECONDS
-            standing = ", ".join(f"{fault.target} {fault.kind}" for fault in self._breaker.standing) or "nothing"
-            self._say(
-                f"{now:3.0f} s, {self._history.requests} requests, {self._breaker.begun} faults; broken: {standing}"
-            )
-
-    def rest(self, left: int) -> None:
-        """Told twice a second; tells on every tenth time."""
-        if self._rest_told % 10 == 0:
-            self._say(f"{left} open ends")
-        self._rest_told += 1

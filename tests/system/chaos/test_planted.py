@@ -8,9 +8,9 @@ import pytest
 
 from tests import readymade
 from tests.conftest import a_folder_of_its_own
-from tests.system.chaos import scenarios
+from tests.system.chaos import planted, scenarios
 from tests.system.chaos.lab import Lab
-from tests.system.chaos.planted import Bug, kinds
+from tests.system.chaos.planted import Bug
 from tests.system.chaos.scenarios import Bench, Scenario
 
 TRIES = 10  # the bound that docs/how-to/run-chaos.md states; the first or the second finds it
@@ -21,21 +21,25 @@ PATIENT_SECONDS = 60.0  # and without one everything ends, on a slow machine lat
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 BUGS: list[tuple[Bug, Scenario, str]] = [
-    (kinds.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d+ orders"),
-    (kinds.COMPLETION_WITHOUT_CAS, scenarios.outlived_lease, r"pay \S+ was answered differently"),
-    (kinds.LEASE_IGNORED, scenarios.impatient_twin, r"run \d+ of key \S+ was overtaken after .* within its lease"),
+    (planted.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d+ orders"),
+    (planted.COMPLETION_WITHOUT_CAS, scenarios.outlived_lease, r"pay \S+ was answered differently"),
     (
-        kinds.CALLBACK_WITHOUT_UNIQUE_ROW,
+        planted.LEASE_IGNORED,
+        scenarios.impatient_twin,
+        r"run \d+ of key \S+ was overtaken after .* within its lease",
+    ),
+    (
+        planted.CALLBACK_WITHOUT_UNIQUE_ROW,
         scenarios.copied_callbacks,
         r"wechat notification \S+ was taken in \d+ times",
     ),
     (
-        kinds.REFUND_WITHOUT_RESERVATION,
+        planted.REFUND_WITHOUT_RESERVATION,
         scenarios.racing_refunds,
         r"refund \S+ was refused with 409 refund_refused",
     ),
-    (kinds.REAPER_WITHOUT_FILTER, scenarios.late_retries, r"key \S+ has \d+ orders"),
-    (kinds.STOCK_WITHOUT_CONDITION, scenarios.rush, r"mug: 28 of 10 units are sold"),
+    (planted.REAPER_WITHOUT_FILTER, scenarios.late_retries, r"key \S+ has \d+ orders"),
+    (planted.STOCK_WITHOUT_CONDITION, scenarios.rush, r"mug: 28 of 10 units are sold"),
 ]
 
 

@@ -14,10 +14,11 @@ from payments.models import Payment, Refund
 from payments.providers.base import FactKind
 from payments.settlement.backoff import after
 from shop.models import Product
-from tests.system.chaos.planted import kinds, plant
+from tests.system.chaos import planted
+from tests.system.chaos.planted import plant
 
 
-@plant(kinds.MARKER_WITHOUT_NX, "idempotency.redis.marker", "claim")
+@plant(planted.MARKER_WITHOUT_NX, "idempotency.redis.marker", "claim")
 def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
     """SET where SET NX belongs: every twin believes that the key is his."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
@@ -25,7 +26,7 @@ def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_secon
     return marker.Claimed(value)
 
 
-@plant(kinds.COMPLETION_WITHOUT_CAS, "idempotency.ledger", "complete_phased")
+@plant(planted.COMPLETION_WITHOUT_CAS, "idempotency.ledger", "complete_phased")
 def complete_phased(original: Any, run: Any, answer: Any, *, subject: str) -> bool:
     """Whoever comes last overwrites what another was told."""
     LedgerEntry.objects.filter(pk=run.entry_id).update(
@@ -44,24 +45,24 @@ def complete_phased(original: Any, run: Any, answer: Any, *, subject: str) -> bo
     return True
 
 
-@plant(kinds.LEASE_IGNORED, "idempotency.ledger", "take_over")
+@plant(planted.LEASE_IGNORED, "idempotency.ledger", "take_over")
 def take_over(original: Any, entry: Any, **who: Any) -> Any:
     """A retry runs although the first still does."""
     LedgerEntry.objects.filter(pk=entry.entry_id, state=State.RUNNING).update(lease_until=Now())
     return original(entry, **who)
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "found")
+@plant(planted.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "found")
 def find_notification(original: Any, rows: Any) -> None:
     """Every copy is the first."""
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.state:PaymentState", "find")
+@plant(planted.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.state:PaymentState", "find")
 def find_fact(original: Any, state: Any, fact: Any) -> None:
     """And so is every fact."""
 
 
-@plant(kinds.REFUND_WITHOUT_RESERVATION, "payments.refunds.steps", "request_refund")
+@plant(planted.REFUND_WITHOUT_RESERVATION, "payments.refunds.steps", "request_refund")
 def request_refund(
     original: Any, *, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None
 ) -> Refund:
@@ -80,7 +81,7 @@ def request_refund(
     )
 
 
-@plant(kinds.REAPER_WITHOUT_FILTER, "idempotency.ledger", "drop_tombstones")
+@plant(planted.REAPER_WITHOUT_FILTER, "idempotency.ledger", "drop_tombstones")
 def drop_tombstones(original: Any, *, limit: int) -> int:
     """Everything goes, however young, finished or not."""
     with connection.cursor() as cursor:
@@ -89,7 +90,7 @@ def drop_tombstones(original: Any, *, limit: int) -> int:
         return 0
 
 
-@plant(kinds.STOCK_WITHOUT_CONDITION, "shop.stock", "reserve")
+@plant(planted.STOCK_WITHOUT_CONDITION, "shop.stock", "reserve")
 def reserve(original: Any, *, quantities: Any, **more: Any) -> None:
     """Units are taken, whether or not they are there."""
     for product_id, quantity in sorted(quantities.items()):
