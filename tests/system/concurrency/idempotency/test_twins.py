@@ -49,9 +49,3 @@ def test_twins_whose_marker_is_always_granted(
     answers = answers_of(user)
     one_effect(answers, effects)
     assert {answer.status_code for answer in answers} == {201}
-
-
-def test_different_keys_do_not_wait_for_each_other(user: User, effects: Effects) -> None:
-    answers = at_once(*[lambda key=f"k{n}": Caller(user).post(key=key, body={"name": key}) for n in range(COPIES)])
-    assert {answer.status_code for answer in answers} == {201}
-    assert effects() == COPIES
