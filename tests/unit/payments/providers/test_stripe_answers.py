@@ -191,6 +191,7 @@ def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeInte
     ("changed", "why"),
     [
         ({"METHOD": "card"}, "STRIPE_METHOD must be one of alipay, wechat_pay, not 'card'"),
+        ({"SECRET_KEY": " ,"}, "STRIPE_SECRET_KEY is empty"),
         ({"SECRET_KEY_FILE": "/nowhere"}, "STRIPE_SECRET_KEY and STRIPE_SECRET_KEY_FILE are both set"),
     ],
 )
