@@ -36,16 +36,9 @@ class View:
         return call
 
 
-@pytest.mark.parametrize(
-    "handler",
-    [plain, by_keyword, gzip_page(plain), partial(plain), View.post, View().post, asynchronous],
-    ids=["plain", "keyword", "decorated", "partial", "function of a class", "method", "async"],
-)
-def test_a_parameter_of_that_name_is_found_through_decorators(handler: Any) -> None:
-    assert takes_call(handler)
-
-
-def test_a_local_variable_of_that_name_is_no_parameter() -> None:
+def test_a_parameter_of_that_name_is_found_through_decorators_and_a_local_variable_is_none() -> None:
+    for handler in (plain, by_keyword, gzip_page(plain), partial(plain), View.post, View().post, asynchronous):
+        assert takes_call(handler)
     assert not takes_call(without)
     assert with_call(without) is without
     assert not takes_call(print)

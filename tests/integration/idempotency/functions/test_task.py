@@ -139,14 +139,11 @@ class Queued:
         raise NotImplementedError
 
 
-def test_a_key_of_an_argument_that_is_not_there_is_refused_at_once() -> None:
+def test_what_cannot_be_honoured_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"It has no 'date', but day, dry\."):
         once.task("bills.pay", key=lambda date: date)(bill)
     with pytest.raises(TypeError, match="It has no 'who'"):
         once.task("bills.pay", key=lambda day: day, principal=lambda who: who)(bill)
-
-
-def test_a_queues_task_is_refused_at_once() -> None:
     task: Any = Queued()
     with pytest.raises(TypeError, match=r"returns before its work is done.*below the decorator of a task queue"):
         once.task("bills.pay", key=lambda day: day)(task)

@@ -57,20 +57,22 @@ def test_rest_frameworks_door_refuses_what_that_does_not_call(door: Any, user: U
         answered(request, door(create), user)
 
 
-@pytest.mark.parametrize("door", [drf.idempotent, views.idempotent, drf.idempotent(), views.idempotent()])
-def test_views_of_rest_framework_are_refused_when_they_are_written(door: Any) -> None:
-    for view in (api_view(["POST"])(create), MixedSet.as_view({"post": "create"})):
-        with pytest.raises(TypeError, match=r"idempotency\.drf\.idempotent.*IdempotentMixin"):
-            door(view)
-    with pytest.raises(TypeError, match=r"MixedSet is a class\. Decorate the method"):
-        door(MixedSet)
+def test_views_of_rest_framework_are_refused_when_they_are_written() -> None:
+    doors: list[Any] = [drf.idempotent, views.idempotent, drf.idempotent(), views.idempotent()]
+    for door in doors:
+        for view in (api_view(["POST"])(create), MixedSet.as_view({"post": "create"})):
+            with pytest.raises(TypeError, match=r"idempotency\.drf\.idempotent.*IdempotentMixin"):
+                door(view)
+        with pytest.raises(TypeError, match=r"MixedSet is a class\. Decorate the method"):
+            door(MixedSet)
 
 
-@pytest.mark.parametrize("door", [drf.idempotent, views.idempotent])
-@pytest.mark.parametrize("argument", [steps, Mode.PHASED, "charge"])
-def test_what_belongs_behind_a_name_is_refused_without_it(door: Any, argument: Any) -> None:
-    with pytest.raises(TypeError, match=re.escape("Write @idempotent(mode=…)")):
-        door(argument)
+def test_what_belongs_behind_a_name_is_refused_without_it() -> None:
+    arguments: list[Any] = [steps, Mode.PHASED, "charge"]
+    for argument in arguments:
+        for door in (drf.idempotent, views.idempotent):
+            with pytest.raises(TypeError, match=re.escape("Write @idempotent(mode=…)")):
+                door(argument)
 
 
 def test_methods_made_elsewhere_are_methods() -> None:
@@ -84,11 +86,9 @@ def test_methods_made_elsewhere_are_methods() -> None:
         assert drf.idempotent(handler).idempotency_mode is Mode.ATOMIC  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "door", [drf.idempotent, views.idempotent(), views.idempotent, views.idempotent(mode=steps)]
-)
-def test_an_operation_of_ninja_is_refused_when_it_is_written(door: Any) -> None:
+def test_an_operation_of_ninja_is_refused_when_it_is_written() -> None:
     """Its decorator knows the function only, so either order must be seen."""
+    doors: list[Any] = [drf.idempotent, views.idempotent(), views.idempotent, views.idempotent(mode=steps)]
     outer, inner = NinjaAPI(urls_namespace="outer"), NinjaAPI(urls_namespace="inner")
 
     def written() -> Any:
@@ -98,10 +98,11 @@ def test_an_operation_of_ninja_is_refused_when_it_is_written(door: Any) -> None:
         return order
 
     sentence = r"order is an operation of Django Ninja\. Put idempotency\.ninja\.idempotent directly on"
-    with pytest.raises(TypeError, match=sentence):
-        door(outer.post("/orders")(written()))
-    with pytest.raises(TypeError, match=sentence):
-        inner.post("/orders")(door(written()))
+    for door in doors:
+        with pytest.raises(TypeError, match=sentence):
+            door(outer.post("/orders")(written()))
+        with pytest.raises(TypeError, match=sentence):
+            inner.post("/orders")(door(written()))
 
 
 BOTH = r"has both @idempotent and @not_keyed\. Remove one"
@@ -157,15 +158,14 @@ def test_a_plain_door_that_gets_another_request_says_so() -> None:
         keyed(MixedSet())
 
 
-@pytest.mark.parametrize(
-    "authorises", [login_required, permission_required("auth.add_user"), staff_member_required]
-)
-def test_a_decorator_that_authorises_belongs_above(authorises: Any) -> None:
+def test_a_decorator_that_authorises_belongs_above() -> None:
     """Else a replay would not ask it again."""
-    for below in (authorises(create), require_POST(authorises(create))):
-        with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
-            views.idempotent(below)
-    assert callable(authorises(views.idempotent(create)))
+    decorators: list[Any] = [login_required, permission_required("auth.add_user"), staff_member_required]
+    for authorises in decorators:
+        for below in (authorises(create), require_POST(authorises(create))):
+            with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
+                views.idempotent(below)
+        assert callable(authorises(views.idempotent(create)))
 
 
 @pytest.mark.parametrize("mode", Mode)
