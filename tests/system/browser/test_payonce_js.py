@@ -1,6 +1,6 @@
 """`payonce.js` in a real browser against the running shop: answers lost, cut short, refused for a while; one order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -52,6 +52,24 @@ def post(page: Page, note: str, **options: Any) -> Any:
     return page.evaluate(POST, {"note": note, "options": options})
 
 
+def answered(page: Page, *ways: Callable[[Route], Any]) -> list[tuple[str, str | None]]:
+    """Have the next orders answered in these ways, and later ones by the server; key and body of each that was sent."""
+    sent: list[tuple[str, str | None]] = []
+
+    def answer(route: Route) -> None:
+        sent.append((route.request.headers["idempotency-key"], route.request.post_data))
+        (ways[len(sent) - 1] if len(sent) <= len(ways) else Route.continue_)(route)
+
+    page.route(ORDERS, answer)
+    return sent
+
+
+def lose(route: Route) -> None:
+    """Done, and the browser never hears of it."""
+    assert route.fetch().status == 201
+    route.abort("connectionreset")
+
+
 def orders_of(shop: RunningShop, note: str) -> list[str]:
     with shop.database() as connection:
         rows = connection.execute("SELECT id FROM shop_order WHERE note = %s", [note]).fetchall()
@@ -92,36 +110,20 @@ def test_the_docs_example_makes_one_order_of_a_double_click(page: Page, shop: Ru
 
 
 def test_the_answer_is_lost_after_the_server_did_it(page: Page, shop: RunningShop) -> None:
-    note, keys = uuid4().hex, []
-
-    def lose(route: Route) -> None:
-        keys.append(route.request.headers["idempotency-key"])
-        if len(keys) > 2:
-            route.continue_()
-            return
-        assert route.fetch().status == 201  # done, and the browser never hears of it
-        route.abort("connectionreset")
-
-    page.route(ORDERS, lose)
+    note, sent = uuid4().hex, answered(page, lose, lose)
     answer = post(page, note)
     assert (answer["status"], answer["replayed"]) == (201, "true")
     assert orders_of(shop, note) == [answer["id"]]
-    assert (len(keys), len(set(keys))) == (3, 1)
+    assert (len(sent), len(set(sent))) == (3, 1)
     assert page.evaluate(PENDING) == []
 
 
 def test_a_reload_in_the_middle_goes_on_with_the_same_key_and_body(page: Page, shop: RunningShop) -> None:
-    note, seen = uuid4().hex, []
+    def reload(route: Route) -> None:
+        route.fetch()  # done; the page is gone before it hears
+        page.evaluate("() => { location.reload() }")
 
-    def hold(route: Route) -> None:
-        seen.append((route.request.headers["idempotency-key"], route.request.post_data))
-        if len(seen) == 1:
-            route.fetch()  # done; the page is gone before it hears
-            page.evaluate("() => { location.reload() }")
-        else:
-            route.continue_()
-
-    page.route(ORDERS, hold)
+    note, sent = uuid4().hex, answered(page, reload)
     with page.expect_navigation():
         page.evaluate(f"(given) => {{ ({POST})(given) }}", {"note": note, "options": {}})
     page.wait_for_function("() => window.payonce")
@@ -138,26 +140,17 @@ def test_a_reload_in_the_middle_goes_on_with_the_same_key_and_body(page: Page, s
     )
     assert answer["status"] == 201
     assert orders_of(shop, note) == [answer["id"]]
-    assert len(seen) == 2
-    assert len(set(seen)) == 1
+    assert (len(sent), len(set(sent))) == (2, 1)
     assert page.evaluate(PENDING) == []
 
 
 def test_away_for_a_while_is_waited_for_as_long_as_it_says(page: Page, shop: RunningShop) -> None:
-    note, calls = uuid4().hex, []
+    def refuse(status: int, **headers: str) -> Callable[[Route], None]:
+        given = {"content_type": "application/problem+json", "body": '{"code": "idempotency_in_progress"}'}
+        return lambda route: route.fulfill(status=status, headers=headers, **given)
 
-    def refuse(route: Route) -> None:
-        calls.append(route.request.headers["idempotency-key"])
-        told = [(503, "1"), (429, "1"), (409, "")]
-        if len(calls) > len(told):
-            route.continue_()
-            return
-        status, after = told[len(calls) - 1]
-        headers = {"Retry-After": after} if after else {}
-        body = '{"code": "idempotency_in_progress"}'
-        route.fulfill(status=status, headers=headers, content_type="application/problem+json", body=body)
-
-    page.route(ORDERS, refuse)
+    after = {"Retry-After": "1"}
+    note, sent = uuid4().hex, answered(page, refuse(503, **after), refuse(429, **after), refuse(409))
     # the waits that it asks the browser for, without their random part
     page.evaluate(
         "() => { Math.random = () => 0; window.waits = []; const { setTimeout: real } = window;"
@@ -166,28 +159,20 @@ def test_away_for_a_while_is_waited_for_as_long_as_it_says(page: Page, shop: Run
     answer = post(page, note)
     assert answer["status"] == 201
     assert orders_of(shop, note) == [answer["id"]]
-    assert (len(calls), len(set(calls))) == (4, 1)
+    assert (len(sent), len(set(sent))) == (4, 1)
     assert page.evaluate("() => waits") == [1000, 1000, 0]
 
 
 def test_giving_up_carries_the_key_and_the_next_call_has_it(page: Page, shop: RunningShop) -> None:
-    note, keys = uuid4().hex, []
-
-    def lose(route: Route) -> None:
-        keys.append(route.request.headers["idempotency-key"])
-        route.fetch()
-        route.abort()
-
-    page.route(ORDERS, lose)
+    note, sent = uuid4().hex, answered(page, lose, lose)
     gave_up = post(page, note, attempts=2)
-    assert gave_up == {"gaveUp": True, "key": keys[0], "intent": note}
+    assert gave_up == {"gaveUp": True, "key": sent[0][0], "intent": note}
     other_body = page.evaluate(
         "async (intent) => { try { await payonce.post('/api/v1/orders', {}, { intent }) } catch (error) { return error.key } }",
         note,
     )
-    assert other_body == keys[0]
-    assert len(keys) == 2, "nothing was sent for it"
-    page.unroute_all()
+    assert other_body == sent[0][0]
+    assert len(sent) == 2, "nothing was sent for it"
     answer = post(page, note)
     assert (answer["status"], answer["replayed"]) == (201, "true")
     assert orders_of(shop, note) == [answer["id"]]

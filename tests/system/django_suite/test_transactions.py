@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 import django
@@ -15,15 +16,19 @@ SUITES = ("transactions", "transaction_hooks")
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Django's tests of the version that is installed."""
-    folder = tmp_path_factory.mktemp("django")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "django"]
-    subprocess.run([*command, f"django=={django.__version__}", "-d", str(folder)], check=True)
-    (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as source:
-        source.extractall(folder, filter="data")
-    return next(folder.glob("*/tests/runtests.py")).parent
+def suite() -> Path:
+    """Django's tests of the version that is installed; kept, because pip makes metadata of a source that it gets."""
+    kept = ROOT / ".data" / f"django-{django.__version__}"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "django"]
+            subprocess.run([*command, f"django=={django.__version__}", "-d", folder], check=True)
+            (archive,) = Path(folder).glob("*.tar.gz")
+            with tarfile.open(archive) as source:
+                source.extractall(folder, filter="data")
+            next(Path(folder).glob("*/tests")).parent.rename(kept)
+    return kept / "tests"
 
 
 def test_djangos_own_tests_of_transactions_pass(suite: Path) -> None:

@@ -1,19 +1,16 @@
 """The channels with key files of the test's own, and notifications signed as their platforms sign them."""
 
 import json
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -22,13 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from cryptography.x509.oid import NameOID
 
 from payments.channels import configured
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
 from payments.providers.wechat.signing import answer_message
+from payments.sandbox.issuing import distinguished_name, issue
 from payments.sandbox.stripe import documents as stripe_documents
 from tests.payments_settings import changed
 
@@ -52,18 +49,8 @@ def public_pem(of: Any) -> bytes:
 
 def certificate(of: RSAPrivateKey, *, begins_days: int = -1, ends_days: int = 365) -> tuple[str, bytes]:
     """(serial, PEM) of a new certificate of the key."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tests")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(of.public_key())
-        .serial_number(secrets.randbits(156) | 1 << 156)
-        .not_valid_before(now + timedelta(days=begins_days))
-        .not_valid_after(now + timedelta(days=ends_days))
-        .sign(of, hashes.SHA256())
-    )
+    name = distinguished_name("Tests")
+    made = issue(name, of.public_key(), issuer=name, key=of, days=(begins_days, ends_days))
     return f"{made.serial_number:X}", made.public_bytes(Encoding.PEM)
 
 
