@@ -49,44 +49,40 @@ def test_readers_are_put_out_all_or_one_and_a_writer_that_reads_is_none(one: Ben
     assert other.do(lambda: lock.write.acquire(wait_seconds=0)) is True
 
 
-SETTINGS: dict[str, Any] = {
+RATE = {"permits": 1, "interval_seconds": 900}
+KINDS: dict[str, dict[str, Any]] = {
+    "Semaphore": {"permits": 1},
+    "PermitExpirableSemaphore": {"permits": 1},
+    "HostSemaphore": {"permits": 1},
     "CountDownLatch": {},
-    "RateLimiter": {"permits": 1, "interval_seconds": 900},
-    "TokenBucket": {"permits": 1, "interval_seconds": 900},
-}
-WAITS: dict[str, Any] = {
-    "Semaphore": lambda lock: (lock.acquire, lock.acquire, False),
-    "PermitExpirableSemaphore": lambda lock: (
-        lambda: lock.acquire(lease_seconds=600),
-        lambda: lock.acquire(lease_seconds=600),
-        None,
-    ),
-    "HostSemaphore": lambda lock: (lock.acquire, lock.acquire, False),
-    "CountDownLatch": lambda latch: (lambda: latch.open(1), latch.wait, False),
-    "RateLimiter": lambda limit: (limit.acquire, lambda: limit.acquire(wait_seconds=None), None),
-    "TokenBucket": lambda limit: (limit.acquire, lambda: limit.acquire(wait_seconds=None), None),
+    "RateLimiter": RATE,
+    "TokenBucket": RATE,
 }
 
 
-@pytest.mark.parametrize("kind", WAITS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_is_ended_by_another_thread(one: Bench, kind: str, tmp_path: Path) -> None:
     if kind == "HostSemaphore":
-        lock = one.locks.HostSemaphore("cpu", permits=1, folder=tmp_path)
+        lock = one.locks.HostSemaphore("cpu", folder=tmp_path, **KINDS[kind])
     else:
-        lock = one.make(kind, **SETTINGS.get(kind, {"permits": 1}))
-    holder, waiter, *others, other = one.actors(4)
-    take, wait, nothing = WAITS[kind](lock)
-    holder.do(take)
-    waiting = [each.begin(wait) for each in (waiter, *others)]
+        lock = one.make(kind, **KINDS[kind])
+    holder, *waiters, other = one.actors(4)
+    lease = {"lease_seconds": 600} if kind == "PermitExpirableSemaphore" else {}
+    if kind == "CountDownLatch":
+        holder.do(lambda: lock.open(1))
+        waiting = [each.begin(lock.wait) for each in waiters]
+    else:
+        holder.do(lambda: lock.acquire(**lease))
+        waiting = [each.begin(lambda: lock.acquire(wait_seconds=None, **lease)) for each in waiters]
     until(lambda: len(lock._waits) == 2, "both wait")
     other.do(lock.cancel)
     for each in waiting:
-        if kind in {"RateLimiter", "TokenBucket"}:
+        if KINDS[kind] is RATE:
             with pytest.raises(RateExceeded) as exceeded:
                 each.result(30)
             assert 600 < exceeded.value.retry_after_seconds <= 1800
         else:
-            assert each.result(30) is nothing
+            assert not each.result(30)
     assert lock._waits == set()
     assert not one.queue(kind=getattr(lock, "_kind", "lock"))
 

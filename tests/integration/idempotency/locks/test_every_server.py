@@ -30,7 +30,6 @@ OF_LEASES = [
     ("Sentinel", "asyncio", "Lock"),
 ]
 every_mutex = pytest.mark.parametrize(("server", "face", "kind"), OF_LEASES + OF_SESSIONS)
-every_session = pytest.mark.parametrize(("server", "face", "kind"), OF_SESSIONS)
 
 
 @every_mutex
@@ -208,43 +207,6 @@ class TestMutex:
         writer.do(read.release)
         assert reading.result(30) is True
         late.do(read.release)
-
-
-@every_session
-class TestSessions:
-    def test_a_holder_that_may_not_come_in_twice(self, mutexes: Any) -> None:
-        once = mutexes.make(reentrant=False, owner="both")
-        first, second = mutexes.faced.actors(2)
-        assert first.do(once.acquire)
-        assert first.do(lambda: once.acquire(wait_seconds=0)) is False
-        waiting = second.begin(once.acquire)
-        mutexes.waits(once, 1)
-        first.do(once.release)
-        assert waiting.result(30) is True
-        second.do(once.release)
-
-    def test_a_listener_hears_how_it_ended(self, mutexes: Any) -> None:
-        ends: list[tuple[str, int]] = []
-        kinds = ("lost", "released") if mutexes.hears_losses else ("released",)
-        calls: Any = {f"on_{end}": lambda _, token, end=end: ends.append((end, token)) for end in kinds}
-        lock, actor = mutexes.make(**calls), mutexes.faced.actor()
-        with pytest.raises(TypeError, match="no lease"):
-            mutexes.make(on_expired=print)
-        if not mutexes.hears_losses:
-            with pytest.raises(TypeError, match="ask `lost`"):
-                mutexes.make(on_lost=print)
-        assert actor.do(lock.acquire)
-        tokens = [actor.do(lambda: lock.token)]
-        actor.do(lock.release)
-        assert ends == [("released", tokens[0])]
-        assert actor.do(lock.acquire)
-        tokens.append(actor.do(lambda: lock.token))
-        mutexes.lose(lock)
-        if mutexes.hears_losses:
-            until(lambda: ends[1:] == [("lost", tokens[1])])
-        with pytest.raises(LockLost):
-            actor.do(lock.release)
-        assert len(ends) == len(kinds)
 
 
 def test_a_lease_of_ones_own_ends_by_itself(bench: Bench) -> None:

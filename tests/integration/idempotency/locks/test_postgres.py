@@ -22,7 +22,6 @@ from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, 
 from shop.devserver.embedded import EmbeddedServers
 from tests.integration.idempotency.locks.actors import Actor, Faced, a_loop, until
 from tests.integration.idempotency.locks.mutexes import (
-    abandon_the_dead,
     asked,
     elsewhere,
     nothing_is_left,
@@ -151,36 +150,6 @@ def fork_while_holding() -> tuple[int, bool]:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     lock.release()  # not LockLost
     return code, lock.lost
-
-
-async def test_cancelled_anywhere_it_is_held_or_leaves_nothing(transactional_db: None) -> None:
-    lock = AsyncAdvisoryLock("till", wait_seconds=30)
-    for turns in range(40):
-        task = asyncio.create_task(lock.acquire())
-        for _ in range(turns * turns):  # turns of the loop: from its first step to its last
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        if task.cancelled():
-            assert not postgres._desk.holds
-        else:
-            assert await task is True
-            abandon_the_dead()  # that task is a holder that ended
-
-
-async def test_more_tasks_than_threads_wait_and_all_get_it(transactional_db: None) -> None:
-    lock = AsyncAdvisoryLock("till", wait_seconds=60)
-    inside = 0
-
-    async def work() -> None:
-        nonlocal inside
-        async with lock:
-            inside += 1
-            assert inside == 1
-            await asyncio.sleep(0)
-            inside -= 1
-
-    await asyncio.gather(*(work() for _ in range(40)))
 
 
 def test_tokens_grow_over_a_crash_of_the_server(

@@ -1,19 +1,20 @@
 """Topics over every kind of server: heard by everyone who listens, on one connection, and a gap is told."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis.asyncio
 
 from idempotency.locks import aio
+from idempotency.locks import topic as topics
 from idempotency.locks.engine.hub import tagged
 from idempotency.redis.subscriber import Subscriber
 from idempotency.redis.task_subscriber import TaskSubscriber
 from tests.integration.idempotency.locks.actors import until
-from tests.integration.idempotency.locks.conftest import Bench, a_bench
+from tests.integration.idempotency.locks.conftest import Bench
 
 
 class Listener:
@@ -29,18 +30,14 @@ class Listener:
     def _threads(self) -> None:
         with self._topic.listen() as messages:
             while not self._stop.is_set():
-                try:
+                with contextlib.suppress(TimeoutError):
                     self.heard.append(messages.take(wait_seconds=0.05))
-                except TimeoutError:
-                    continue
 
     async def _tasks(self) -> None:
         async with self._topic.listen() as messages:
             while not self._stop.is_set():
-                try:
+                with contextlib.suppress(TimeoutError):
                     self.heard.append(await messages.take(wait_seconds=0.05))
-                except TimeoutError:
-                    continue
 
     def end(self) -> None:
         self._stop.set()
@@ -88,9 +85,8 @@ def test_who_may_have_missed_something_is_told(one: Bench) -> None:
     listener.end()
 
 
-def test_who_joins_while_it_connects_is_heard(servers: Callable[[str], Any]) -> None:
-    with a_bench("Redis", servers("Redis"), tasks=True) as bench:
-        bench.run(_joined_while_it_connects(bench.servers.url))
+def test_who_joins_while_it_connects_is_heard(desk_of_tasks: Bench) -> None:
+    desk_of_tasks.run(_joined_while_it_connects(desk_of_tasks.servers.url))
 
 
 async def _joined_while_it_connects(url: str) -> None:
@@ -157,21 +153,12 @@ def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pyt
     other.end()
 
 
-def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: Any) -> None:
-    from idempotency.locks import topic as module
-
-    monkeypatch.setattr(module, "KEPT_MAX", 3)
-    messages = module.Messages() if one.loop is None else one.run(_made(module))
+def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "KEPT_MAX", 3)
+    actor = one.actor()
+    messages = topics.Messages() if one.loop is None else actor.do(topics.AsyncMessages)
     for word in "abcdefg":
         messages.put(word)
-    heard = [
-        messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))
-        for _ in range(4)
-    ]
-    assert heard == ["a", "b", "c", None]
+    assert [actor.do(lambda: messages.take(wait_seconds=1)) for _ in range(4)] == ["a", "b", "c", None]
     messages.put("h")
-    assert (messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))) == "h"
-
-
-async def _made(module: Any) -> Any:
-    return module.AsyncMessages()
+    assert actor.do(lambda: messages.take(wait_seconds=1)) == "h"

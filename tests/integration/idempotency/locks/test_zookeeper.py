@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from idempotency.locks.zookeeper import (
     ZooKeeperLock,
     ZooKeeperSemaphore,
 )
+from tests import zookeeper_server
 from tests.integration.idempotency.locks.actors import Faced, a_loop
 from tests.integration.idempotency.locks.mutexes import end_session
 from tests.running import until
@@ -382,47 +385,6 @@ async def asleep_until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_tasks_exclude_each_other(client: Client) -> None:
-    """More of them than threads of the executor: those who wait leave room for who releases."""
-    lock = AsyncZooKeeperLock(NAME, client=client)
-    inside, tokens = 0, []
-
-    async def work() -> None:
-        nonlocal inside
-        async with lock:
-            inside += 1
-            assert inside == 1
-            await asyncio.sleep(0)
-            assert lock.token is not None
-            tokens.append(lock.token)
-            inside -= 1
-
-    async with asyncio.timeout(WAIT_SECONDS):
-        await asyncio.gather(*(work() for _ in range(40)))
-    assert len(tokens) == 40
-    assert tokens == sorted(set(tokens))
-    assert queued(client) == []
-
-
-async def test_cancelled_at_any_step_leaves_nothing(connect: Callable[[], Client]) -> None:
-    """One step of the loop later each time, from before the node is asked for to after it is the first."""
-    client, other = connect(), connect()
-    lock = AsyncZooKeeperLock(NAME, client=client)
-    finished = steps = 0
-    while finished < 3:
-        task = asyncio.create_task(lock.acquire())
-        for _ in range(steps):
-            await asyncio.sleep(0.0005)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            assert await task
-            finished += 1
-        steps += 1
-    # the tasks that finished are gone without a release: whoever comes next finds that out
-    async with AsyncZooKeeperLock(NAME, client=client):
-        await asleep_until(lambda: len(queued(other)) == 1)
-
-
 def test_a_loop_that_ended_while_waiting_leaves_nothing(client: Client) -> None:
     loop = asyncio.new_event_loop()
     with ZooKeeperLock(NAME, client=client):
@@ -449,6 +411,13 @@ def test_the_queue_goes_on_where_the_servers_numbers_wrap() -> None:
     everyone = in_order([c, a, d, b, "a note of somebody", "0123_5"])
     assert [predecessor(node, everyone) for node in (a, b, c, d)] == [None, a, b, c]
     assert predecessor(d, in_order([d, a])) == a
+
+
+def test_a_machine_without_zookeeper_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(zookeeper_server, "JARS", (tmp_path / "no.jar",))
+    assert "no.jar): apt-get install zookeeper" in (zookeeper_server.missing() or "")
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    assert "(no java): apt-get install zookeeper" in (zookeeper_server.missing() or "")
 
 
 # ---- readers and permits
