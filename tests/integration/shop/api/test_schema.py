@@ -30,7 +30,7 @@ from shop.orders.placing import create_order
 from shop.wsgi import application
 
 EXAMPLES = 4  # of each call; every other one is about what is there
-WRONG_EXAMPLES = 1  # which takes longer to make up
+WRONG_EXAMPLES = 2
 PROMISES = [
     not_a_server_error,
     status_code_conformance,
@@ -66,9 +66,12 @@ def test_every_answer_is_as_described(caller: dict[str, str], mode: GenerationMo
     of_what_is_there = itertools.cycle([True, False] if positive else [False])
 
     for found in schemathesis.openapi.from_wsgi("/api/schema/?format=json", application).get_all_operations():
+        operation = found.ok()
+        if not positive and operation.method != "post" and not (operation.body or operation.query):
+            continue  # any text is a path, and hypothesis searches long for one that is none
 
         @settings(QUICKLY, max_examples=EXAMPLES if positive else WRONG_EXAMPLES)
-        @given(case=found.ok().as_strategy(generation_mode=mode))
+        @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: Any) -> None:
             if next(of_what_is_there):
                 # the events of an order go on until nothing can happen to it any more
@@ -79,7 +82,7 @@ def test_every_answer_is_as_described(caller: dict[str, str], mode: GenerationMo
             case.validate_response(answer, checks=PROMISES)
             statuses.add(answer.status_code)
 
-        # nothing can be sent wrong to a call without parameters
+        # nothing can be sent wrong to the one call without parameters
         with contextlib.suppress(Unsatisfiable):
             check()
     assert ({200, 201, 204, 404} if positive else {400}) <= statuses, statuses
