@@ -27,6 +27,8 @@ class Result(NamedTuple):
 class Door:
     """A project's way of leaving a note, from many threads at once; its server is started again after each death."""
 
+    says_replayed = True
+
     def __init__(self, project: ForeignProject) -> None:
         self.project = project
         self.server = Server(project)
@@ -45,7 +47,8 @@ class Door:
             return Result("died")
         if answer.status_code >= 400:
             return Result(REFUSALS[answer.json()["code"]])
-        return Result("done", self.value_of(answer, user), answer.headers.get("Idempotent-Replayed") == "true")
+        replayed = answer.headers.get("Idempotent-Replayed") == "true" if self.says_replayed else None
+        return Result("done", self.value_of(answer, user), replayed)
 
     def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
         raise NotImplementedError
@@ -53,18 +56,47 @@ class Door:
     def value_of(self, answer: httpx.Response, user: User) -> Any:
         return answer.json()
 
+    def effects(self, text: str) -> int:
+        """How many notes with this text there are."""
+        return self.project.effects(text)
+
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.server.url, timeout=SECONDS, trust_env=False, **options)
 
 
+class NinjaDoor(Door):
+    """Bearers of Django Ninja."""
+
+    path = "/api/notes"
+
+    def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
+        with self.client(headers={"Authorization": f"Bearer {user}"}) as client:
+            return client.post(self.path, json={"text": text}, headers=headers)
+
+
+class AsyncNinjaDoor(NinjaDoor):
+    path = "/api/notes/async"
+
+
 class TokenDoor(Door):
-    """A fresh JSON Web Token for each call."""
+    """A fresh token for each call."""
 
     def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
         with self.client() as client:
-            token = client.post("/tokens/", json={"user": user}).json()["token"]
-            own = {"Authorization": f"Bearer {token}", **headers}
-            return client.post("/notes/", json={"text": text}, headers=own)
+            return client.post(
+                "/notes/", json={"text": text}, headers={**headers, **self.credential(client, user)}
+            )
+
+    def credential(self, client: httpx.Client, user: User) -> dict[str, str]:
+        token = client.post("/tokens/", json={"user": user}).json()["token"]
+        return {"Authorization": f"Bearer {token}"}
+
+
+class GuestDoor(TokenDoor):
+    """The same API for a guest; the other user has a token."""
+
+    def credential(self, client: httpx.Client, user: User) -> dict[str, str]:
+        return {} if user == "ann" else super().credential(client, user)
 
 
 class CheckoutDoor(Door):
@@ -85,12 +117,45 @@ class CheckoutDoor(Door):
             return client.get(answer.headers["Location"]).json()
 
 
-class CeleryDoor(Door):
-    """A view that waits for a task; the worker has four processes, and a dying call is the death of one of them."""
+class TenantDoor(Door):
+    """Guests of two tenants of django-tenants: the same key there is another call."""
+
+    hosts = {"ann": "a.example.org", "bob": "b.example.org"}
 
     def __init__(self, project: ForeignProject) -> None:
         super().__init__(project)
-        command = ["-m", "celery", "-A", "doors.worker", "worker", "--concurrency", "4"]
+        self._cookies = {user: Guest(self.server, host=host).cookies for user, host in self.hosts.items()}
+
+    def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
+        # cookies by hand: the address that is called is not the host that is named
+        cookies = dict(self._cookies[user])
+        own = {"Host": self.hosts[user], "X-CSRFToken": cookies["csrftoken"], **headers}
+        own["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        with self.client() as client:
+            return client.post("/notes/", json={"text": text}, headers=own)
+
+    def effects(self, text: str) -> int:
+        query = "SELECT (SELECT count(*) FROM {0} WHERE text = %s) + (SELECT count(*) FROM {1} WHERE text = %s)"
+        return int(self.project.rows(query.format("a.notes_note", "b.notes_note"), text, text)[0][0])
+
+
+class TaskDoor(Door):
+    """A view that enqueues a task of `django.tasks`."""
+
+    says_replayed = False
+
+    def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
+        with self.client() as client:
+            given = {"text": text, "key": headers["Idempotency-Key"], "user": user}
+            return client.post("/notes/", json=given, headers=headers)
+
+
+class CeleryDoor(Door):
+    """A view that waits for a task; the worker has eight processes, and a dying call is the death of one of them."""
+
+    def __init__(self, project: ForeignProject) -> None:
+        super().__init__(project)
+        command = ["-m", "celery", "-A", "doors.worker", "worker", "--concurrency", "8"]
         with (project.folder / "celery.log").open("w") as log:
             self._worker = subprocess.Popen(
                 [str(project.python), *command, "--without-gossip", "--without-mingle"],
@@ -102,7 +167,7 @@ class CeleryDoor(Door):
             )
 
     def close(self) -> None:
-        os.killpg(self._worker.pid, signal.SIGKILL)  # with its children
+        os.killpg(self._worker.pid, signal.SIGKILL)  # with its eight children
         self._worker.wait(30)
         super().close()
 
@@ -116,8 +181,12 @@ class CeleryDoor(Door):
 
 
 DOORS: dict[str, tuple[type[Door], str]] = {
+    "ninja": (NinjaDoor, "over_ninja"),
+    "ninja-async": (AsyncNinjaDoor, "over_ninja"),
     "token": (TokenDoor, "over_tokens"),
-    "checkout": (CheckoutDoor, "over_a_checkout"),
-    "celery": (CeleryDoor, "over_celery"),
     "second alias": (TokenDoor, "over_a_second_alias"),
+    "guest": (GuestDoor, "over_tokens"),
+    "checkout": (CheckoutDoor, "over_a_checkout"),
+    "tasks": (TaskDoor, "over_tasks"),
+    "celery": (CeleryDoor, "over_celery"),
 }

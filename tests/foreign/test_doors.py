@@ -1,8 +1,8 @@
-"""Doors of foreign projects: a note is left once, whatever happens to the call."""
+"""One table of trials for every door: what happens to a note's one effect, whatever happens to the call."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -13,7 +13,7 @@ import redis
 from tests.foreign.doors import DOORS, Door
 from tests.foreign.foreign import ForeignProject, Wheels, at_once, run
 
-COPIES = 4  # as many as the worker of Celery has processes
+COPIES = 8
 SHOW_PLACES = """
 import idempotency, json, payments
 from importlib.metadata import version
@@ -21,7 +21,7 @@ print(json.dumps([idempotency.__file__, payments.__file__, version("payonce"), v
 """
 
 
-@pytest.fixture(scope="module", params=[name for name in DOORS if name != "second alias"])
+@pytest.fixture(scope="module", params=DOORS)
 def door(
     request: pytest.FixtureRequest,
     beside: Path,
@@ -45,23 +45,16 @@ def test_its_checks_ask_for_nothing_more(door: Door) -> None:
     assert "WARNINGS:" not in door.server.complaints()
 
 
-def test_a_retry_gets_the_first_answer_with_redis_or_flushed(door: Door) -> None:
-    is_done_once(door)
-
-
-def is_done_once(door: Door) -> None:
+def retried(door: Door) -> None:
     key, text = uuid4().hex, uuid4().hex
     first, again = (door.leave(text, key=key) for _ in range(2))
     assert (first.outcome, first.value["text"]) == ("done", text)
     assert (again.outcome, again.value) == ("done", first.value)
     assert (first.replayed, again.replayed) in {(False, True), (None, None)}
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as server:
-        server.flushdb()
-    assert door.leave(text, key=key).value == first.value
-    assert door.project.effects(text) == 1
+    assert door.effects(text) == 1
 
 
-def test_copies_at_once_have_one_effect(door: Door) -> None:
+def copied(door: Door) -> None:
     key, text = uuid4().hex, uuid4().hex
     results = at_once(lambda: door.leave(text, key=key, copies=COPIES), copies=COPIES)
     done = [each for each in results if each.outcome == "done"]
@@ -70,41 +63,57 @@ def test_copies_at_once_have_one_effect(door: Door) -> None:
     assert all(each.value == last.value for each in done)
     assert [each.replayed for each in done].count(False) <= 1
     assert len(done) >= 1
-    assert door.project.effects(text) == 1
+    assert door.effects(text) == 1
 
 
-def test_another_text_under_the_key_is_refused(door: Door) -> None:
+def changed(door: Door) -> None:
     key, text, other = uuid4().hex, uuid4().hex, uuid4().hex
     first = door.leave(text, key=key)
     assert door.leave(other, key=key).outcome == "reused"
-    assert door.project.effects(other) == 0
+    assert door.effects(other) == 0
     assert door.leave(text, key=key).value == first.value
 
 
-def test_each_user_has_a_key_of_their_own(door: Door) -> None:
+def of_two_users(door: Door) -> None:
     key, text = uuid4().hex, uuid4().hex
     first, other = (door.leave(text, key=key, user=user) for user in ("ann", "bob"))
     assert (first.outcome, other.outcome) == ("done", "done")
     assert first.value != other.value
-    assert door.project.effects(text) == 2
+    assert door.effects(text) == 2
     assert [door.leave(text, key=key, user=user).value for user in ("ann", "bob")] == [first.value, other.value]
 
 
-@pytest.mark.parametrize("door", ["checkout", "celery"], indirect=True)
-def test_killed_after_the_commit_it_has_its_effect_and_answer(door: Door) -> None:
-    """The session of a redirect is there too; a queue delivers again by itself."""
+def killed_after_the_commit(door: Door) -> None:
     key, text = uuid4().hex, uuid4().hex
     dying = door.leave(text, key=key, dying=True)
     again = door.leave(text, key=key)
-    assert dying.outcome == "died" or dying.value == again.value
+    assert dying.outcome == "died" or dying.value == again.value  # a queue delivers again by itself
     assert (again.outcome, again.value["text"]) == ("done", text)
     assert again.replayed in {True, None}
-    assert door.project.effects(text) == 1
+    assert door.effects(text) == 1
+
+
+def flushed(door: Door) -> None:
+    key, text = uuid4().hex, uuid4().hex
+    first = door.leave(text, key=key)
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as server:
+        server.flushdb()
+    assert door.leave(text, key=key).value == first.value
+    assert door.effects(text) == 1
+
+
+TRIALS = [retried, copied, changed, of_two_users, killed_after_the_commit, flushed]
+EACH_TRIAL = pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.__name__)
+
+
+@EACH_TRIAL
+def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door) -> None:
+    trial(door)
 
 
 @pytest.mark.parametrize("door", ["second alias"], indirect=True)
 def test_the_ledger_is_at_the_alias_that_it_is_given(door: Door) -> None:
-    is_done_once(door)
+    door.project.manage("migrate", "--database", "notes", "--check")
     door.project.manage("check", "--database", "notes", "--fail-level", "WARNING")
     door.project.manage("migrate", "--verbosity", "0")  # the project's default, an SQLite
     assert "idempotency_" not in door.project.manage("inspectdb")

@@ -1,7 +1,8 @@
 """Two tenants of one project, each with a schema of its own (django-tenants), over real HTTP."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,31 +12,20 @@ import pytest
 import redis
 
 from tests import pages
+from tests.foreign.doors import Door, TenantDoor
 from tests.foreign.foreign import ForeignProject, Server
+from tests.foreign.test_doors import EACH_TRIAL
 
 NAME, PASSWORD = "first", uuid4().hex
 TENANTS = ("a", "b")
-# each with a user, and with an answer that is two days old
-MAKE_TENANTS = f"""
-from datetime import timedelta
+MAKE_TENANTS = """
 from customers.models import Customer, Domain
-from django.contrib.auth.models import User
-from django.db.models import F
-from django_tenants.utils import schema_context
-from idempotency import once
-from idempotency.models import LedgerEntry
-
-days = timedelta(days=2)
 for name in ("public", "a", "b"):
     customer = Customer(schema_name=name)
     customer.save(verbosity=0)
-    Domain.objects.create(domain=f"{{name}}.example.org", tenant=customer)
-    if name != "public":
-        with schema_context(name):
-            assert User.objects.create_superuser("{NAME}", password="{PASSWORD}").pk == 1
-            once("n", key="old").run(str)
-            LedgerEntry.objects.update(created_at=F("created_at") - days, finished_at=F("finished_at") - days)
+    Domain.objects.create(domain=f"{name}.example.org", tenant=customer)
 """
+
 KEEP_A_LEASE = """
 import time
 from django_tenants.utils import schema_context
@@ -53,6 +43,22 @@ def long():
 for name in ("a", "b"):
     with schema_context(name):
         print(once("n", key="lease", lease=4).run(long))
+        LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
+"""
+
+LEAVE_AN_OLD_ANSWER = """
+from datetime import timedelta
+from django.db.models import F
+from django_tenants.utils import schema_context
+from idempotency import once
+from idempotency.models import LedgerEntry
+
+days = timedelta(days=2)
+for name in ("a", "b"):
+    with schema_context(name):
+        once("n", key="old").run(str)
+        entries = LedgerEntry.objects.filter(key="old")
+        entries.update(created_at=F("created_at") - days, finished_at=F("finished_at") - days)
 """
 
 
@@ -63,12 +69,22 @@ def tenants(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with ForeignProject(beside, folder, "tenants").with_database() as project:
         project.manage("migrate_schemas", "--shared", "--verbosity", "0")
         project.manage("shell", "--verbosity", "0", "-c", MAKE_TENANTS)
-        project.rows("SELECT setval('a.notes_note_id_seq', 1000)")  # so that their notes' numbers differ
+        for tenant in TENANTS:
+            create = ("createsuperuser", "--noinput", "--username", NAME, "--email", "first@example.org")
+            of_tenant(project, tenant, *create)
+            assert project.rows(f"SELECT id FROM {tenant}.auth_user") == [(1,)]
         yield project
 
 
-@pytest.fixture(scope="module")
-def server(tenants: ForeignProject) -> Iterator[Server]:
+def of_tenant(project: ForeignProject, tenant: str, command: str, *arguments: str) -> str:
+    """What a management command printed, run at the tenant's schema."""
+    return project.manage(
+        "tenant_command", command, *arguments, f"--schema={tenant}", DJANGO_SUPERUSER_PASSWORD=PASSWORD
+    )
+
+
+@pytest.fixture
+def servers(tenants: ForeignProject, redis_server: redis.Redis) -> Iterator[Server]:
     with tenants.serving() as server:
         yield server
 
@@ -107,10 +123,11 @@ def replayed(answer: httpx.Response) -> bool:
 
 
 def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
-    tenants: ForeignProject, server: Server, redis_server: redis.Redis
+    tenants: ForeignProject, servers: Server, redis_server: redis.Redis
 ) -> None:
-    a, b = (User(server, tenant) for tenant in TENANTS)
+    a, b = (User(servers, tenant) for tenant in TENANTS)
     key, text = uuid4().hex, uuid4().hex
+    tenants.rows("SELECT setval('a.notes_note_id_seq', 1000)")  # so that their numbers differ
     first = {user: user.post(text, key=key) for user in (a, b)}
     assert [answer.status_code for answer in first.values()] == [201, 201]
     assert not any(map(replayed, first.values()))
@@ -126,18 +143,16 @@ def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
 
 
 def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
-    tenants: ForeignProject, server: Server
+    tenants: ForeignProject, redis_server: redis.Redis
 ) -> None:
     key, text = uuid4().hex, uuid4().hex
-    users = {tenant: User(server, tenant) for tenant in TENANTS}
-    first = {tenant: user.post(text, key=key) for tenant, user in users.items()}
-    # b goes back to a moment before; Redis does not
-    gone = (
-        "WITH gone AS (DELETE FROM b.notes_note) DELETE FROM b.idempotency_ledgerentry WHERE key = %s RETURNING 1"
-    )
-    tenants.rows(gone, key)
-    assert replayed(users["b"].post(text, key=key))
-    assert "10 s" in tenants.manage("tenant_command", "idempotency", "forget-redis", "--schema=b")
+    with tenants.serving() as server:
+        users = {tenant: User(server, tenant) for tenant in TENANTS}
+        first = {tenant: user.post(text, key=key) for tenant, user in users.items()}
+        # b goes back to a moment before; Redis does not
+        tenants.rows("WITH gone AS (DELETE FROM b.notes_note) DELETE FROM b.idempotency_ledgerentry RETURNING 1")
+        assert replayed(users["b"].post(text, key=key))
+    assert "10 s" in of_tenant(tenants, "b", "idempotency", "forget-redis")
     with tenants.serving() as server:
         users = {tenant: User(server, tenant) for tenant in TENANTS}
         again = {tenant: user.post(text, key=key) for tenant, user in users.items()}
@@ -153,6 +168,7 @@ def test_a_lease_is_renewed_at_its_tenant(tenants: ForeignProject) -> None:
 
 
 def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None:
+    tenants.manage("shell", "--verbosity", "0", "-c", LEAVE_AN_OLD_ANSWER)
     page = pages.text_of("docs/how-to/share-redis-between-tenants.md")
     (command,) = re.findall(r"`manage\.py (all_tenants_command [^`]+)`", page)
     tenants.manage(*command.split())
@@ -161,5 +177,20 @@ def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None
 
 
 def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:
-    epochs = "SELECT value FROM {}.idempotency_ledgerepoch"
-    assert len({tenants.rows(epochs.format(schema))[0] for schema in ("public", *TENANTS)}) == 3
+    values = {
+        tenants.rows(f"SELECT value FROM {schema}.idempotency_ledgerepoch")[0][0]
+        for schema in ("public", *TENANTS)
+    }
+    assert len(values) == 3
+
+
+@pytest.fixture(scope="module")
+def door(tenants: ForeignProject) -> Iterator[Door]:
+    tenants.rows("SELECT setval('b.notes_note_id_seq', 5000)")  # so that their notes' numbers differ
+    with closing(TenantDoor(tenants)) as door:
+        yield door
+
+
+@EACH_TRIAL
+def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door) -> None:
+    trial(door)

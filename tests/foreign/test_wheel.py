@@ -1,14 +1,17 @@
 """What the wheel brings, what it needs at least, and how little a project has to write."""
 
-import re
+import ast
 import zipfile
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
 
-from idempotency.extras import PACKAGES
-from tests.foreign.foreign import DOCS, ForeignProject, Wheels
+import pytest
 
+from idempotency.extras import PACKAGES
+from tests.foreign.foreign import DOCS, PROJECT, ForeignProject, Wheels
+
+VARIANTS = ("with_redis", "without_redis")
 NEEDED = {"django", "redis", "psycopg"}
 EXTRAS = {*PACKAGES, "metrics", "tracing"}  # two that are silent when missing
 
@@ -56,8 +59,10 @@ def required(wheel: Path) -> tuple[set[str], set[str]]:
     lines = about(wheel).get_all("Requires-Dist", [])
     always, extra = set(), set()
     for line in lines:
-        name = re.split("[<>=~!; [(]", line)[0].lower()
-        (extra if "extra ==" in line else always).add(name)
+        name = line.split(";")[0].strip()
+        for sign in "<>=~![ ":
+            name = name.split(sign)[0]
+        (extra if "extra ==" in line else always).add(name.lower())
     return always, extra - always
 
 
@@ -107,3 +112,28 @@ def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
     for module, extra in named.items():
         assert found["lacking"][module] == f"{module} needs {PACKAGES[extra]}: pip install 'payonce[{extra}]'"
     assert found["others"] == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_three_lines_of_settings_are_enough(name: str) -> None:
+    statements = ast.parse((PROJECT / f"{name}.py").read_text()).body
+    docstring, plain, *ours = statements
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(plain, ast.ImportFrom)
+    assert plain.module == "settings"
+    assert len(ours) == 3
+    assert all(line.lineno == line.end_lineno for line in ours)
+
+
+def test_the_project_knows_of_the_app_and_of_nothing_else_of_ours() -> None:
+    assert "idempotency" not in (PROJECT / "settings.py").read_text()
+    for file in PROJECT.rglob("*.py"):
+        is_about_payments = file.parent.name == "bookings" or file.name == "certified.py"
+        ours = {"shop", "tests"} if is_about_payments else {"shop", "tests", "payments"}
+        for node in ast.walk(ast.parse(file.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & ours, file

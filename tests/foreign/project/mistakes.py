@@ -1,32 +1,44 @@
 # ruff: noqa: F403, F405
-"""The project with Redis, and the mistakes that MISTAKES names."""
+"""The project with Redis, and one mistake: the one that MISTAKE names."""
 
 from with_redis import *
 
 OURS = MIDDLEWARE[-1]
+SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
+MESSAGES = "django.contrib.messages.middleware.MessageMiddleware"
 REDIS_URL = os.environ["REDIS_URL"]
 
-for _mistake in filter(None, os.environ["MISTAKES"].split(",")):
-    match _mistake:
-        case "no such key":
-            IDEMPOTENCY = {"WAIT": 5}
-        case "middleware first":
-            MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
-        case "cache in memory":
-            IDEMPOTENCY = {}
-            CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-        case "another client of Redis":
-            IDEMPOTENCY = {}
-            CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
-        case "no cache under the alias":
-            IDEMPOTENCY = {}
-            CACHES = {"shared": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-        case "no django-redis":
-            IDEMPOTENCY = {}
-            CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}}
-        case "one ledger for all tenants":
-            TENANT_APPS = ["notes"]
-        case "atomic requests":
-            DATABASES["default"]["ATOMIC_REQUESTS"] = True
-        case unknown:
-            raise ValueError(unknown)
+match os.environ["MISTAKE"]:
+    case "none":
+        pass
+    case "no such key":
+        IDEMPOTENCY = {"WAIT": 5}
+    case "no middleware":
+        MIDDLEWARE.remove(OURS)
+    case "middleware first":
+        MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
+    case "nobody known":
+        MIDDLEWARE = [name for name in MIDDLEWARE if name not in {SESSIONS, AUTHENTICATION, MESSAGES}]
+        INSTALLED_APPS.remove("django.contrib.admin")
+        ROOT_URLCONF = "notes.urls"
+    case "cache in memory":
+        IDEMPOTENCY = {}
+        CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    case "another client of Redis":
+        IDEMPOTENCY = {}
+        CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+    case "no cache under the alias":
+        IDEMPOTENCY = {}
+        CACHES = {"shared": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    case "no django-redis":
+        IDEMPOTENCY = {}
+        CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}}
+    case "one ledger for all tenants":
+        TENANT_APPS = ["notes"]
+    case "atomic requests":
+        DATABASES["default"]["ATOMIC_REQUESTS"] = True
+    case "another database":
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    case unknown:
+        raise ValueError(unknown)

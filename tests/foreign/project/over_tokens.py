@@ -1,5 +1,5 @@
 # ruff: noqa: F403, F405
-"""The project with Redis, and tokens of REST framework."""
+"""The project with Redis, and tokens and guests of REST framework."""
 
 from with_redis import *
 

@@ -18,5 +18,5 @@ TENANT_MODEL = "customers.Customer"
 TENANT_DOMAIN_MODEL = "customers.Domain"
 DATABASES["default"]["ENGINE"] = "django_tenants.postgresql_backend"
 DATABASE_ROUTERS = ["django_tenants.routers.TenantSyncRouter"]
-MIDDLEWARE = ["django_tenants.middleware.main.TenantMainMiddleware", *MIDDLEWARE]
+MIDDLEWARE = ["doors.dying.die_when_asked", "django_tenants.middleware.main.TenantMainMiddleware", *MIDDLEWARE]
 ALLOWED_HOSTS = ["*"]

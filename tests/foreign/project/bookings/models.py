@@ -1,5 +1,8 @@
 """Guests of the project's own, and what they pay for."""
 
+import os
+from uuid import uuid4
+
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
@@ -11,6 +14,10 @@ class Guest(AbstractUser):
 class Booking(models.Model):
     """A room for a night."""
 
+    if os.environ.get("KEYS") == "numbers":
+        id = models.BigAutoField(primary_key=True)
+    else:
+        id = models.UUIDField(primary_key=True, default=uuid4)
     guest = models.ForeignKey(Guest, on_delete=models.PROTECT, null=True)
     price_minor = models.PositiveIntegerField()
     status = models.CharField(max_length=16, default="open")

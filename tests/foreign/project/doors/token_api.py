@@ -1,4 +1,4 @@
-"""An API of REST framework for bearers of a JWT, renewed before each call."""
+"""An API of REST framework for bearers of a JWT, renewed before each call, and for guests who have none."""
 
 import base64
 import hashlib
@@ -32,8 +32,8 @@ class Bearer(BaseAuthentication):
     """No user of Django's: what a token claims is `request.auth`."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not token:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer":
             return None
         signed, _, signature_given = token.rpartition(".")
         if not hmac.compare_digest(signature(signed), signature_given):

@@ -1,0 +1,7 @@
+# ruff: noqa: F403, F405
+"""The project with Redis, and Django Ninja."""
+
+from with_redis import *
+
+MIDDLEWARE.insert(0, "doors.dying.die_when_asked")
+ROOT_URLCONF = "doors.ninja_api"
