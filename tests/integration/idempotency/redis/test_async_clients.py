@@ -109,6 +109,8 @@ def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any], sett
 
     with override_settings(IDEMPOTENCY=given):
         asyncio.run(ask())
+    with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
+        parse({"REDIS_ASYNC_CLIENT": "nowhere.at_all"})
 
 
 def test_it_has_the_name_and_the_password_of_the_alias() -> None:
@@ -117,8 +119,3 @@ def test_it_has_the_name_and_the_password_of_the_alias() -> None:
     with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS_ALIAS": "default"}):
         given = async_clients._make_client().connection_pool.connection_kwargs
     assert (given["username"], given["password"], given["socket_timeout"]) == ("shop", "secret", 3)
-
-
-def test_a_path_that_leads_nowhere_stops_the_start() -> None:
-    with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
-        parse({"REDIS_ASYNC_CLIENT": "nowhere.at_all"})

@@ -177,15 +177,22 @@ def test_what_was_remembered_is_so_again_afterwards(request_of: HttpRequest, eff
 def test_a_dead_process_leaves_its_marker_and_the_commit(
     request_of: HttpRequest, redis_server: redis.Redis
 ) -> None:
-    """As SIGKILL does: the answer is in the ledger, and Redis has it as running."""
+    """As SIGKILL does: the answer is in the ledger, Redis has it as running, and nothing after the commit ran."""
+    hooks: list[str] = []
+
+    @views.views.idempotent
+    def view(request: HttpRequest) -> Any:
+        transaction.on_commit(lambda: hooks.append("after the commit"))
+        return views.made()
 
     def send() -> Any:
         request_of.META["HTTP_IDEMPOTENCY_KEY"] = "k1"
-        return views.plain(request_of)
+        return view(request_of)
 
     with faults.dead_after_commit(send, has_counted=lambda: True):
         assert [redis_server.get(name)[:1] for name in redis_server.keys("*:key:*")] == [b"R"]  # type: ignore[index, union-attr]
         assert send()["Idempotent-Replayed"] == "true"
+    assert hooks == []
 
 
 def test_the_cache_of_the_sessions_is_not_lost_with_redis() -> None:
