@@ -54,6 +54,13 @@ def test_in_order_in_one_round_trip_and_each_sees_the_ones_before_it() -> None:
     assert found[0].is_active  # fetched by who asks
 
 
+@pytest.mark.usefixtures("server_side_binding")
+def test_one_by_one_where_the_driver_insists() -> None:
+    with transaction.atomic():
+        *_, after = send(added(NAMES[0]), added(NAMES[1]), Statement(_NAMES, [NAMES]))
+    assert [name for _, name in after] == NAMES
+
+
 def test_one_that_fails_or_changes_another_number_of_rows_leaves_nothing() -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         send(added("a"), added("a"), added("c"))
