@@ -156,8 +156,8 @@ class PhasedExchange(Exchange):
             )
             if run is None:
                 return False
-            self._keep(run)
             self.was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
+            self._keep(run)  # last: nobody drops the lease of a call that could not begin
         self.resumed = True
         self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
         return True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from idempotency import InProgress, ledger, once
@@ -66,6 +66,23 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
     assert once("n", key="k", lease=SHORT).run(place) == taken
     entry = LedgerEntry.objects.get()
     assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
+
+
+def test_a_take_over_that_fails_at_once_keeps_no_lease() -> None:
+    """Its error, which something may hold for long, holds the call that would renew it."""
+
+    def lose(execute: Any, sql: str, *rest: Any) -> Any:
+        if "idempotency_ledgerattempt" in sql and sql.startswith("SELECT"):
+            raise OperationalError("the connection is lost")
+        return execute(sql, *rest)
+
+    with pytest.raises(ZeroDivisionError):
+        once("n", key="k", lease=SHORT).run(lambda: 1 // 0)
+    with connection.execute_wrapper(lose), pytest.raises(OperationalError) as held:
+        once("n", key="k", lease=SHORT).run(place)
+    taken = once("n", key="k", lease=SHORT, wait=60).run(place)
+    assert (LedgerEntry.objects.get().state, taken) == (State.FINISHED, {"id": Group.objects.get().pk})
+    assert str(held.value) == "the connection is lost"
 
 
 class TestRenewal:
