@@ -495,9 +495,9 @@ class TestRefunding:
         (told,) = done(admin_client, page(payment, "refund"), **self.given(number=number))
         row = Refund.objects.values_list("pk", "amount_minor", "reason", "status").get()
         assert row == (UUID(number), 500, "sorry", "succeeded")
-        named = f"efund {UUID(number).hex}"
-        assert told == f"R{named}: the money went back."
-        about = f"r{named} of 5.00 CNY. Reason: came broken. Result:"
+        number = UUID(number).hex
+        assert told == f"Refund {number}: the money went back."
+        about = f"refund {number} of 5.00 CNY. Reason: came broken. Result:"
         assert audit() == [("admin", f"Asked for {about} reserved."), ("admin", f"Sent {about} {told}")]
         payment.refresh_from_db()
         assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)

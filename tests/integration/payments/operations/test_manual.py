@@ -243,27 +243,27 @@ class TestAttempts:
 class TestRefunds:
     def test_it_went_back(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund, "without_an_answer")
-        asked, name = shown(admin_client, address(refund)), f"efund {refund.out_refund_no}"
-        for words in (refund.out_refund_no, "5.00 CNY", WHY["without_an_answer"], refund.attempt.merchant):
+        asked, number = shown(admin_client, address(refund)), refund.out_refund_no
+        for words in (number, "5.00 CNY", WHY["without_an_answer"], refund.attempt.merchant):
             assert words in asked
         assert totals(refund) == ("succeeded", 1990, 0, 500)
         sentence = told(admin_client, refund, True)
-        assert (sentence, refund.status) == (f"R{name}: the money went back.", "succeeded")
+        assert (sentence, refund.status) == (f"Refund {number}: the money went back.", "succeeded")
         assert totals(refund) == ("partially_refunded", 1990, 500, 0)
         assert books() == {"provider": 1490, "orders": -1490}
         fact = Observation.objects.values_list("source", "out_refund_no", "paid_txn_id", "credited")
-        assert fact.get(kind="refunded") == ("operator", refund.out_refund_no, number_of(refund.attempt), True)
-        what = f"Recorded that r{name} of 5.00 CNY went back as {refund_number(refund)}"
+        assert fact.get(kind="refunded") == ("operator", number, number_of(refund.attempt), True)
+        what = f"Recorded that refund {number} of 5.00 CNY went back as {refund_number(refund)}"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     def test_it_did_not_move(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
-        sentence, name = told(admin_client, refund, False), f"efund {refund.out_refund_no}"
-        assert sentence == f"R{name}: nothing moved; it has failed, and an anomaly is filed."
+        sentence, number = told(admin_client, refund, False), refund.out_refund_no
+        assert sentence == f"Refund {number}: nothing moved; it has failed, and an anomaly is filed."
         assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
         anomaly = Anomaly.objects.values_list("kind", "reference").get()
-        assert anomaly == ("refund_failed", refund.out_refund_no)
-        what = f"Recorded that r{name} of 5.00 CNY did not move"
+        assert anomaly == ("refund_failed", number)
+        what = f"Recorded that refund {number} of 5.00 CNY did not move"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
 
