@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from payments import tasks
 from payments.channels.sharing import UNSHARED
 from payments.models import Attempt
 from payments.reconciliation import reconcile
+from tests.conftest import hanging
 from tests.integration.payments.limits.conftest import Desk, OpenAttempt, counted, in_background
 from tests.running import until
 from tests.threads import at_once
@@ -83,6 +85,22 @@ def test_without_redis_workers_share_the_rows(due: Callable[[int], None], compan
     assert counted(UNSHARED, what=reconcile.LEADER) == before + 2
 
 
+def test_a_redis_that_goes_away_in_the_middle_costs_nothing(
+    due: Callable[[int], None], company: Company, redis_server: redis.Redis
+) -> None:
+    due(2)
+    answer = company.answer
+    with ExitStack() as stack:
+
+        def stop(body: bytes) -> Answer:
+            if len(company.asked) == 1:
+                stack.enter_context(hanging(redis_server))
+            return answer(body)
+
+        company.answer = stop
+        assert reconcile.run_as_leader() == 2
+
+
 def test_a_redis_that_forgets_in_the_middle_costs_nothing(
     due: Callable[[int], None], company: Company, redis_server: redis.Redis
 ) -> None:
@@ -99,11 +117,18 @@ def test_a_redis_that_forgets_in_the_middle_costs_nothing(
     assert reconcile.run_as_leader() == 2
 
 
+@pytest.mark.parametrize(
+    ("refuse", "serve"),
+    [("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"), ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")],
+    ids=["full", "read-only"],
+)
 def test_a_redis_that_refuses_in_the_middle_costs_nothing_and_is_led_again(
     due: Callable[[int], None],
     company: Company,
     redis_server: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
+    refuse: str,
+    serve: str,
 ) -> None:
     """The lock cannot be given back, and must not be renewed for a process that leads no more."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
@@ -111,14 +136,14 @@ def test_a_redis_that_refuses_in_the_middle_costs_nothing_and_is_led_again(
     answer = company.answer
 
     def stop(body: bytes) -> Answer:
-        redis_server.config_set("maxmemory", 1)
+        redis_server.execute_command(*refuse.split())
         return answer(body)
 
     company.answer = stop
     try:
         assert reconcile.run_as_leader() == 2
     finally:
-        redis_server.config_set("maxmemory", 0)
+        redis_server.execute_command(*serve.split())
     company.answer = answer
     all_due()
     assert until(reconcile.run_as_leader) == 2

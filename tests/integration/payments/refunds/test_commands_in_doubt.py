@@ -185,13 +185,35 @@ def script(
         one.over.set()
 
 
-def failures(channel: str) -> list[list[tuple[str, Any, type[ProviderError]]]]:
-    """Each by its name, as a step of a script, and what is known of a command that ends so itself; alike together."""
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The failure of one call.
+
+    Attributes:
+        before: what the provider's address does in the calls before it, by our attempt.
+        failure: see `Script.play`; or what it answers.
+        expected: what is known then of the command.
+    """
+
+    channel: str
+    command: str
+    place: str
+    name: str
+    failure: Any
+    expected: type[ProviderError]
+    before: Callable[[Attempt], list[Any]] = lambda attempt: []
+
+    def __str__(self) -> str:
+        return f"{self.channel}-{self.command}-{self.place}-{self.name}".replace(" ", "_")
+
+
+def failures(channel: str) -> list[tuple[str, Any, type[ProviderError]]]:
+    """Each by its name, as a step of a script, and what is known of a command that ends so itself."""
     return [
-        [(name, name, ProviderUnavailable) for name in UNSENT],
-        [(name, made, ProviderUnavailable) for name, made in TURNED_AWAY[channel].items()],
-        [(name, name, OutcomeUnknown) for name in SILENT],
-        [(name, made, ProviderRejected) for name, made in REFUSED[channel].items()],
+        *((name, name, ProviderUnavailable) for name in UNSENT),
+        *((name, made, ProviderUnavailable) for name, made in TURNED_AWAY[channel].items()),
+        *((name, name, OutcomeUnknown) for name in SILENT),
+        *((name, made, ProviderRejected) for name, made in REFUSED[channel].items()),
     ]
 
 
@@ -218,66 +240,63 @@ def not_closed(attempt: Attempt) -> list[Any]:
     return [intent(attempt, "requires_action"), stripe_error("payment_intent_unexpected_state", 400)]
 
 
+def cases() -> Iterator[Case]:
+    for channel in CHANNELS:
+        for name, failure, itself in failures(channel):
+            failed = {"channel": channel, "name": name, "failure": failure}
+            asked = {**failed, "expected": OutcomeUnknown}
+            yield Case(command="create", place="first", expected=itself, **failed)
+            yield Case(command="create", place="again", before=lambda attempt: ["hung up"], **asked)
+            yield Case(command="refund", place="first", expected=itself, **failed)
+            yield Case(command="refund", place="again", before=lambda attempt: ["hung up"], **asked)
+            if channel == "alipay":
+                yield Case(command="refund", place="asked", before=lambda attempt: [taken(attempt)], **asked)
+            if channel == "stripe":
+                found = lambda attempt: [intent(attempt, "requires_action")]  # noqa: E731
+                yield Case(command="close", place="first", before=found, expected=itself, **failed)
+            elif itself is not ProviderRejected:  # a refused closing is asked about, see the next line
+                yield Case(command="close", place="first", expected=itself, **failed)
+            yield Case(command="close", place="asked", before=not_closed, **asked)
+
+
 def no_refund() -> Says:
     """What Alipay answers to a query within the ten seconds that it recommends to wait; or if nothing went back."""
     return alipay_says("alipay.trade.fastpay.refund.query", {"code": "10000", "msg": "Success"})
 
 
-CASE = ("channel", "place", "failure", "expected")
-PLACES = {"create": ("first", "again"), "refund": ("first", "again", "asked"), "close": ("first", "asked")}
+UNHEARD_OF = Case(
+    channel="alipay",
+    command="refund",
+    place="asked",
+    name="unheard of",
+    failure=no_refund,
+    expected=OutcomeUnknown,
+    before=lambda attempt: [taken(attempt)],
+)
+CASES = [*cases(), UNHEARD_OF]
 
 
-def cases(command: str) -> Iterator[Any]:
-    """Yield every failure of a first refund, and in each other place one of each kind by turns."""
-    for channel in CHANNELS:
-        for turn, place in enumerate(PLACES[command], start=len(command)):
-            where = command, place
-            if where == ("refund", "asked") and channel != "alipay":
-                continue
-            for alike in failures(channel):
-                for name, made, itself in alike if where == ("refund", "first") else [alike[turn % len(alike)]]:
-                    if where == ("close", "first") and itself is ProviderRejected and channel != "stripe":
-                        continue  # a refused closing is asked about, see the next place
-                    expected = itself if place == "first" else OutcomeUnknown
-                    yield pytest.param(channel, place, made, expected, id=f"{channel}-{place}-{name}")
-    if command == "refund":
-        yield pytest.param("alipay", "asked", no_refund, OutcomeUnknown, id="alipay-asked-unheard of")
+def steps_of(case: Case, attempt: Attempt) -> list[Any]:
+    return [*case.before(attempt), case.failure if isinstance(case.failure, str) else case.failure()]
 
 
-def steps_of(command: str, place: str, failure: Any, attempt: Attempt) -> list[Any]:
-    """List what the provider's address does until the call that fails, and then."""
-    before: list[Any] = []
-    if place == "again":
-        before = ["hung up"]
-    elif place == "asked":
-        before = [taken(attempt)] if command == "refund" else not_closed(attempt)
-    elif command == "close" and attempt.channel == "stripe":
-        before = [intent(attempt, "requires_action")]
-    return [*before, failure if isinstance(failure, str) else failure()]
-
-
-@pytest.mark.parametrize(CASE, [*cases("refund")])
+@pytest.mark.parametrize("case", [case for case in CASES if case.command == "refund"], ids=str)
 def test_a_refund_in_doubt_stays_reserved_and_is_the_only_one(
-    channel: str,
-    place: str,
-    failure: Any,
-    expected: Any,
-    open_attempt: OpenAttempt,
-    script: Callable[[str], Script],
+    case: Case, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
-    payment = paid_by(prepared(open_attempt, channel))
-    refund, acts = requested(payment), script(channel)
-    acts.play(*steps_of("refund", place, failure, payment.attempts.get()))
-    if place == "again":
+    payment = paid_by(prepared(open_attempt, case.channel))
+    refund, acts = requested(payment), script(case.channel)
+    acts.play(*steps_of(case, payment.attempts.get()))
+    if case.place == "again":
         assert refunds.submit_refund(refund.id).status == "uncertain"
-    if expected is ProviderUnavailable:
+    if case.expected is ProviderUnavailable:
         with pytest.raises(ProviderUnavailable):
             refunds.submit_refund(refund.id)
     else:
         refunds.submit_refund(refund.id)
     refund.refresh_from_db()
     payment.refresh_from_db()
-    if expected is ProviderRejected:
+    if case.expected is ProviderRejected:
         assert (refund.status, payment.reserved_minor) == ("failed", 0)
         return
     assert payment.reserved_minor == PART_MINOR
@@ -285,47 +304,37 @@ def test_a_refund_in_doubt_stays_reserved_and_is_the_only_one(
         refunds.request_refund(payment_id=payment.id, amount_minor=1990, reason="")
     with transaction.atomic():
         withdrawn = refunds.withdraw_refund(refund.id, message="abandoned")
-    if expected is ProviderUnavailable:  # it never left, so it can be taken back
+    if case.expected is ProviderUnavailable:  # it never left, so it can be taken back
         assert (refund.status, refund.submitted_at, withdrawn.status) == ("requested", None, "failed")
     else:
         assert (refund.status, withdrawn.status) == ("uncertain", "uncertain")
         assert acts.refund_numbers == {refund.out_refund_no}
 
 
-@pytest.mark.parametrize(CASE, [*cases("create")])
+@pytest.mark.parametrize("case", [case for case in CASES if case.command == "create"], ids=str)
 def test_an_attempt_in_doubt_stays_open_and_is_asked_about(
-    channel: str,
-    place: str,
-    failure: Any,
-    expected: Any,
-    open_attempt: OpenAttempt,
-    script: Callable[[str], Script],
+    case: Case, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
-    attempt, acts = prepared(open_attempt, channel), script(channel)
-    acts.play(*steps_of("create", place, failure, attempt))
-    if place == "again":
+    attempt, acts = prepared(open_attempt, case.channel), script(case.channel)
+    acts.play(*steps_of(case, attempt))
+    if case.place == "again":
         assert submission.submit_attempt(attempt.id).status == "uncertain"
-    if expected is OutcomeUnknown:
+    if case.expected is OutcomeUnknown:
         assert submission.submit_attempt(attempt.id).status == "uncertain"
     else:
-        with pytest.raises(expected):
+        with pytest.raises(case.expected):
             submission.submit_attempt(attempt.id)
     attempt.refresh_from_db()
     unknown = {ProviderUnavailable: "created", OutcomeUnknown: "uncertain", ProviderRejected: "failed"}
-    assert attempt.status == unknown[expected]
+    assert attempt.status == unknown[case.expected]
 
 
-@pytest.mark.parametrize(CASE, [*cases("close")])
+@pytest.mark.parametrize("case", [case for case in CASES if case.command == "close"], ids=str)
 def test_a_closing_in_doubt_leaves_the_attempt_open(
-    channel: str,
-    place: str,
-    failure: Any,
-    expected: Any,
-    open_attempt: OpenAttempt,
-    script: Callable[[str], Script],
+    case: Case, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
-    attempt, acts = prepared(open_attempt, channel, status="pending", reference="pi_1"), script(channel)
-    acts.play(*steps_of("close", place, failure, attempt))
+    attempt, acts = prepared(open_attempt, case.channel, status="pending", reference="pi_1"), script(case.channel)
+    acts.play(*steps_of(case, attempt))
     assert closing.close_payment(order_id=attempt.payment.order_id) is closing.CloseResult.UNCERTAIN
     attempt.refresh_from_db()
     assert attempt.status == "pending"
@@ -367,14 +376,15 @@ def test_a_refused_repeat_ends_no_attempt_that_may_have_been_opened(
     assert (acts.steps, attempt.status) == ([], "uncertain")
 
 
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_a_refusal_ends_no_attempt_that_a_later_request_may_have_opened(
-    open_attempt: OpenAttempt, script: Callable[[str], Script]
+    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
-    attempt, acts = prepared(open_attempt, "wechat"), script("wechat")
-    refused = REFUSED["wechat"]["403"]()
+    attempt, acts = prepared(open_attempt, channel), script(channel)
+    refused = next(iter(REFUSED[channel].values()))()
 
     def overtaken(body: bytes) -> Answer:
-        acts.steps += [unknown_trade("wechat"), "hung up"]
+        acts.steps += [unknown_trade(channel), "hung up"]
         assert submission.submit_attempt(attempt.id).status == "uncertain"
         connections.close_all()  # this thread's
         return refused(body)
@@ -385,11 +395,13 @@ def test_a_refusal_ends_no_attempt_that_a_later_request_may_have_opened(
     assert (acts.steps, attempt.status) == ([], "uncertain")
 
 
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_of_two_first_requests_the_refusal_of_one_does_not_end_the_other(
-    open_attempt: OpenAttempt, script: Callable[[str], Script]
+    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
-    attempt, acts = prepared(open_attempt, "wechat"), script("wechat")
-    refused, both_left = REFUSED["wechat"]["403"](), threading.Barrier(2)
+    attempt, acts = prepared(open_attempt, channel), script(channel)
+    refused = next(iter(REFUSED[channel].values()))()
+    both_left = threading.Barrier(2)
     acts.play(lambda body: together(both_left, refused(body)), lambda body: together(both_left, None))
     with ThreadPoolExecutor(2) as pool:
         with transaction.atomic():
