@@ -79,7 +79,7 @@ $(VENV)-django6/dev.stamp: $(PACKAGING)
 	@touch $@
 
 # these locks know nothing of Django, and meet Valkey in `make test` too
-OF_REDIS_ALONE = $(filter-out %test_postgres.py,$(wildcard tests/integration/idempotency/locks/test_*.py))
+OF_REDIS_ALONE = $(filter-out %/test_postgres.py %/test_sessions.py,$(wildcard tests/integration/idempotency/locks/test_*.py))
 # the store is Valkey, under the name by which the servers of the tests look for one
 STORE6 = $(CURDIR)/$(VENV)-django6/store
 test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 and Valkey (PYTHON=python3.12 or newer)
@@ -90,8 +90,8 @@ test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6
 	  tests/system/test_service.py \
 	  $(addprefix --ignore=,$(OF_REDIS_ALONE)) \
 	  $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
-	    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_garbage.py \
-	      webhooks/test_inbox.py)) $(PYTEST_FLAGS)
+	    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_inbox.py)) \
+	  $(PYTEST_FLAGS)
 
 wrk:
 	@command -v wrk >/dev/null || { $(call apt,wrk); } \
