@@ -124,6 +124,13 @@ def test_a_payment_names_our_application(
         read(wechat, platform, theirs)
 
 
+def test_a_refund_need_not_name_it_but_never_names_another(wechat: WeChatPay, platform: keys.Keys) -> None:
+    assert read(wechat, platform, envelope(platform, REFUNDED, event="REFUND.SUCCESS")).facts
+    theirs = envelope(platform, {**REFUNDED, "appid": "wx0000000000000000"}, event="REFUND.SUCCESS")
+    with pytest.raises(SignatureInvalid, match="for another application"):
+        read(wechat, platform, theirs)
+
+
 def test_header_names_in_any_case_and_the_public_key_mode(wechat: WeChatPay, platform: keys.Keys) -> None:
     body = envelope(platform, PAID)
     headers = signature_headers(platform, body)
