@@ -134,9 +134,11 @@ def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User)
 def test_a_credential_that_names_nobody_is_none_and_one_without_a_stable_text_an_error() -> None:
     """Not a new caller each time."""
     request: Any = RequestFactory().post("/")
-    for request.auth in (None, "", True, {}):
+    for credential in (None, "", True, {}):
+        request.auth = credential
         assert principal_of(request) == "anonymous"
-    for request.auth in (object(), {"who": object()}):
+    for credential in (object(), {"who": object()}):
+        request.auth = credential
         with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
             principal_of(request)
 
@@ -181,7 +183,8 @@ def test_a_token_is_good_in_its_tenant_only(effects: Effects) -> None:
 
 @pytest.mark.usefixtures("tenants")
 def test_a_tenant_without_a_name_is_an_error_and_not_everybodys(effects: Effects) -> None:
-    for PLAN["tenant"] in (None, "", 7, "two words"):
+    for name in (None, "", 7, "two words"):
+        PLAN["tenant"] = name
         with pytest.raises(RuntimeError, match="must return a tenant's name"):
             post("/long", str(uuid4()))
     assert effects() == 0

@@ -98,7 +98,8 @@ def test_parts_of_a_form(ask: Ask, head: str, caplog: pytest.LogCaptureFixture) 
 
 def test_a_form_in_another_encoding_than_utf_8(ask: Ask, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Django refuses to read it, and its error page reads it again."""
-    for settings.DEBUG, charset in ((False, "gbk"), (True, "utf-16")):
+    for debug, charset in ((False, "gbk"), (True, "utf-16")):
+        settings.DEBUG = debug
         kind = f"application/x-www-form-urlencoded; charset={charset}"
         sent = {"Content-Type": kind, "Cookie": f"csrftoken={'a' * 32}"}  # with it the form is read for its token
         for address in ("/", "/accounts/login/", "/admin/"):

@@ -462,7 +462,8 @@ def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: 
 def test_an_unknown_address_has_our_page_with_debug_too(
     client: Client, transactional_db: None, settings: Any
 ) -> None:
-    for settings.DEBUG in (False, True):
+    for debug in (False, True):
+        settings.DEBUG = debug
         for ask in (client.get, client.post, Client(enforce_csrf_checks=True).post):
             answer = ask("/no/such/page")
             assert (answer.status_code, b"Page not found" in answer.content) == (404, True)

@@ -218,7 +218,8 @@ def test_an_order_is_read_and_never_captured(platform: Platform, answer: Reply, 
 
 def test_what_is_captured_or_closed_is_never_captured(platform: Platform) -> None:
     ours = account(platform.url)
-    for platform.order in (order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")):
+    for found in (order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")):
+        platform.order = found
         assert ours.capture(out_trade_no="0193", reference="89T") == ours.query(
             out_trade_no="0193", reference="89T"
         )
@@ -241,7 +242,8 @@ def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> Non
     session, login = client(timeout_seconds=5), httpx.BasicAuth("us", "hush")
     bearer = Bearer(session, f"{platform.url}/token", login, clock=lambda: now[0], limits=account()._limits)
     platform.order = Reply(status=200, body=b"{}")
-    for now[0], tokens in ((1000.0, 1), (1039.0, 1), (1040.0, 2)):
+    for moment, tokens in ((1000.0, 1), (1039.0, 1), (1040.0, 2)):
+        now[0] = moment
         bearer.call("GET", f"{platform.url}/order")
         assert platform.calls.count("POST /token") == tokens
     platform.order = Reply(status=401)
