@@ -122,7 +122,7 @@ def log_of(*, scope: str, key: str) -> RequestLog:
     first = _first_outline(lines, rows) if lines else {}
     return RequestLog(
         lines=lines[:SHOWN_MAX],
-        call=read_scope(f" {first[ROUTE]}")[1] if ROUTE in first else "",
+        call=_call(*first[ROUTE].split(" ", 1)) if ROUTE in first else "",
         changes={line.line_id: differences(first, line.outline) for line in reused},
         is_current=held is not None,
     )
@@ -144,8 +144,13 @@ def read_scope(scope: str) -> tuple[str, str]:
         return "", scope
     if found["route"] is None:
         return found["caller"].removeprefix("by:"), found["other"]
-    route = _PARAMETER.sub(lambda part: f"{{{part[1] or part[2]}}}", found["route"]).strip("^$")
-    return found["caller"], f"{found['method']} /{route.removeprefix('/')}"
+    return found["caller"], _call(found["method"], found["route"])
+
+
+def _call(method: str, route: str) -> str:
+    """Word a method and a pattern, as ``POST /orders/{order_id}/cancel``."""
+    path = _PARAMETER.sub(lambda part: f"{{{part[1] or part[2]}}}", route).strip("^$")
+    return f"{method} /{path.removeprefix('/')}"
 
 
 def _line_of(row: Arrival) -> Line:
