@@ -1,7 +1,5 @@
 """Costs that are the same every time, unlike seconds: function calls, and commands counted by the server."""
 
-import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,30 +8,10 @@ import pytest
 from idempotency import locks
 from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.conftest import Bench
+from tests.integration.idempotency.profiling import fewest_calls
 
 # calls of Python and C functions, those of redis-py included; a pair is an acquire and its release
 CALLS = {"Lock": 195, "Semaphore": 235}
-
-
-def calls_of(pair: Callable[[], None]) -> int:
-    """Return the calls of one pair: the fewest of ten, for now and then one has more to do."""
-    found = []
-    for _ in range(10):
-        calls = 0
-
-        def count(frame: Any, event: str, argument: Any) -> None:
-            nonlocal calls
-            calls += event in {"call", "c_call"}
-
-        gc.disable()  # nobody else's calls
-        sys.setprofile(count)
-        try:
-            pair()
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        found.append(calls)
-    return min(found)
 
 
 @pytest.mark.parametrize("kind", CALLS)
@@ -48,7 +26,7 @@ def test_an_uncontended_pair_costs_at_most_so_many_calls(servers: Callable[[str]
 
     # another hold is due before any of these: however slow the watchdog's thread is, no pair wakes it
     with locks.Lock("another", client=servers("Redis").client):
-        assert 0 < calls_of(pair) <= CALLS[kind]
+        assert 0 < fewest_calls(pair) <= CALLS[kind]
 
 
 def test_an_uncontended_pair_is_two_commands(one: Bench) -> None:

@@ -1,9 +1,6 @@
 """Python cost of a keyed call of REST framework, in function calls: they are the same every time, unlike seconds."""
 
-import gc
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +21,7 @@ import idempotency
 from idempotency import views
 from idempotency.drf import idempotent
 from idempotency.observability import logs
+from tests.integration.idempotency.profiling import fewest_calls, profiled
 from tests.integration.idempotency.urls import effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -109,32 +107,15 @@ def post(address: str, key: str, body: Any, *, client: Client | None = None) -> 
     return (client or Client()).post(address, body, content_type="application/json", headers=headers)
 
 
-@contextmanager
-def profiled(see: Callable[[Any, str, Any], None]) -> Iterator[None]:
-    """Let `see` hear of each call of a function; of nobody else's, as garbage is collected elsewhere."""
-    gc.disable()
-    sys.setprofile(see)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-
-
 def calls_of(address: str, key: Callable[[], str]) -> int:
-    """Return the calls of one request: the fewest of ten, as now and then one has more to do (epoch, plans)."""
-    found: list[int] = []
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        found[-1] += event in {"call", "c_call"}
-
-    for _ in range(10):
-        Group.objects.all().delete()
-        found.append(0)
-        with profiled(count):
-            answer = post(address, key(), {"name": "the same"})
-        assert answer.status_code == 201
-    return min(found)
+    """Return the calls of one request that reads no epoch and makes no plans."""
+    answers: list[Any] = []
+    calls = fewest_calls(
+        lambda: answers.append(post(address, key(), {"name": "the same"})),
+        before=lambda: Group.objects.all().delete(),
+    )
+    assert [answer.status_code for answer in answers] == [201] * 10
+    return calls
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +159,6 @@ def test_a_fresh_call_enters_few_of_the_apps_modules(settings: Any) -> None:
     def enter(frame: Any, event: str, argument: Any) -> None:
         entered.add(frame.f_code.co_filename)
 
-    with profiled(enter):
-        post("/plain", str(uuid4()), {}, client=client)
+    profiled(enter, lambda: post("/plain", str(uuid4()), {}, client=client))
     home = str(Path(idempotency.__file__).parent)
     assert 0 < len({name for name in entered if name.startswith(home)}) <= MODULES_OF_A_FRESH_CALL
