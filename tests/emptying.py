@@ -5,6 +5,8 @@ quarter of the whole run. Here only the tables with rows are emptied, with trigg
 migrations put there (content types, permissions) stays.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -21,6 +23,19 @@ def empty_tables(_: Any = None) -> None:
         if found:
             deletes = "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in found)
             cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
+
+
+@contextmanager
+def filled(statements: str, tables: tuple[str, ...]) -> Iterator[None]:
+    """Have many rows in `tables` for a while, made by `statements`; PostgreSQL's statistics know of them."""
+    analyse = f"VACUUM ANALYZE {', '.join(tables)}"
+    with connection.cursor() as cursor:
+        cursor.execute(statements)
+        cursor.execute(analyse)
+    yield
+    empty_tables()
+    with connection.cursor() as cursor:
+        cursor.execute(analyse)
 
 
 @cache

@@ -8,9 +8,24 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
+from shop.devserver.guardian import Guardian
+from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency import urls
 from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
 from tests.integration.idempotency.functions.work import Child
+from tests.zookeeper_server import ZooKeeperServer
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    guardian = Guardian()
+    with a_folder_of_its_own() as folder:
+        server = ZooKeeperServer(guardian, folder / "zookeeper")
+        try:
+            server.start()
+            yield server
+        finally:
+            guardian.stop_all()
 
 
 @pytest.fixture(autouse=True)

@@ -33,8 +33,6 @@ from idempotency.locks import (
 )
 from idempotency.locks.postgres import AdvisoryLock
 from idempotency.locks.zookeeper import ZooKeeperLock, ZooKeeperSemaphore
-from shop.devserver.guardian import Guardian
-from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -90,18 +88,6 @@ def redlock(settings: Any) -> Iterator[Callable[[], RedLock]]:
     for client in clients:
         client.flushdb()
         client.close()
-
-
-@pytest.fixture(scope="module")
-def zookeeper_server() -> Iterator[ZooKeeperServer]:
-    guardian = Guardian()
-    with a_folder_of_its_own() as folder:
-        server = ZooKeeperServer(guardian, folder / "zookeeper")
-        try:
-            server.start()
-            yield server
-        finally:
-            guardian.stop_all()
 
 
 @pytest.fixture

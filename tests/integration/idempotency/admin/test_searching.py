@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from idempotency.admin import searching
 from idempotency.models import ConsumedMessage, LedgerEntry
 from idempotency.request.keys import digest_of
-from tests.emptying import empty_tables
+from tests.emptying import filled
 
 LEDGER = "/admin/idempotency/ledgerentry/"
 INBOX = "/admin/idempotency/consumedmessage/"
@@ -38,20 +38,14 @@ INSERT INTO idempotency_consumedmessage (consumer, message_id)
 SELECT (ARRAY['bank', 'mail', 'stock'])[1 + n % 3], 'message-' || n FROM generate_series(1, {ROWS}) AS n
 """
 
-ANALYSED = "VACUUM ANALYZE idempotency_ledgerentry, idempotency_consumedmessage"
+TABLES = ("idempotency_ledgerentry", "idempotency_consumedmessage")
 
 
 @pytest.fixture(scope="module")
 def tables(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Large ledger and inbox that PostgreSQL has statistics of; nothing here writes to them."""
-    with django_db_blocker.unblock():
-        with connection.cursor() as cursor:
-            cursor.execute(FILL)
-            cursor.execute(ANALYSED)
+    with django_db_blocker.unblock(), filled(FILL, TABLES):
         yield
-        empty_tables()
-        with connection.cursor() as cursor:
-            cursor.execute(ANALYSED)
 
 
 @pytest.fixture

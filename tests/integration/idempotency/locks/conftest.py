@@ -84,17 +84,11 @@ def servers() -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[ZooKeeperServer]:
+def zookeeper(request: pytest.FixtureRequest) -> ZooKeeperServer:
     if reason := zookeeper_server.missing():
         pytest.skip(reason)
-    guardian = Guardian()
-    with a_folder_of_its_own() as folder:
-        made = ZooKeeperServer(guardian, folder / "zookeeper")
-        try:
-            made.start()
-            yield made
-        finally:
-            guardian.stop_all()
+    server: ZooKeeperServer = request.getfixturevalue("zookeeper_server")
+    return server
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from idempotency.admin import searching
-from tests.emptying import empty_tables
+from tests.emptying import filled
 from tests.integration.idempotency.admin.test_searching import pages_of, pages_read
 
 ROWS, NEWEST = 40_000, 200
@@ -40,18 +40,12 @@ ORDER BY e.id;
 COMMIT
 """
 TABLES = ("payments_observation", "payments_journalentry", "payments_journalline")
-ANALYSED = f"VACUUM ANALYZE {', '.join(TABLES)}"
 
 
 @pytest.fixture
 def journal(transactional_db: None) -> Iterator[None]:
-    with connection.cursor() as cursor:
-        cursor.execute(FILL)
-        cursor.execute(ANALYSED)
-    yield
-    empty_tables()
-    with connection.cursor() as cursor:
-        cursor.execute(ANALYSED)
+    with filled(FILL, TABLES):
+        yield
 
 
 @pytest.fixture
