@@ -135,7 +135,7 @@ def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     log_in(page, shop, "admin")
-    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     yield page
     page.context.close()
     assert complaints == []
@@ -163,9 +163,9 @@ def is_accessible(page: Page) -> None:
     for size, scheme in zip(at_each_size(page), ("light", "dark"), strict=True):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         results: dict[str, Any] = Axe().run(page).response
-        told = [
+        violations = [
             f"{found['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
             for found in results["violations"]
             for node in found["nodes"]
         ]
-        assert not told, f"{page.url} on a {size}:\n" + "\n".join(told)
+        assert not violations, f"{page.url} on a {size}:\n" + "\n".join(violations)

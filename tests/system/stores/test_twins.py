@@ -61,7 +61,7 @@ def is_held_off(answer: HttpResponse) -> bool:
 def test_while_the_first_runs_its_duplicate_is_409_and_another_body_is_no_success(
     post: Post, effects: Effects, store: Store, held: Held
 ) -> None:
-    """409 for another body only where nothing but a lock tells of the first: then no one can see the body it has."""
+    """409 for another body only where nothing but a lock shows the first: then no one can see the body it has."""
     with store.in_force(MARKER_SECONDS=60):
         first, twin, other, stranger = held.beside(
             post, post, lambda: post(body={"name": "b"}), lambda: post("k2")

@@ -77,7 +77,7 @@ class TestSessionsOfTasks:
                 task.cancel()
                 await asyncio.wait([task])
                 results.add(task.cancelled() or task.result())
-            # a task that got it ended without a release: whoever comes next finds that out
+            # a task that got it ended without a release: the next caller finds that out
             async with lock:
                 assert await lock.hold_count() == 1
                 while await lock.waiters():  # of ZooKeeper a node may be deleted in the background

@@ -291,7 +291,7 @@ def test_a_connection_that_comes_back_keeps_the_lock_and_the_place_in_the_queue(
     connect: Callable[[], Client], threads: ThreadPoolExecutor
 ) -> None:
     client, other = connect(), connect()
-    lock, behind = (ZooKeeperLock(NAME, client=each, owner="whoever asks") for each in (client, other))
+    lock, behind = (ZooKeeperLock(NAME, client=each, owner="any caller") for each in (client, other))
     seen: list[tuple[str, bool, bool]] = []
     client.add_listener(lambda state: seen.append((state, lock.lost, lock.held)))
     back = threading.Event()

@@ -171,7 +171,7 @@ def test_it_holds_with_server_side_binding(caller: Caller, effects: Effects) -> 
     assert effects() == 1
 
 
-# asked before the twin commits, answered after it: what a busy machine does between a snapshot and a lock
+# asked before the copy commits, answered after it: what a busy machine does between a snapshot and a lock
 SLOW_LOCK = """
 CREATE SCHEMA slow;
 CREATE FUNCTION slow.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-"""What a sandbox remembers when it is started anew: the key it signs with, and the seed of its misbehaviour."""
+"""What a sandbox remembers when it is started again: the key it signs with, and the seed of its misbehaviour."""
 
 from pathlib import Path
 from typing import Any

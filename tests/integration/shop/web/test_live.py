@@ -216,7 +216,7 @@ OVER: dict[str, Callable[[User, Reader], Any]] = {
 
 
 class TestACallerWhoIsNoLongerLetIn:
-    """Nothing is told to them, and their place is free, at the next beat."""
+    """They hear nothing more, and their place is free, at the next beat."""
 
     @pytest.mark.parametrize(
         ("by_token", "now_they_are"),

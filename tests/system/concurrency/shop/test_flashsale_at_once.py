@@ -61,7 +61,7 @@ def test_thirty_buyers_for_ten_units_without_redis(sale: FlashSale) -> None:
 
 @pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
 def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: bool) -> None:
-    """The sale's last unit: who has it is told that, and not that it is gone."""
+    """The sale's last unit: its buyer hears that, and not that it is gone."""
     FlashSale.objects.update(units=1)
     with override_settings(IDEMPOTENCY=keyed(redis_there)):
         answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])

@@ -47,7 +47,7 @@ def test_in_wechat_s_bill(wechat: WeChatPay, company: Company) -> None:
         of_wechat(company, bill({**PAID, name: PAYER}))
         assert "ValueError at " in str(
             untold(lambda: wechat.bill(day=DAY))
-        )  # whose line tells which rule was broken
+        )  # whose line says which rule was broken
 
 
 def test_a_bad_byte_in_an_answer(wechat: WeChatPay, alipay: Alipay, company: Company) -> None:
