@@ -11,15 +11,21 @@ import pytest
 
 from shop.devserver.embedded import EmbeddedServers
 
+# of one process as if each were one file: their files share a shop and a browser, or a project
+FOLDERS = ("tests/system/browser/", "tests/foreign/")
 LONG = (
+    *FOLDERS,
     "tests/system/secrets/test_nothing",
-    "tests/system/concurrency",
-    "tests/integration/idempotency/locks",
-    "tests/integration/idempotency/protocol/test_every",
-    "tests/system/stores",
-    "tests/system/money",
-    "tests/system/browser",
     "tests/system/crash",
+    "tests/system/chaos",
+    "tests/system/concurrency/test_three",
+    "tests/system/test_embedded",
+    "tests/system/money",
+    "tests/system/protocol",
+    "tests/system/stores",
+    "tests/integration/idempotency/locks",
+    "tests/integration/payments",
+    "tests/integration",
 )
 
 NOWHERE = "postgresql://nowhere"
@@ -52,8 +58,24 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n` the long files begin first, so that no process waits for the other's last one."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    """With `-n` the longest begin first, so that no process waits for the other's last one."""
+
+    def place(item: pytest.Item) -> int:
+        return next((at for at, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share files and `FOLDERS` out."""
+    from xdist.scheduler import LoadFileScheduling  # not every run has it
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next(filter(nodeid.startswith, FOLDERS), str(super()._split_scope(nodeid)))
+
+    return Scheduling(config, log)
 
 
 def pytest_unconfigure() -> None:

@@ -39,8 +39,7 @@ WAIT_MS = 60_000  # the machine may be busy with other tests
 expect.set_options(timeout=WAIT_MS)
 
 
-# of a worker, which leaves this folder and comes back as files are shared out: a start takes ten seconds
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shop() -> Iterator[RunningShop]:
     with a_folder_of_its_own() as folder:
         running = RunningShop(folder, more={"WEBHOOKS": json.dumps({"books": ENDPOINT})})
@@ -125,7 +124,7 @@ def page(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> Iterator[
     assert [text for text in complaints if "status of 409" not in text] == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(shop: RunningShop) -> Iterator[httpx.Client]:
     """The demo user's."""
     with shop.api() as client:
