@@ -1,5 +1,6 @@
 """`CountDownLatch`: wait until n things have happened, over processes."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import Question, Waited
 from idempotency.locks.errors import LockUnavailable
-from idempotency.locks.state import State
+from idempotency.locks.state import Asked, State
 from idempotency.redis.mailbox import READY_SECONDS
 
 _LATCH = script("latch")
@@ -26,11 +27,7 @@ class _Look(Question):
     """Look whether nothing is left, by a waiter that is notified at the end of a latch."""
 
     keys: list[str]
-
-    @property
-    def waiter(self) -> str:
-        """Name of it on the server."""
-        return f"{self.hub.channel} {self.request}"
+    waiter: str  # its name on the server
 
     def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         return Ask(_LATCH, self.keys, ["look", self.waiter if stay else ""], seconds=seconds)
@@ -42,8 +39,8 @@ class _Look(Question):
         return LOOK_SECONDS
 
 
-class Latch(Waited, Resource):
-    """Source of both faces; see `Resource` for its arguments."""
+class Latch(Waited, Asked, Resource):
+    """Source of both faces; see `Resource` for its arguments. Nobody holds a latch."""
 
     _kind = "latch"
 
@@ -76,17 +73,6 @@ class Latch(Waited, Resource):
         return int((yield from self._insist("look", "")))
 
     @operation
-    def waiters(self) -> Steps[int]:
-        """Ask how many wait; a waiter whose process was killed counts until the end."""
-        return len((yield from self._insist("waiters")))
-
-    @operation
-    def state(self) -> Steps[State]:
-        """Ask who waits, by ``host/process id/random:number of the wait``; nobody holds a latch."""
-        waiters = yield from self._insist("waiters")
-        return State((), tuple(sorted(force_str(waiter).rpartition(" ")[2] for waiter in waiters)))
-
-    @operation
     def delete(self) -> Steps[bool]:
         """Close it, and wake the waiters, for whom nothing is left; return whether it was open."""
         return bool((yield from self._insist("delete", self.hub().new_request())))
@@ -99,18 +85,22 @@ class Latch(Waited, Resource):
             wait_seconds: None waits for ever, 0 looks once.
         """
         hub = self.hub()
-        look = _Look(self._keys, hub=hub, request=hub.new_request(), deadline=deadline_of(wait_seconds))
+        request, deadline = hub.new_request(), deadline_of(wait_seconds)
+        look = _Look(self._keys, f"{hub.channel} {request}", hub=hub, request=request, deadline=deadline)
         look.bears_seconds = float("inf")
         try:
             return bool((yield from look.until(self._waits)))
         finally:
             yield Finish(self._left(look.waiter))
 
+    def _state(self) -> Steps[State]:
+        # by ``host/process id/random:number of the wait``; one whose process was killed counts until the end
+        waiters = yield from self._insist("waiters")
+        return State((), tuple(sorted(force_str(waiter).rpartition(" ")[2] for waiter in waiters)))
+
     def _left(self, waiter: str) -> Steps[None]:
-        try:
+        with suppress(LockUnavailable):  # it goes with the latch
             yield Ask(_LATCH, self._keys, ["leave", waiter], seconds=READY_SECONDS)
-        except LockUnavailable:
-            return  # it goes with the latch
 
     def _insist(self, *arguments: Any) -> Steps[Any]:
         return (yield from insist(Ask(_LATCH, self._keys, list(arguments)), seconds=RELEASE_SECONDS))

@@ -14,28 +14,13 @@ from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Steps, operatio
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import NotHeld, not_held
+from idempotency.locks.state import Numbered
 
 _PERMITS = script("places", "permits")
 
 
-class Totals(Placed):
+class Totals(Numbered, Placed):
     """Verbs of both semaphores. Without a total on the server the caller's `permits` is the number."""
-
-    @operation
-    def total(self) -> Steps[int]:
-        """Return the number of permits."""
-        return (yield from self._asked("look"))[0]
-
-    @operation
-    def acquired(self) -> Steps[int]:
-        """Return how many permits are out."""
-        return (yield from self._asked("look"))[1]
-
-    @operation
-    def available(self) -> Steps[int]:
-        """Return how many permits are free; below 0 where more are out than there are now."""
-        total, out, *_ = yield from self._asked("look")
-        return total - out
 
     @operation
     def set_total(self, permits: int | None, *, if_absent: bool = False) -> Steps[bool]:
@@ -59,6 +44,10 @@ class Totals(Placed):
     def reduce(self, permits: int) -> Steps[int]:
         """Take from the number of permits, and return what it is then. No permit that is out ends."""
         return (yield from self._asked("add", -whole_number("permits", permits, -NUMBER_MAX)))[0]
+
+    def _numbers(self) -> Steps[tuple[int, int]]:
+        total, out, *_ = yield from self._asked("look")
+        return total, out
 
     def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""

@@ -86,6 +86,28 @@ class AskedByHolder(Asked):
         return sum(owner.holds for owner in (yield from self._state()).owners if owner.name == name)
 
 
+class Numbered:
+    """Base of semaphores."""
+
+    _numbers: Callable[[], Steps[tuple[int, int]]]  # how many permits there are, and how many are out
+
+    @operation
+    def total(self) -> Steps[int]:
+        """Return the number of permits: the server's, or else the caller's."""
+        return (yield from self._numbers())[0]
+
+    @operation
+    def acquired(self) -> Steps[int]:
+        """Return how many permits are out."""
+        return (yield from self._numbers())[1]
+
+    @operation
+    def available(self) -> Steps[int]:
+        """Return how many permits are free; below 0 where more are out than there are now."""
+        total, out = yield from self._numbers()
+        return total - out
+
+
 class Held(AskedByHolder):
     """Base of the locks of which a caller has one hold, known without asking."""
 

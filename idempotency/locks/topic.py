@@ -78,10 +78,9 @@ class Messages:
             TimeoutError: none came within `wait_seconds`.
         """
         try:
-            message: str | None = self._queue.get(timeout=wait_seconds)
+            return self._queue.get(timeout=wait_seconds)  # type: ignore[no-any-return]
         except queue.Empty:
             raise TimeoutError from None
-        return message
 
 
 class AsyncTopic(OnTasks, Publishing):
@@ -105,5 +104,4 @@ class AsyncMessages(Messages):
     async def take(self, *, wait_seconds: float) -> str | None:  # type: ignore[override]
         """Return the next message, as `Messages.take` does."""
         async with asyncio.timeout(wait_seconds):
-            message: str | None = await self._queue.get()
-            return message
+            return await self._queue.get()  # type: ignore[no-any-return]

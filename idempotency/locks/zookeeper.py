@@ -24,7 +24,7 @@ from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, deadline_of, operation
-from idempotency.locks.state import Owner, State
+from idempotency.locks.state import Numbered, Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
 
 ROOT = "/idempotency/locks"
@@ -94,7 +94,7 @@ class QueueLock(Counted):
                 holder=self._holder(),
                 shared=self._shared,
                 ends_at=ends_at,
-                notify=self._listeners or None,
+                notify=self._notify,
                 hears=queue is self._queue and "lost" in self._listeners.calls,
             )
             for queue in self._queues
@@ -133,7 +133,7 @@ class QueueLock(Counted):
         return holder.process, self._queue.folder, self._holder().name
 
 
-class QueuePermits(QueueLock):
+class QueuePermits(Numbered, QueueLock):
     """Source of `ZooKeeperSemaphore` and its face for asyncio: who is first in a queue waits for a permit.
 
     Args:
@@ -154,15 +154,9 @@ class QueuePermits(QueueLock):
         return self._permits or 0
         yield  # an operation without a step
 
-    @operation
-    def acquired(self) -> Steps[int]:
-        """Return how many permits are out."""
-        return min(len((yield from self._queue.nodes())), self._permits or 0)
-
-    @operation
-    def available(self) -> Steps[int]:
-        """Return how many permits are free."""
-        return (self._permits or 0) - (yield from QueuePermits.acquired.steps(self))
+    def _numbers(self) -> Steps[tuple[int, int]]:
+        permits = self._permits or 0
+        return permits, min(len((yield from self._queue.nodes())), permits)
 
 
 class ZooKeeperLock(WithStatement, QueueLock, Blocking):

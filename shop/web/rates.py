@@ -59,7 +59,7 @@ class Rate:
     def give_back(self) -> None:
         """Give the newest permit back."""
         if not _here.give_back(self):
-            give_back("page rate", lambda redis: self._limiter(redis).give_back())
+            give_back("page rate", lambda redis: self._limiter(redis).release())
 
     def _limiter(self, redis: Any) -> RateLimiter:
         return RateLimiter(self.caller, permits=self.permits, interval_seconds=self.interval_seconds, client=redis)

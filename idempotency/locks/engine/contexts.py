@@ -84,6 +84,7 @@ class Entered(Waited):
         self._wait_seconds = wait_seconds
         self._raise_on_lost = raise_on_lost
         self._listeners = Listeners(name, lost=on_lost, expired=on_expired, released=on_released)
+        self._notify: Any = self._listeners or None
         for end in self._listeners.calls.keys() & self._unheard.keys():
             raise TypeError(f"{type(self).__name__} has no on_{end}: {self._unheard[end]}.")
 
@@ -153,7 +154,6 @@ class Owned(AskedByHolder, Entered, Placed):
         Entered.__init__(self, name, **settings)
         self._lease_seconds, self._hold_seconds_max = lease_seconds, hold_seconds_max
         self._release_seconds = release_seconds
-        self._notify = self._listeners or None
 
     @operation
     def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:

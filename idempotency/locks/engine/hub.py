@@ -54,6 +54,8 @@ _numbers = itertools.count(1)  # over all hubs of the process: two of them may l
 class Hub(ABC):
     """Hub of one client of redis-py; a forked child makes its own."""
 
+    bell: ClassVar[type[Any]]  # of what is waited for
+
     def __init__(self, client: Any, mailbox: Mailbox) -> None:
         self.client = client
         self.process = holder.process
@@ -67,10 +69,6 @@ class Hub(ABC):
     def new_request(self) -> str:
         """Name one acquire or release, however often it is sent."""
         return f"{self.process}:{next(_numbers)}"
-
-    @abstractmethod
-    def bell(self) -> Any:
-        """Make something to `Wait` for."""
 
     @abstractmethod
     def stir(self) -> None:
@@ -128,9 +126,7 @@ class Resource:
     """
 
     _kind: ClassVar[str]
-    client: Any = None
     hub: Callable[[], Hub]  # performs its steps
-    _prefix: str | None = None
 
     def __init__(self, name: str, *, client: Any = None, prefix: str | None = None) -> None:
         self.name = name

@@ -36,6 +36,8 @@ T = TypeVar("T")
 class TaskHub(Hub):
     """Hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
 
+    bell = TaskBell
+
     def __init__(self, client: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         self._connection = connection_of(client)
@@ -43,9 +45,6 @@ class TaskHub(Hub):
         self._watchdog: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         super().__init__(client, self.subscriber.mailbox)
-
-    def bell(self) -> TaskBell:
-        return TaskBell()
 
     def serves_here(self) -> bool:
         """Return whether it is of the running loop and process, and not ended."""

@@ -35,6 +35,8 @@ T = TypeVar("T")
 class ThreadHub(Hub):
     """Hub whose subscriber and watchdog are daemon threads, started when they are needed."""
 
+    bell = Bell
+
     def __init__(self, client: Any) -> None:
         self._connections = Connections(client)
         self.subscriber = subscriber_of(client)  # of the process: markers use it too
@@ -42,9 +44,6 @@ class ThreadHub(Hub):
         self._watchdog = Watchdog(
             "locks-watchdog", next_due=self.holds.next_due, work=self._renew, ended=self.holds.unwatched
         )
-
-    def bell(self) -> Bell:
-        return Bell()
 
     def answer(self, step: Step) -> Any:
         """Perform one step."""

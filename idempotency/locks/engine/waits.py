@@ -5,7 +5,7 @@ One loop for everything that waits for a message of Redis; one `cancel` for ever
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from idempotency.locks.engine.hub import Hub, script
 from idempotency.locks.engine.steps import DEFAULT, Ask, Listen, Pause, Steps, Wait, bound_of, operation
@@ -39,22 +39,13 @@ class Question:
     request: str
     deadline: float = 0.0  # 0.0 to ask once, and once it is cancelled
     bears_seconds: float = UNAVAILABLE_SECONDS  # a server that does not reply
-
-    def ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
-        """Make the command: whether to be notified where the answer is no, whether it was sent before."""
-        raise NotImplementedError
-
-    def good(self, answer: Any, sent_at: float) -> Any:
-        """Return what a good answer gives the caller; None for one to wait after."""
-        raise NotImplementedError
+    ask: ClassVar[Any]  # makes the command: `stay` to be notified where the answer is no, `again` if it was sent
+    good: ClassVar[Any]  # what a good answer gives the caller; None for one to wait after
+    look_again_seconds: ClassVar[Any]  # after such an answer, without a message
 
     def granted(self, answer: Any, sent_at: float) -> Any:
         """Return what a message after such an answer gives the caller; None to ask again."""
         return None
-
-    def look_again_seconds(self, answer: Any) -> float:
-        """Return how long to wait for a message."""
-        raise NotImplementedError
 
     def cancel(self) -> Ask:
         """Let its time be over; return the step that has the caller look."""
