@@ -16,6 +16,7 @@ from idempotency.conf import config
 from idempotency.locks import (
     CountDownLatch,
     FairLock,
+    HostSemaphore,
     LockError,
     LockUnavailable,
     NotHeld,
@@ -144,6 +145,16 @@ class Advisory(Kind):
         return owner is not None and [each.name for each in owners] == [owner.name] and bool(lock.force_release())
 
 
+class OneHost(Kind):
+    """Permits of this machine and user, in the folder that is the default."""
+
+    def is_there(self) -> bool:
+        return True
+
+    def end(self, lock: Any, owner: Owner | None) -> bool:
+        raise LockError("Only the end of its process or its own release gives it back.")
+
+
 class Majority(Kind):
     """RedLock, whose holder is released on each server by its token there."""
 
@@ -232,5 +243,6 @@ KINDS = {
     "redlock": Majority("RedLock", _redlock),
     "zookeeper": Queue("ZooKeeperLock", _of_zookeeper("ZooKeeperLock")),
     "zookeeper-permits": QueuedPermits("ZooKeeperSemaphore", _of_zookeeper("ZooKeeperSemaphore", permits=PROBE)),
+    "host": OneHost("HostSemaphore", lambda name: HostSemaphore(name, permits=1)),
     "advisory": Advisory("AdvisoryLock", lambda name: AdvisoryLock(name, using=config().database)),
 }

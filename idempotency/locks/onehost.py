@@ -1,40 +1,49 @@
 """`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
 
 A permit is an exclusive `flock` on one of n files; the kernel gives it back when the process ends, however it
-ends. A waiter queues behind one more lock, and only the head of that queue looks at the permits.
+ends. A waiter queues behind one more lock, and only the head of that queue looks at the permits. Each waiter locks
+a file too, to be counted. A file has the name of who locked it last.
 """
 
+import contextlib
 import fcntl
 import hashlib
+import math
 import os
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import count, islice, takewhile
+from operator import attrgetter
 from pathlib import Path
+from typing import Unpack
 
-from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, Common, Entered, WithStatement
 from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.steps import DEFAULT, BesideTheLoop, Blocking, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.waits import Rest
 from idempotency.locks.errors import not_held
+from idempotency.locks.state import AskedByHolder, Numbered, Owner, State
 
 LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
 
 
-class PermitsOfOneHost(Entered):
-    """Source of both faces.
+class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
+    """Source of both faces. An acquire that does not wait may miss a permit while somebody asks for its holder.
 
     Args:
         name: any text; the same name, folder and user is the same semaphore.
-        permits: their number.
+        permits: their number; every caller goes by its own.
         folder: on a local disk, where the users of it may write; None: one of this user's in the temporary folder.
-        wait_seconds: None for ever, 0 not at all.
+        settings: as of `Entered`. There is no token: a listener gets 0.
     """
 
-    def __init__(
-        self, name: str, *, permits: int, folder: Path | None = None, wait_seconds: float | None = None
-    ) -> None:
-        super().__init__(name, wait_seconds=wait_seconds)
+    _unheard = dict.fromkeys(("lost", "expired"), "the process's end alone ends it")
+    token = 0
+
+    def __init__(self, name: str, *, permits: int, folder: Path | None = None, **settings: Unpack[Common]) -> None:
+        super().__init__(name, **settings)
         self.permits = whole_number("permits", permits)
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
@@ -48,23 +57,28 @@ class PermitsOfOneHost(Entered):
         Raises:
             OSError: the folder cannot be written.
         """
-        self._make_folder()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         rest = Rest(deadline_of(self._limit(wait_seconds)))
         self._waits.add(rest)
-        head, process = None, os.getpid()
+        line, head, place, process = next(self._paths("line")), None, None, os.getpid()
         try:
             while True:
-                head = self._locked("line") if head is None else head
-                if head is not None and (permit := self._any_permit()) is not None:
+                head = _locked(line) if head is None else head
+                if (
+                    head is not None
+                    and (permit := self._first_free(islice(self._paths(""), self.permits))) is not None
+                ):
                     self._own().append(permit)
                     return True
                 if time.monotonic() >= rest.deadline:
                     return False
+                place = self._first_free(self._paths("wait")) if place is None else place
                 yield Pause(LOOK_SECONDS)
         finally:
             self._waits.discard(rest)
-            if head is not None:
-                _unlocked(head, process=process)
+            for file in (place, head):
+                if file is not None:
+                    _unlocked(file, process=process)
 
     @operation
     def release(self) -> Steps[None]:
@@ -76,31 +90,22 @@ class PermitsOfOneHost(Entered):
         if not self._own():
             raise not_held(self.name)
         _unlocked(self._own().pop(), process=self._process)
+        self._listeners("released", self)
         return
         yield  # an operation without a step
-
-    @operation
-    def total(self) -> Steps[int]:
-        """Return the number of permits."""
-        return self.permits
-        yield  # an operation without a step
-
-    @operation
-    def acquired(self) -> Steps[int]:
-        """Return how many permits are out. An acquire that does not wait may meanwhile miss a free one."""
-        self._make_folder()
-        return self.permits - sum(map(self._is_free, range(self.permits)))
-        yield
-
-    @operation
-    def available(self) -> Steps[int]:
-        """Return how many permits are free; as `acquired`."""
-        return self.permits - (yield from PermitsOfOneHost.acquired.steps(self))
 
     @property
     def held(self) -> int:
         """Number of permits that the caller has."""
         return len(self._own())
+
+    def _numbers(self) -> Steps[tuple[int, int]]:
+        return self.permits, len((yield from self._state()).owners)
+
+    def _state(self) -> Steps[State]:
+        owners, waiters = (tuple(self._taken(part)) for part in ("", "wait"))
+        return State(owners, tuple(waiter.name for waiter in waiters))
+        yield
 
     def _own(self) -> list[int]:
         if self._process != os.getpid():  # a fork shares the files: ours to close, not to hold
@@ -108,30 +113,41 @@ class PermitsOfOneHost(Entered):
                 for file in files:
                     os.close(file)
             self._files, self._process = {}, os.getpid()
-        return self._files.setdefault(holder.current().name, [])
+        return self._files.setdefault(self._holder().name, [])
 
-    def _make_folder(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _paths(self, part: str) -> Iterator[Path]:
+        return (self._folder / f"{self._stem}.{part}{number}" for number in count())
 
-    def _is_free(self, number: int) -> bool:
-        file = self._locked(str(number), fcntl.LOCK_SH)
+    def _taken(self, part: str) -> list[Owner]:
+        """Return who has locked files of a part, the longest first; no caller leaves out a number."""
+        found = []
+        for path in takewhile(Path.exists, self._paths(part)):
+            if (file := _locked(path, fcntl.LOCK_SH)) is not None:
+                _unlocked(file, process=os.getpid())
+            else:
+                since = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                found.append(Owner(path.read_bytes().decode(), None, since, math.inf, 1))
+        return sorted(found, key=attrgetter("since"))
+
+    def _first_free(self, paths: Iterable[Path]) -> int | None:
+        """Lock the first file that is free, and write the caller's name into it."""
+        file = next((file for path in paths if (file := _locked(path)) is not None), None)
         if file is not None:
-            _unlocked(file, process=os.getpid())
-        return file is not None
-
-    def _any_permit(self) -> int | None:
-        locked = (self._locked(str(number)) for number in range(self.permits))
-        return next((file for file in locked if file is not None), None)
-
-    def _locked(self, part: str, how: int = fcntl.LOCK_EX) -> int | None:
-        """Open and lock a file; None if another has it."""
-        file = os.open(self._folder / f"{self._stem}.{part}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
+            with contextlib.suppress(OSError):  # of a full disk: it is held without a name
+                os.truncate(file, 0)
+                os.write(file, self._holder().name.encode())
         return file
+
+
+def _locked(path: Path, how: int = fcntl.LOCK_EX) -> int | None:
+    """Open and lock a file; None if another has it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
 
 
 def _unlocked(file: int, *, process: int) -> None:

@@ -19,6 +19,7 @@ from idempotency.admin import lock_kinds
 from idempotency.locks import (
     CountDownLatch,
     FairLock,
+    HostSemaphore,
     Lock,
     LockError,
     LockLost,
@@ -218,6 +219,18 @@ def test_every_kind_is_shown_and_released_from_the_page(
         assert "released by force" in done
         assert f"Nobody holds a lock named <strong>{escape(NAME)}" in done
         assert LogEntry.objects.get().object_repr == f"{kind} {NAME!r}"
+
+
+def test_a_permit_of_this_machine_is_shown_and_says_what_ends_it(
+    admin_client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HostSemaphore(NAME, permits=1, owner="worker 3"):
+        page = admin_client.get(PAGE, {"name": NAME}).content.decode()
+        assert all("named:worker 3" in text for text in (page, shown(capsys)))
+        (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', page)
+        done = admin_client.post(address.replace("&amp;", "&"), {"note": "gone"}, follow=True).content.decode()
+        assert "without success (Only the end of its process" in done
+    assert "Nobody holds" in shown(capsys)
 
 
 def test_the_command_releases_one_hold_that_is_named(

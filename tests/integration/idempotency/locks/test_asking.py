@@ -1,9 +1,14 @@
 """Who has permits, since when, for how long, and who waits: asked of the server, without an effect."""
 
+import math
+import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
@@ -63,7 +68,7 @@ QUESTIONS = ["state", "locked", "owner", "waiters"]
         ("Lock", [*QUESTIONS, "remaining_seconds", "hold_count"]),
         ("Semaphore", [*QUESTIONS, "remaining_seconds", "hold_count", "total", "acquired", "available"]),
         ("PermitExpirableSemaphore", [*QUESTIONS, "total", "acquired", "available"]),
-        ("CountDownLatch", ["count", "waiters"]),
+        ("CountDownLatch", [*QUESTIONS, "count"]),
         ("RateLimiter", ["rate", "available"]),
         ("TokenBucket", ["rate", "available"]),
     ],
@@ -76,17 +81,35 @@ def test_a_question_is_one_command(one: Bench, kind: str, questions: list[str]) 
     assert counts == {each: {"evalsha": 1} for each in questions}
 
 
-def test_permits_of_one_machine_are_counted(one: Bench, tmp_path: Path) -> None:
-    semaphore = one.locks.HostSemaphore("cpu", permits=3, folder=tmp_path)
-    holder, other = one.actors(2)
+def test_permits_of_one_machine_name_who_has_them_and_who_waits(one: Bench, tmp_path: Path) -> None:
+    ends: list[Any] = []
+    make = partial(one.locks.HostSemaphore, "cpu", permits=2, folder=tmp_path)
+    semaphore, named = make(on_released=lambda *end: ends.append(end)), make(owner="order 18")
+    holder, other, waiter = one.actors(3)
 
     def counts() -> list[int]:
-        return [other.do(getattr(semaphore, each)) for each in ("total", "acquired", "available")]
+        return [other.do(getattr(semaphore, each)) for each in ("total", "acquired", "available", "waiters")]
 
-    assert counts() == [3, 0, 3]
-    for taken in range(1, 4):
+    assert (counts(), other.do(semaphore.locked), other.do(semaphore.owner)) == ([2, 0, 2, 0], False, None)
+    assert other.do(semaphore.remaining_seconds) == 0.0
+    for taken in (1, 2):
         assert holder.do(semaphore.acquire)
-        assert counts() == [3, taken, 3 - taken]
-    for _ in range(3):
-        holder.do(semaphore.release)
-    assert counts() == [3, 0, 3]
+        assert counts() == [2, taken, 2 - taken, 0]
+    waiting = waiter.begin(named.acquire)
+    until(lambda: other.do(semaphore.state).waiters == ("named:order 18",))
+    lock = one.make("Lock")
+    assert holder.do(lock.acquire)
+    owner = other.do(semaphore.owner)
+    assert (owner.name, owner.token, owner.holds) == (other.do(lock.owner).name, None, 1)
+    assert abs(owner.since.timestamp() - time.time()) < 60
+    assert other.do(semaphore.remaining_seconds) == math.inf
+    assert (holder.do(semaphore.hold_count), other.do(semaphore.hold_count)) == (2, 0)
+    holder.do(semaphore.release)
+    assert (waiting.result(30), ends) == (True, [("cpu", 0)])
+    until(lambda: counts() == [2, 2, 0, 0])
+    assert other.do(named.hold_count) == 1
+    other.do(named.release)
+    holder.do(semaphore.release)
+    assert (counts(), len(ends)) == ([2, 0, 2, 0], 2)
+    with pytest.raises(TypeError, match="no on_lost"):
+        make(on_lost=print)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from idempotency import locks
+from idempotency.locks import onehost
 from idempotency.locks.engine import holder, holds, threads
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
@@ -239,7 +240,7 @@ def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
         theirs.recv()
 
     def line_is_taken() -> bool:
-        file = semaphore._locked("line")
+        file = onehost._locked(next(semaphore._paths("line")))
         if file is not None:
             os.close(file)
         return file is None
