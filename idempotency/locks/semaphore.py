@@ -1,10 +1,12 @@
 """`Semaphore` and `PermitExpirableSemaphore`: at most so many at once, in the order of arrival."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from django.utils.encoding import force_str
 
+from idempotency.locks.engine import contexts
 from idempotency.locks.engine.contexts import AsyncWithStatement, Owned, Settings, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import NUMBER_MAX, Hold, bounded, whole_number
@@ -48,6 +50,22 @@ class Totals(Numbered, Placed):
     def _numbers(self) -> Steps[tuple[int, int]]:
         total, out, *_ = yield from self._asked("look")
         return total, out
+
+    def _give_permits(self, holds: list[Hold], what: list[Any]) -> Steps[None]:
+        """Give permits back, some of which `holds` have; raise if one was not held any more."""
+        hub = self.hub()
+        if not (reply := (yield from self._asked(*what, holds=holds))):
+            raise not_held(self.name)
+        left = {force_str(slot): count for slot, count in zip(reply[::2], reply[1::2], strict=True)}
+        for hold in holds:
+            hold.shared = max(left.get(hold.owner, hold.shared), 0)
+            if not hold.shared:
+                hub.holds.remove(hold)
+                if (released := left[hold.owner] == 0) and not hold.anyones:
+                    hub.slots.free(hold.owner)
+                hold.over(released=released)
+        if min(left.values()) < 0:
+            raise self._lost()
 
     def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""
@@ -134,21 +152,6 @@ class Permits(Owned, Totals):
             holds = [hold for hold in holds if hold.owner in what]
         yield Finish(self._give_permits(holds, what))
 
-    def _give_permits(self, holds: list[Hold], what: list[Any]) -> Steps[None]:
-        hub = self.hub()
-        if not (reply := (yield from self._asked(*what, holds=holds))):
-            raise not_held(self.name)
-        left = {force_str(slot): count for slot, count in zip(reply[::2], reply[1::2], strict=True)}
-        for hold in holds:
-            hold.shared = max(left.get(hold.owner, hold.shared), 0)
-            if not hold.shared:
-                hub.holds.remove(hold)
-                if released := left[hold.owner] == 0:
-                    hub.slots.free(hold.owner)
-                hold.over(released=released)
-        if min(left.values()) < 0:
-            raise self._lost()
-
     @property
     def held(self) -> int:
         """Number of permits that the caller has, as far as this process knows without asking."""
@@ -184,6 +187,8 @@ class ExpirablePermits(Totals):
         name: any text; another kind of resource than a `Semaphore` of that name.
         permits: as of `Semaphore`.
         client, prefix, release_seconds: as of `Lock`.
+        on_lost, on_expired, on_released: as of `Lock`, for each permit that is taken here. One that another
+            process gives back counts as expired at its end.
     """
 
     _kind = "permits"
@@ -196,9 +201,13 @@ class ExpirablePermits(Totals):
         client: Any = None,
         prefix: str | None = None,
         release_seconds: float = RELEASE_SECONDS,
+        on_lost: contexts.Listener | None = None,
+        on_expired: contexts.Listener | None = None,
+        on_released: contexts.Listener | None = None,
     ) -> None:
         super().__init__(name, client=client, prefix=prefix)
         self._release_seconds = release_seconds
+        self._notify = contexts.Listeners(name, lost=on_lost, expired=on_expired, released=on_released) or None
         self.permits, self._capacity = permits, 0 if permits is None else whole_number("permits", permits)
 
     @operation
@@ -217,10 +226,15 @@ class ExpirablePermits(Totals):
     ) -> Steps[list[str]]:
         """Take several permits, all or none, as `acquire` takes one; return their names."""
         whole_number("permits", permits, most=self.permits or NUMBER_MAX)
-        one = Holder(self.hub().new_request(), lambda: True, b"/")
+        hub = self.hub()
+        one = Holder(hub.new_request(), lambda: True, b"/")
         hold = yield from self._take_places(one, (permits, 0), wait_seconds, lease_seconds, watched=False)
+        if hold is None:
+            return []
         names = [one.name, *(f"{one.name}/{number}" for number in range(2, permits + 1))]
-        return [] if hold is None else [f"{name}@{hold.token}" for name in names]
+        for name in names if self._notify else ():
+            hub.holds.add(replace(hold, owner=name, shared=1))
+        return [f"{name}@{hold.token}" for name in names]
 
     @operation
     def release(self, permit: str, *more: str) -> Steps[None]:
@@ -230,15 +244,11 @@ class ExpirablePermits(Totals):
             NotHeld: one has ended, or never was; the others are given back.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        if not more:
-            owner, token = _parsed(permit)
-            holder = Holder(owner, lambda: True)
-            yield Finish(self._give_places(self._keys, holder, (1, 0), token))
-            return
-        every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
-        reply = yield Finish(self._asked("give", *every))
-        if min(reply[1::2]) < 0:
-            raise NotHeld(f"A permit of {self.name!r} has ended.")
+        what: list[Any] = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
+        holds = [hold for owner in what[::3] if (hold := self.hub().holds.get(self._key, owner))]
+        for hold in holds:
+            self.hub().holds.remove(hold)  # first: a question about it that is answered later is no loss
+        yield Finish(self._give_permits(holds, ["give", *what]))
 
     @operation
     def prolong(self, permit: str, *, lease_seconds: float) -> Steps[None]:
@@ -251,7 +261,10 @@ class ExpirablePermits(Totals):
         ask = renewal([(self._key, owner, token, bounded("lease_seconds", lease_seconds))])
         end, _ = yield from self._insist(ask)
         if not end:
-            raise NotHeld(f"The permit of {self.name!r} has ended.")
+            raise self._lost()
+
+    def _lost(self) -> NotHeld:
+        return NotHeld(f"A permit of {self.name!r} has ended.")
 
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:

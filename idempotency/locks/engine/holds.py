@@ -50,6 +50,7 @@ class Hold:
     exclusive: int = 0  # times that it has taken all of them
     due_at: float | None = None  # of the next renewal; None for one that ends by its own lease
     renews: bool = True
+    anyones: bool = False  # another process may prolong it: its end is asked for
     confirmed: bool = True  # False while only granted: it has a short lease until its first renewal
     doubted: bool = False  # its end may have been missed: it is asked for at once
     gone: bool = False  # the server said that it is not held any more
@@ -165,9 +166,9 @@ class Holds:
                 due_at = hold.due_at
                 if due_at is None:
                     continue
-                if hold.lost:
+                if hold.lost and not hold.anyones:
                     over.append(hold)
-                elif not hold.holder.alive() or (hold.ends_by_itself(now) and not hold.doubted):
+                elif not hold.holder.alive() or (hold.ends_by_itself(now) and not (hold.doubted or hold.anyones)):
                     hold.due_at = hold.ends_at if hold.notify else None
                 elif due_at <= now + min(within_seconds, hold.lease_seconds / 10):
                     found.append(hold)

@@ -97,8 +97,10 @@ class Hub(ABC):
             if end:
                 hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
             elif self.holds.get(hold.key, hold.owner) is hold:  # else it is being released
-                hold.gone = True
+                hold.gone = not (hold.anyones and hold.lapsed)
                 hold.over()
+                if hold.anyones:
+                    self.holds.remove(hold)
 
 
 def renewal(holds: Iterable[tuple[str, str, int, float]]) -> Ask:

@@ -24,7 +24,7 @@ from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, 
 from idempotency.locks.engine.hub import Hub, Resource, script, tagged
 from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Listen, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.waits import Question, Waited
-from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
+from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused, not_held
 from idempotency.locks.state import Asked, Owner, State
 from idempotency.redis.mailbox import READY_SECONDS
 
@@ -189,7 +189,7 @@ class Placed(Waited, Asked, Resource):
         """Build the arguments of an acquire or a release for the scripts."""
         return _packed(*share, self._capacity, lease_seconds, CLAIM_SECONDS, self._fair, hub.counted)
 
-    def _lost(self) -> LockLost:
+    def _lost(self) -> NotHeld:
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
 
 
@@ -221,6 +221,7 @@ class Asking(Question):
             holder=self.holder,
             renew_until=0.0,
             renews=self.lease_seconds is None,
+            anyones=not self.watched,
             notify=self.resource._notify,
         )
 

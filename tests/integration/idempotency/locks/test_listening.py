@@ -32,8 +32,8 @@ def listening(bench: Bench, ends: list[tuple[str, str, int]], kind: str = "Lock"
     return bench.make(kind, **{f"on_{end}": listener(end) for end in ENDS}, **settings)
 
 
-def test_of_a_release_once(one: Bench, ends: list[tuple[str, str, int]]) -> None:
-    lock, actor = listening(one, ends), one.actor()
+def test_of_a_release_once(bench: Bench, ends: list[tuple[str, str, int]]) -> None:
+    lock, actor = listening(bench, ends), bench.actor()
     for _ in range(2):
         assert actor.do(lock.acquire)
     token = actor.do(lambda: lock.token)
@@ -43,20 +43,20 @@ def test_of_a_release_once(one: Bench, ends: list[tuple[str, str, int]]) -> None
     assert ends == [("released", "thing", token)]
 
 
-def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
+def test_of_a_release_by_force_at_once(bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
     """No renewal is near, nobody waits, and the subscriber would have gone home."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     for module in (subscriber, task_subscriber):
         monkeypatch.setattr(module, "READ_SECONDS", 0.001)
-    held = [listening(one, ends, name=f"held {number}") for number in range(2)]
-    actor, before = one.actor(), threading.active_count()
+    held = [listening(bench, ends, name=f"held {number}") for number in range(2)]
+    actor, before = bench.actor(), threading.active_count()
     assert actor.do(held[0].acquire)
     assert actor.do(lambda: held[1].acquire(wait_seconds=0, lease_seconds=90_000.0))
     tokens = [actor.do(lambda lock=lock: lock.token) for lock in held]
-    until(lambda: one.plain.pubsub_numsub(actor.do(held[0].hub).channel)[0][1] == 1)
-    actor.do(partial(one.make("Topic", "noise").tell, "x"))
+    until(lambda: actor.do(held[0].hub).mailbox.confirmed)
+    actor.do(partial(bench.make("Topic", "noise").tell, "x"))
     for lock in held:
-        assert one.actor().do(lock.force_release) is True
+        assert bench.actor().do(lock.force_release) is True
     until(lambda: len(ends) == 2)
     assert ends == [("lost", f"held {number}", token) for number, token in enumerate(tokens)]
     for lock in held:
@@ -67,17 +67,40 @@ def test_of_a_release_by_force_at_once(one: Bench, ends: list[tuple[str, str, in
 
 
 def test_of_the_end_of_a_lease_or_of_its_holder(
-    one: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
-    lock, actor = listening(one, ends), one.actor()
+    lock, actor = listening(bench, ends), bench.actor()
     for count in (1, 2):
         assert actor.do(lambda: lock.acquire(lease_seconds=0.1))
         until(lambda: actor.do(lambda: lock.lost))  # nothing renewed it
         until(lambda count=count: [end for end, *_ in ends] == ["expired"] * count)
     assert actor.do(lock.acquire)
-    one.end(actor)
+    bench.end(actor)
     until(lambda: [end for end, *_ in ends] == ["expired", "expired", "lost"])
+
+
+def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: list[tuple[str, str, int]]) -> None:
+    permits = listening(bench, ends, "PermitExpirableSemaphore", permits=3)
+    holder, other = bench.actors(2)
+    first, second = holder.do(lambda: permits.acquire_many(2, lease_seconds=600))
+    name, _, token = first.rpartition("@")
+    hub = holder.do(permits.hub)
+    hold = hub.holds.get(permits._key, name)
+    hold.ends_at = hold.due_at = 0.0  # as if another process had prolonged it since
+    holder.do(hub.stir)
+    until(lambda: hold.ends_at > 0.0)
+    assert ends == []
+    holder.do(lambda: permits.release(second))
+    assert ends == [("released", "thing", int(token))]
+    assert other.do(permits.force_release) is True
+    until(lambda: len(ends) > 1)
+    assert ends[1:] == [("lost", "thing", int(token))]
+    with pytest.raises(NotHeld):
+        holder.do(lambda: permits.release(first))
+    assert holder.do(lambda: permits.acquire(wait_seconds=0, lease_seconds=0.05))
+    until(lambda: len(ends) > 2)
+    assert (ends[2][0], len(ends)) == ("expired", 3)
 
 
 def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:
