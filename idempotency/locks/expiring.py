@@ -23,9 +23,8 @@ class Expiring(Resource):
     _kind = "seen"
 
     def __init__(self, name: str, *, ttl_seconds: float, client: Any = None, prefix: str | None = None) -> None:
-        self.name = name
-        self.client = client
-        self._prefix = prefix
+        # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
+        super().__init__(f"{len(name)}:{name}", client=client, prefix=prefix)
         self._ttl_ms = max(1, round(bounded("ttl_seconds", ttl_seconds) * 1000))
 
     @operation
@@ -49,8 +48,7 @@ class Expiring(Resource):
         yield SendNowait(_REMEMBER, *self._remembering(member), then)
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
-        # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
-        key = tagged(self._kind, f"{len(self.name)}:{self.name}:{member}", self._prefix)
+        key = tagged(self._kind, f"{self.name}:{member}", self._prefix)
         return [key], [self._ttl_ms, self.hub().new_request()]
 
 

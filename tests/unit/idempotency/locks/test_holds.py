@@ -277,6 +277,7 @@ def test_a_lock_shows_its_kind_and_its_key() -> None:
     assert repr(locks.RedLock("thing", clients=[None] * 3)) == "<RedLock 'thing'>"
     assert repr(locks.HostSemaphore("thing", permits=1)) == "<HostSemaphore 'thing'>"
     assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
+    assert re.fullmatch(r"<ExpiringSet \S+:seen:{0:}>", repr(locks.ExpiringSet("", ttl_seconds=1)))
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch", "Topic"])
