@@ -5,7 +5,7 @@ server sees end when a process dies, and within `session.DEAD_PEER_SECONDS` when
 and `locked` are for work that is one transaction. `AdvisoryLock` is for work that is not; its holder may be
 stopped while its connection ends, so it writes through `write_fenced`.
 
-Never polls, never retries, never holds a lock on Django's own connection beyond its transaction.
+Never polls for a lock, never retries, never holds a lock on Django's own connection beyond its transaction.
 """
 
 import asyncio
@@ -27,12 +27,14 @@ from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, Wait,
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
 from idempotency.locks.state import Owner, State
 from idempotency.names import schema
+from idempotency.observability.background import Worker
 
 __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transaction_lock", "write_fenced"]
 
 Row = TypeVar("Row", bound=Model)
 
 QUERY_CANCELED = "57014"  # by statement_timeout
+LOOK_SECONDS = 1.0  # between looks whether a session has ended that is listened to
 
 
 class StaleToken(LockLost):
@@ -146,14 +148,25 @@ def _set_lock_timeout(using: str, value: str) -> str:
             "SELECT value, set_config('lock_timeout', %s, true) FROM before",
             [value],
         )
-        before: str = cursor.fetchone()[0]
-        return before
+        return str(cursor.fetchone()[0])
 
 
 _desk = Desk()
 os.register_at_fork(
     before=_desk.guard.acquire, after_in_parent=_desk.guard.release, after_in_child=_desk.guard.release
 )
+
+
+_listened: set[Session] = set()  # of threads
+os.register_at_fork(after_in_child=_listened.clear)
+
+
+def _look(worker: Worker) -> None:
+    """Look whether sessions have ended, until none is listened to."""
+    while not worker.stopping.wait(LOOK_SECONDS) and _listened:
+        for session in list(_listened):
+            if not session.notify or session.ended:
+                _listened.discard(session)
 
 
 class _ReadableInLoop:
@@ -180,7 +193,7 @@ class Advisory(Counted):
         name: any text; the same name is the same lock in the whole database, or schema of a tenant, for
             `transaction_lock` too.
         using: alias of the database. It must lead to PostgreSQL itself, not to a pooler.
-        settings: as of `Counted`; connecting does not count as waiting. Only asyncio has `on_lost`.
+        settings: as of `Counted`; connecting does not count as waiting. `on_lost` is called within a second.
 
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
     """
@@ -224,7 +237,7 @@ class Advisory(Counted):
             parameters,
             schema=schema(self._using),
             shared=self._shared,
-            notify=self._listeners or None,
+            notify=self._notify,
         )
         self._waits.add(session)
         try:
@@ -232,6 +245,8 @@ class Advisory(Counted):
             while session.busy():
                 yield Wait(self._bell(session), math.inf)  # the server counts the time
             taken: bool = yield Work(session.answer)
+            if taken and "lost" in self._listeners.calls:
+                self._watch(session)
         except GeneratorExit:  # nobody performs steps any more
             raise
         except BaseException:
@@ -239,14 +254,10 @@ class Advisory(Counted):
             raise
         finally:
             self._waits.discard(session)
-        if taken and "lost" in self._listeners.calls:
-            self._watch(session)
         return session if taken else None
 
     def _give_back(self, hold: Session) -> Steps[bool]:
-        hold.unwatch()
-        whole: bool = yield Work(hold.let_go)
-        return whole
+        return (yield Work(hold.let_go))  # type: ignore[no-any-return]
 
     def _desk(self) -> Desk:
         return _desk
@@ -258,8 +269,13 @@ class Advisory(Counted):
 class AdvisoryLock(WithStatement, Advisory, Blocking):
     """Lock for threads and processes; see `Advisory` for its arguments."""
 
-    _unheard = Counted._unheard | {"lost": "no thread reads its connection: ask `lost`"}
     _bell = staticmethod(lambda session: session)  # which waits for itself
+
+    def _watch(self, hold: Session) -> None:
+        with _desk.guard:
+            if not _listened:
+                Worker("locks-sessions", _look).start()
+            _listened.add(hold)
 
 
 class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
@@ -268,15 +284,6 @@ class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
     _bell = _ReadableInLoop
 
     def _watch(self, hold: Session) -> None:
-        loop, socket = asyncio.get_running_loop(), hold.fileno()
-
-        def unwatch() -> None:
-            hold.unwatch = lambda: None  # once: the number may be another socket's by then
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                if asyncio._get_running_loop() is loop:
-                    loop.remove_reader(socket)
-                else:  # an owner's release elsewhere
-                    loop.call_soon_threadsafe(loop.remove_reader, socket)
-
-        hold.unwatch = unwatch
-        loop.add_reader(socket, lambda: hold.ended)  # which notices it
+        # not while it is released: that has the connection
+        if hold.count and hold.notify and not hold.ended:
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._watch, hold)

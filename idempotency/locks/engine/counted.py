@@ -21,7 +21,7 @@ class Settings(Common, total=False):
 
 @dataclass(eq=False, kw_only=True)
 class SessionHold:
-    """Hold that ends with its session, or a wait for one; `abandon` stops either."""
+    """Hold that ends with its session, which it knows as `ended`; or a wait for one. `abandon` stops either."""
 
     holder: holder.Holder
     shared: bool = False  # with others that are shared
@@ -34,16 +34,6 @@ class SessionHold:
         notify, self.notify = self.notify, None
         if notify is not None:
             notify(end, self)
-
-    @property
-    def ended(self) -> bool:
-        """True if the session is known to have ended."""
-        raise NotImplementedError
-
-    @property
-    def lost(self) -> bool:
-        """True if another may hold it."""
-        return self.ended
 
 
 @dataclass(eq=False)

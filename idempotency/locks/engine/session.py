@@ -9,7 +9,7 @@ import hashlib
 import math
 import selectors
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -89,7 +89,6 @@ class Session(SessionHold):
     ) -> None:
         super().__init__(holder=mine, **hold)
         self.backend = 0  # process of the server, as `look` names it
-        self.unwatch: Callable[[], None] = lambda: None  # ends what waits for the end of the connection
         self._name = name
         self._suffix = "_shared" if self.shared else ""
         self._key = lock_key(name, schema=schema)
@@ -161,7 +160,6 @@ class Session(SessionHold):
 
     def abandon(self) -> None:
         """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""
-        self.unwatch()
         connection = getattr(self, "_connection", None)
         if connection is not None:
             if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
@@ -188,12 +186,13 @@ class Session(SessionHold):
                 while not self._connection.closed and self.wait(0):
                     self._connection.pgconn.consume_input()  # a notice, or the end
                 ended = bool(self._connection.closed)
-            except psycopg.Error:
+            except (psycopg.Error, OSError, ValueError):  # also where another thread closes it
                 ended = True
-        if ended:  # libpq has closed the socket: the system may give its number to another
-            self.unwatch()
+        if ended and self.count:  # a release says itself how it ended
             self.over("lost")
         return ended
+
+    lost = ended
 
     def _refuse_a_pooler(self) -> None:
         """Raise behind a pooler: by transaction, the next client would get our session and our lock."""

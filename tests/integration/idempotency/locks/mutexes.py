@@ -22,10 +22,6 @@ class Mutexes:
     def __init__(self, faced: Faced) -> None:
         self.faced = faced
 
-    @property
-    def hears_losses(self) -> bool:
-        return True
-
     def make(self, name: str = "thing", *, apart: bool = False, **settings: Any) -> Any:
         """The lock; `apart` over another session, where there are some."""
         raise NotImplementedError
@@ -73,10 +69,6 @@ class OfSessions(Mutexes):
 
 
 class OverPostgres(OfSessions):
-    @property
-    def hears_losses(self) -> bool:
-        return self.faced.loop is not None
-
     def make(self, name: str = "thing", *, apart: bool = False, **settings: Any) -> Any:
         return (AsyncAdvisoryLock if self.faced.loop else AdvisoryLock)(name, **settings)
 
