@@ -1,6 +1,7 @@
 """`CachedMap`: what Redis and the copies of each process promise, on every kind of server."""
 
 import asyncio
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tests.running import until
 
 __all__ = ["servers"]
 LONG = 600.0
+FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -289,6 +291,38 @@ def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server:
     with hanging(redis_server):
         assert maps(read=lambda _: 1, stored=False).get("a") == 1
     assert not fastpath.breaker.allows(open_seconds=LONG)
+
+
+def test_a_forks_child_has_copies_of_its_own_and_hears_changes(single: Any, maps: Any) -> None:
+    inside, ours, theirs = threading.Barrier(2, timeout=30), *FORK.Pipe()
+    go = threading.Event()
+
+    def read(key: str) -> str:
+        if key == "slow":
+            inside.wait()
+            go.wait(30)
+        return key
+
+    def child() -> None:
+        theirs.send([one.get("a"), one.get_many(["a"])])
+        theirs.send(one.get("slow"))  # whose lock was held here, by a thread that is the parent's alone
+        until(lambda: one.get("a") == "changed")
+        theirs.send(one.size())
+
+    one = maps(client=single, read=read)
+    assert one.get("a") == "a"
+    reading = threading.Thread(target=one.get, args=["slow"])
+    reading.start()
+    inside.wait()
+    process = FORK.Process(target=child)
+    process.start()
+    assert ours.recv() == ["a", {"a": "a"}]
+    go.set()
+    assert ours.recv() == "slow"
+    one.set("a", "changed")
+    assert (one.get("a"), ours.recv()) == ("changed", 2)
+    for each in (process, reading):
+        each.join(30)
 
 
 def test_one_of_many_is_the_first(client: Any, maps: Any) -> None:
