@@ -7,9 +7,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 from django.db import connection
@@ -26,6 +28,8 @@ from tests.processes import stand_still
 
 # pytest-django's test cases inherit it
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
+# each client loads the machine's authorities anew, which takes longer than most calls of a test
+httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
