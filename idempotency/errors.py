@@ -26,7 +26,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import ProgrammingError
+from django.db import DEFAULT_DB_ALIAS, ProgrammingError
 from django.http import JsonResponse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
@@ -219,8 +219,11 @@ def raise_if_not_migrated(error: Exception) -> None:
     """Raise a sentence in place of PostgreSQL's error about a table of ours that it does not have."""
     is_missing = getattr(error.__cause__, "sqlstate", None) == UNDEFINED_TABLE
     if is_missing and f'"{TABLES}' in str(error):
+        alias = config().database
+        option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
         raise ImproperlyConfigured(
-            f"The database has no tables of the ledger: run `manage.py migrate idempotency`. ({error})"
+            f"The database {alias!r} has no tables of the ledger: run `manage.py migrate idempotency{option}`."
+            f" ({error})"
         ) from error
 
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Key = str | int | UUID
 
+places_of_tasks: dict[str, set[str]] = {}  # name of a `once.task` → the functions of modules that have it
+
 NAME_MAX = 96  # characters of a name, or a tenant's: with a principal they fit the ledger's scope
 
 
@@ -158,6 +160,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         def decorate(function: Callable[..., R]) -> Callable[..., R]:
             taken = _signature_without_call(function)
             refuse_deferred(function, f"@once.task({name!r})")
+            if "<locals>" not in function.__qualname__:
+                places_of_tasks.setdefault(name, set()).add(f"{function.__module__}.{function.__qualname__}")
             for chooser in (key, payload, principal, tenant):
                 _refuse_unknown(name, chooser, taken)
 
@@ -194,7 +198,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
     def _open(self) -> Exchange:
         settings = self._config or config()
         if not settings.enabled:
-            return UnkeyedExchange(mode=self._strategy.mode, config=settings)
+            digest = keys.digest_of(scope=self._scope, key=self._key)  # a function may number its calls by it
+            return UnkeyedExchange(mode=self._strategy.mode, config=settings, digest=digest)
         return self._strategy(
             scope=self._scope,
             key=self._key,

@@ -91,7 +91,7 @@ def _router(config: Config) -> list[CheckMessage]:
     from idempotency.models import LedgerEntry  # noqa: PLC0415  models are not ready when this is imported
 
     alias = router.db_for_write(LedgerEntry)
-    if alias == config.database and router.allow_migrate_model(alias, LedgerEntry):
+    if alias == config.database and (_lists_without_us() or router.allow_migrate_model(alias, LedgerEntry)):
         return []
     return [
         Error(
@@ -182,14 +182,26 @@ def _cache(config: Config) -> list[CheckMessage]:
 @register(Tags.compatibility)
 def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
-    apps = getattr(settings, "TENANT_APPS", None)
-    if apps is None or any(entry.partition(".")[0] == "idempotency" for entry in apps):
-        return []
+    because = {
+        "TENANT_APPS": "all tenants share one ledger: a caller gets the answer of another tenant's caller with "
+        "the same id and key",
+        "SHARED_APPS": "the public schema has no ledger",
+    }
     return [
         Error(
-            "TENANT_APPS lacks 'idempotency', so all tenants share one ledger: a caller gets the answer of "
-            "another tenant's caller with the same id and key.",
+            f"{name} lacks 'idempotency', so {because[name]}.",
             hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
             id="idempotency.E009",
         )
+        for name in _lists_without_us()
+    ]
+
+
+def _lists_without_us() -> list[str]:
+    """Name django-tenants' lists of apps that this one is missing in."""
+    lists = {name: getattr(settings, name, None) for name in ("TENANT_APPS", "SHARED_APPS")}
+    return [
+        name
+        for name, apps in lists.items()
+        if apps is not None and not any(entry.partition(".")[0] == "idempotency" for entry in apps)
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from inspect import signature
 from types import FunctionType
 from typing import Any, TypeVar, Unpack, overload
 
@@ -13,7 +14,7 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from idempotency.call import with_call
+from idempotency.call import missing, with_call
 from idempotency.errors import AnonymousRefused, Problem
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.execute import Rewind, execute
@@ -80,6 +81,8 @@ def idempotent(
         refuse_wrong_use(handler)
         if iscoroutinefunction(handler):
             raise TypeError(f"{handler.__qualname__} is async, which Django REST framework does not call.")
+        if body is not None and missing(["data"], signature(handler)) is not None:
+            raise TypeError(f"{handler.__qualname__} has body=, and no argument `data` for what it validates.")
         keyed = _keyed_handler(handler, policy, body, refuses)
         mark_keyed(keyed, policy, door="drf")
         return keyed
@@ -242,6 +245,8 @@ class IdempotentMixin:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if not isinstance(cls.idempotent_handlers, Mapping):
+            raise TypeError(f"{cls.__qualname__}: write idempotent_handlers = {{'create': Mode.ATOMIC}}, a dict.")
         for name, chosen in cls.idempotent_handlers.items():
             handler = getattr(cls, name, None)
             if handler is not None and not hasattr(handler, "idempotency_mode"):
@@ -250,7 +255,17 @@ class IdempotentMixin:
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
-        """Build the view outside ATOMIC_REQUESTS."""
+        """Build the view outside ATOMIC_REQUESTS.
+
+        Raises:
+            TypeError: it has not one of its handlers, and would run unkeyed.
+        """
+        for name in cls.idempotent_handlers:
+            if not hasattr(cls, name):
+                raise TypeError(
+                    f"{cls.__qualname__} has no {name}, which idempotent_handlers keys. Name its handlers, such "
+                    "as idempotent_handlers = {'create': Mode.ATOMIC}."
+                )
         return outside_atomic_requests(super().as_view(*args, **kwargs))  # type: ignore[misc]
 
 

@@ -252,6 +252,7 @@ class Exchange(ABC):
         if answer.body is None:
             self._conflict("expired")
             raise ResultExpired(answer.headers.get("Location"))
+        self._visit.look_again()
         _replays(source).inc()
         self._count("replayed")
         return answer

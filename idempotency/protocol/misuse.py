@@ -18,6 +18,12 @@ def refuse_wrong_use(view: Any) -> None:
             f"{name} is a view of Django REST framework. Put idempotency.drf.idempotent on the function below "
             "@api_view or on the class's method, or let the class inherit from idempotency.drf.IdempotentMixin."
         )
+    # `method_decorator` gives a method of an instance, at each call
+    if hasattr(getattr(getattr(view, "func", None), "__self__", None), "perform_authentication"):
+        raise TypeError(
+            f"{name} is a method of Django REST framework under method_decorator, and has not authenticated yet."
+            " Put idempotency.drf.idempotent on the method that changes something, such as post."
+        )
     if hasattr(view, "_ninja_operation"):
         refuse_ninja(view._ninja_operation)
     if isinstance(view, type):

@@ -22,13 +22,12 @@ class UnkeyedExchange(Exchange):
     does not hang on its caller.
     """
 
-    key_digest = ""
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
     _atomic: transaction.Atomic | None = None
 
-    def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "") -> None:
-        self.mode, self.handler = mode, handler
+    def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "", digest: str = "") -> None:
+        self.mode, self.handler, self.key_digest = mode, handler, digest
         self._config = settings() if config is None else config
         self._subject = ""
         self._redact = ()

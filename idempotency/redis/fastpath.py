@@ -13,6 +13,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, TypeVar
 
+from django.core.cache import InvalidCacheBackendError
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 from redis import Redis
@@ -124,10 +126,16 @@ def ping() -> bool:
 
 @lru_cache(maxsize=4)
 def _client_of_cache(alias: str) -> Any:
-    from django_redis import get_redis_connection  # noqa: PLC0415  an extra, which `checks` requires at start
+    try:
+        from django_redis import get_redis_connection  # noqa: PLC0415  an extra, which `checks` requires at start
 
-    # once a process: Django makes a cache for each thread, all of them over one pool
-    return get_redis_connection(alias)
+        # once a process: Django makes a cache for each thread, all of them over one pool
+        return get_redis_connection(alias)
+    except (ImportError, InvalidCacheBackendError, NotImplementedError) as error:  # a server that runs no checks
+        raise ImproperlyConfigured(
+            f"CACHES[{alias!r}] is none of django-redis. Set IDEMPOTENCY['REDIS'] to a URL, or to None to go "
+            "without Redis."
+        ) from error
 
 
 def _forget(*, setting: str, **_: Any) -> None:

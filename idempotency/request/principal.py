@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from django.conf import settings
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.cached_db import SessionStore as CachedSession
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
@@ -21,6 +22,7 @@ from idempotency.request.keys import digest_of, session_digest
 ANONYMOUS = "anonymous"
 WITHIN = " in:"  # between a caller and their tenant
 ANSWERED = "_idempotency_answered"
+OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
 
 def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
@@ -118,13 +120,18 @@ def _session_key_of(request: Any) -> str | None:
 
 def _digest_of(auth: Any) -> str:
     """Digest a credential, keyed as it may be short; the same for all tokens of one `sub` (RFC 7519, 4.1.2)."""
+    claims = auth if isinstance(auth, Mapping) else getattr(auth, "__dict__", {})
     if isinstance(auth, Model):
         text = f"{auth._meta.label} {auth.pk}"
-    elif isinstance(auth, Mapping):
-        claims = {name: auth.get(name) for name in ("iss", "sub")} if auth.get("sub") else dict(auth)
-        text = json.dumps(claims, sort_keys=True, default=_text_of)
+    elif claims.get("sub"):
+        text = json.dumps({name: claims.get(name) for name in ("iss", "sub")}, sort_keys=True, default=_text_of)
+    elif of_one_token := OF_ONE_TOKEN.intersection(claims):
+        raise RuntimeError(
+            f"request.auth holds claims with {min(of_one_token)!r} and without 'sub': they change with the token, "
+            "and a retry would be another caller's. Name a function in IDEMPOTENCY['PRINCIPAL']."
+        )
     else:
-        text = _text_of(auth)
+        text = json.dumps(dict(auth), sort_keys=True, default=_text_of) if claims is auth else _text_of(auth)
     return salted_hmac("idempotency.request.principal", text, algorithm="sha256").hexdigest()[:32]
 
 
@@ -178,6 +185,12 @@ class Visit:
         session = self._changed()
         if session is not None:
             self._request.session = type(session)(self._key)
+
+    def look_again(self) -> None:
+        """Forget what was read before a replay, where Django saves it over what the first call wrote meanwhile."""
+        session = self._request.session if self._request and settings.SESSION_SAVE_EVERY_REQUEST else None
+        if session is not None and session.session_key is not None and not session.modified:
+            self._request.session = type(session)(session.session_key)
 
     def note(self, key_digest: str) -> None:
         """Write the key of an anonymous call into the session that its handler began."""

@@ -42,6 +42,7 @@ if __name__ == "__main__":
     )
     django.setup()
 
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError
     from django.db import connections, transaction
@@ -115,8 +116,12 @@ if __name__ == "__main__":
             refused = str(error)
         assert "idempotency.E007" in refused
 
-    for alias in ("default", "orders"):
-        call_command("migrate", database=alias, verbosity=0)
+    call_command("migrate", database="default", verbosity=0)
+    try:
+        once("n", key=1).run(lambda: None)
+    except ImproperlyConfigured as error:
+        assert "run `manage.py migrate idempotency --database orders`" in str(error)  # noqa: PT017
+    call_command("migrate", database="orders", verbosity=0)
     with connections["orders"].cursor() as cursor:
         cursor.execute("CREATE TABLE placed (id serial PRIMARY KEY, text text)")
     scenarios = (a_phased_call_counts_once, a_function_counts_once, a_message_counts_once, a_webhook_counts_once)

@@ -34,6 +34,7 @@ from idempotency.checks import (
 )
 from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
+from idempotency.modes import ATOMIC
 from idempotency.views import idempotent, not_keyed
 from tests.integration.idempotency.urls import Things
 
@@ -211,8 +212,10 @@ def below_api_view(request: Any) -> HttpResponse:
     raise NotImplementedError
 
 
-class Notes(drf.IdempotentMixin, ModelViewSet):
-    """Keys only `post`, which a view set has not."""
+class Notes(ModelViewSet):
+    """Keys nothing, without the mixin."""
+
+    idempotent_handlers = {"create": ATOMIC}
 
 
 @method_decorator(idempotent, name="dispatch")
@@ -244,6 +247,21 @@ class Wrong:
     ]
 
 
+class OfTenants:
+    """As django-tenants' router, for an app of tenants only."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
+        return False
+
+
+@override_settings(TENANT_APPS=["idempotency"], SHARED_APPS=["notes"], DATABASE_ROUTERS=[f"{__name__}.OfTenants"])
+def test_the_public_schema_has_a_ledger_too() -> None:
+    """A router of ours would not help: what the lists say comes first."""
+    found = [message for message in run_checks() if message.id in {"idempotency.E009", "idempotency.E015"}]
+    (message,) = found
+    assert message.msg == "SHARED_APPS lacks 'idempotency', so the public schema has no ledger."
+
+
 def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
     with override_settings(ROOT_URLCONF=Wrong):
         found: dict[str, list[str]] = {}
@@ -254,7 +272,7 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
     (guarded,) = found["E019"]
     assert "Guarded has @idempotent on dispatch, around PermissionRequiredMixin" in guarded
     (handlers,) = found["E016"]
-    assert "Notes has no post, which idempotent_handlers keys. Name its handlers" in handlers
+    assert "Notes has idempotent_handlers, which keys nothing without IdempotentMixin. Let it inherit" in handlers
     (lifetime,) = found["E013"]
     assert "long_lived has lifetime=90000, and answers are stored for 86400 s" in lifetime
     method, plain, rest = sorted(found["E014"])

@@ -10,6 +10,8 @@ from django.core.management.base import BaseCommand
 from django.dispatch import Signal, receiver
 
 from idempotency import KeyReused, once
+from idempotency.checks import check_tasks
+from idempotency.functions import places_of_tasks
 from tests.integration.idempotency.functions.work import place
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -127,6 +129,17 @@ def test_a_management_command() -> None:
 
 def bill(day: str, *, dry: bool = False) -> str:
     raise NotImplementedError
+
+
+def test_a_name_of_two_functions_is_named_by_check() -> None:
+    assert check_tasks(None) == []
+    once.task("mail.receipt", key=lambda day: day)(bill)
+    try:
+        (message,) = check_tasks(None)
+    finally:
+        places_of_tasks["mail.receipt"].remove(f"{__name__}.bill")
+    assert message.id == "idempotency.E020"
+    assert f"is the name of {__name__}.bill and of {__name__}.receipt" in message.msg
 
 
 class Queued:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -131,13 +132,19 @@ def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User)
     assert principal_of(request) == f"user:{user.pk}"
 
 
+@dataclass
+class Claims:
+    who: str
+    exp: int
+
+
 def test_a_credential_that_names_nobody_is_none_and_one_without_a_stable_text_an_error() -> None:
     """Not a new caller each time."""
     request: Any = RequestFactory().post("/")
     for credential in (None, "", True, {}):
         request.auth = credential
         assert principal_of(request) == "anonymous"
-    for credential in (object(), {"who": object()}):
+    for credential in (object(), {"who": object()}, {"who": "me", "exp": 1}, Claims("me", 1)):
         request.auth = credential
         with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
             principal_of(request)

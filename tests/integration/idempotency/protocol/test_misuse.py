@@ -14,12 +14,17 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
+from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.test import force_authenticate
 from rest_framework.views import APIView
+from rest_framework.viewsets import ModelViewSet
 
 from idempotency import drf, views
 from idempotency.models import LedgerEntry
@@ -156,6 +161,42 @@ def test_a_plain_door_that_gets_another_request_says_so() -> None:
         api_view(["POST"])(keyed)(request)
     with pytest.raises(TypeError, match="called with a MixedSet"):
         keyed(MixedSet())
+
+
+@method_decorator(views.idempotent, name="dispatch")
+class Around(APIView):
+    """Keyed before REST framework has authenticated."""
+
+    permission_classes = (IsAuthenticated,)
+
+    def post(self, request: Request) -> Response:
+        raise NotImplementedError
+
+
+def test_a_plain_door_around_a_whole_view_of_rest_framework_is_refused() -> None:
+    """Its callers would all be nobody, and one would get the other's answer."""
+    request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
+    with pytest.raises(
+        TypeError, match=r"has not authenticated yet.*Put idempotency\.drf\.idempotent on the method"
+    ):
+        Around.as_view()(request)
+
+
+def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
+    class Orders(drf.IdempotentMixin, ModelViewSet):
+        """Its `create` would run unkeyed."""
+
+    with pytest.raises(TypeError, match=r"Orders has no post, which idempotent_handlers keys\. Name its handlers"):
+        Orders.as_view({"post": "create"})
+    with pytest.raises(TypeError, match=r"write idempotent_handlers = \{'create': Mode\.ATOMIC\}, a dict"):
+
+        class Listed(drf.IdempotentMixin, ModelViewSet):
+            idempotent_handlers = ["create"]
+
+
+def test_a_body_is_for_a_handler_that_takes_it() -> None:
+    with pytest.raises(TypeError, match=r"create has body=, and no argument `data`"):
+        drf.idempotent(body=Serializer)(create)
 
 
 def test_a_decorator_that_authorises_belongs_above() -> None:

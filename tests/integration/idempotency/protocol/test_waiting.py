@@ -9,16 +9,19 @@ import psycopg
 import pytest
 import redis
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
-from django.http import HttpResponse
-from django.test import override_settings
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, override_settings
+from django.urls import path
 
+from idempotency import views
 from idempotency.functions import once
 from idempotency.redis import fastpath, marker, subscriber
 from idempotency.redis.connection import connection_of
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller
-from tests.integration.idempotency.urls import PLAN
+from tests.integration.idempotency.urls import PLAN, effect
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -27,7 +30,7 @@ Effects = Callable[[], int]
 LONG = {"WAIT_SECONDS": 30, "MARKER_SECONDS": 30}
 
 
-def first_and_copy(user: User, path: str, then: Callable[[], object]) -> list[Any]:
+def first_and_copy(first: Callable[[], Any], then: Callable[[], object]) -> list[Any]:
     """Answers of a call, and of a copy that listens while the first stands still in its handler until `then`."""
     inside, go = threading.Event(), threading.Event()
 
@@ -35,9 +38,6 @@ def first_and_copy(user: User, path: str, then: Callable[[], object]) -> list[An
         PLAN["during"] = None
         inside.set()
         assert go.wait(30)
-
-    def first() -> Any:
-        return Caller(user).post(path, body={"name": "a"})
 
     def copy() -> Any:
         assert inside.wait(30)
@@ -59,16 +59,16 @@ def someone_listens() -> bool:
         return any(count for _, count in client.pubsub_numsub(*client.pubsub_channels("*:key:*")))
 
 
-@pytest.mark.parametrize("path", ["/held", "/phased"])
+@pytest.mark.parametrize("address", ["/held", "/phased"])
 def test_who_waits_is_woken_by_the_answer(
-    user: User, effects: Effects, redis_server: redis.Redis, path: str, monkeypatch: pytest.MonkeyPatch
+    user: User, effects: Effects, redis_server: redis.Redis, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
     for name in ("claim", "look"):
         original = getattr(marker, name)
         monkeypatch.setattr(marker, name, lambda *a, _f=original, **k: looks.append("look") or _f(*a, **k))
     with override_settings(IDEMPOTENCY=LONG):
-        first, second = first_and_copy(user, path, lambda: None)
+        first, second = first_and_copy(lambda: Caller(user).post(address, body={"name": "a"}), lambda: None)
     assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
     assert second["Idempotent-Replayed"] == "true"
     assert effects() == 1
@@ -84,9 +84,42 @@ def test_a_lost_message_costs_a_markers_life_and_no_answer(user: User, effects: 
             client.client_kill_filter(_type="pubsub")
 
     with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30, "MARKER_SECONDS": 0.2}):
-        first, second = first_and_copy(user, "/held", cut)
+        first, second = first_and_copy(lambda: Caller(user).post("/held", body={"name": "a"}), cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
+
+
+@views.idempotent
+def checkout(request: HttpRequest) -> HttpResponse:
+    """Note the order in the session, and stand still on request."""
+    request.session["order"] = effect("order").pk
+    if during := PLAN.get("during"):
+        during()
+    return HttpResponse(status=201)
+
+
+urlpatterns = [path("checkout", checkout)]
+
+
+@pytest.mark.urls(__name__)
+def test_a_copy_that_waited_leaves_what_the_first_one_wrote_into_the_session(
+    effects: Effects, settings: Any
+) -> None:
+    """It has read the session before, and Django saves it at the end of each request."""
+    settings.SESSION_SAVE_EVERY_REQUEST, settings.IDEMPOTENCY = True, LONG
+    session = SessionStore()
+    session.create()
+    key = str(session.session_key)
+
+    def call() -> Any:
+        client = Client()
+        client.cookies[settings.SESSION_COOKIE_NAME] = key
+        return client.post("/checkout", headers={"Idempotency-Key": "9c1ed8b0-61b4-4b26-8a5c-4a3c1c0f3d55"})
+
+    first, second = first_and_copy(call, lambda: None)
+    assert (first.status_code, second.status_code, second["Idempotent-Replayed"]) == (201, 201, "true")
+    assert effects() == 1
+    assert SessionStore(key)["order"] == Group.objects.get().pk
 
 
 def test_an_answer_is_published_only_where_duplicates_wait(user: User, redis_server: redis.Redis) -> None:
