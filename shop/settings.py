@@ -363,6 +363,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "shop.api.schema.add_common_responses",
+        "shop.api.schema.translate",
     ],
 }
 

@@ -1,11 +1,12 @@
 """The API's documentation beside the serializers: headers, problems, examples.
 
-drf-spectacular calls `add_common_responses`; nothing here runs while a request is served.
+drf-spectacular calls `add_common_responses` and `translate`; nothing here runs while a request is served.
 """
 
 import re
 from typing import Any, Literal
 
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
 from rest_framework import serializers
@@ -120,6 +121,21 @@ def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
                 if status in {"429", "503"}:
                     response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
     return result
+
+
+def translate(result: Any, **_: Any) -> Any:
+    """Translate what the description says, line by line, docstrings too. A hook of drf-spectacular."""
+    if isinstance(result, list):
+        return [translate(one) for one in result]
+    if not isinstance(result, dict):
+        return result
+    # a copy: parts of it are constants of this module
+    return {
+        name: "\n".join(line and gettext(line) for line in one.split("\n"))
+        if name in {"summary", "description", "detail"} and isinstance(one, str)
+        else translate(one)
+        for name, one in result.items()
+    }
 
 
 _RETRY_AFTER = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}

@@ -18,6 +18,7 @@ from django.test import Client
 from django.utils.translation import gettext as gettext_of
 from django.utils.translation import override
 from django.utils.translation.template import templatize
+from drf_spectacular.generators import SchemaGenerator
 
 from idempotency.admin.labels import english
 from shop.models import Product
@@ -42,6 +43,7 @@ SAME_IN_CHINESE = {"Stripe", "ISO 4217", "UTC"}
 IN_TEMPLATE = re.compile(
     r"""gettext\((?:u?"((?:[^"\\]|\\.)*)"|u?'((?:[^'\\]|\\.)*)')\)|_\("((?:[^"\\]|\\.)*)"\)"""
 )
+OF_CODES = re.compile(r"(code: )?(`\w+`(, )?)+|\* `.*|[a-z]+_\w+|")  # lines of the API's description: no words
 WITH_CONTEXT_IN_TEMPLATE = re.compile(r"""pgettext\(u?(['"])(.*?)\1, u?(['"])(.*?)\3\)""")
 
 
@@ -66,6 +68,8 @@ def marked(app: str) -> set[str]:
         found |= {f"{context}\x04{words}" for _, context, _, words in WITH_CONTEXT_IN_TEMPLATE.findall(text)}
     if app in TRANSLATED:
         found |= set(names_of(app))
+    if app == "shop":
+        found |= described("en")
     return found - {"", "ID"}
 
 
@@ -80,6 +84,27 @@ def names_of(app: str) -> Iterator[str]:
             yield from (english(field, "verbose_name"), english(field, "help_text"))
             with override(None):
                 yield from (str(words) for _value, words in field.flatchoices)
+
+
+def described(language: str) -> set[str]:
+    """Collect what the API's description says, line by line."""
+
+    def said(node: Any) -> Iterator[str]:
+        for name, one in node.items() if isinstance(node, dict) else enumerate(node):
+            if name in {"summary", "description", "detail"} and isinstance(one, str):
+                yield from one.split("\n")
+            elif isinstance(one, dict | list):
+                yield from said(one)
+
+    with override(language):
+        generator: Any = SchemaGenerator  # which has no types
+        document = generator().get_schema(request=None, public=True)
+    return {line for line in said(document) if not OF_CODES.fullmatch(line)}
+
+
+def test_the_api_is_described_in_chinese() -> None:
+    assert described("en") & described("zh-hans") <= SAME_IN_CHINESE
+    assert len(described("en")) > 70
 
 
 @pytest.mark.parametrize("app", APPS)
