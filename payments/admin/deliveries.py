@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
@@ -74,13 +74,9 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
     @admin.display(description=STATUS)
     def state(self, row: Delivery) -> SafeString:
         """Set deliveries that wait after a failure apart from fresh ones."""
-        failed = _failures(row)
-        if row.status != Status.WAITING or not failed:
-            return badge(row.status, row.get_status_display())
-        words = ngettext(
-            "waits to be sent again (failed once)", "waits to be sent again (failed %(count)s times)", failed
-        )
-        return badge("uncertain", words % {"count": failed})
+        if row.status == Status.WAITING and _has_failed(row):
+            return badge("uncertain", _("will retry"))
+        return badge(row.status, row.get_status_display())
 
     @admin.display(description=in_utc(_("next attempt")))
     def next_attempt(self, row: Delivery) -> str:
@@ -117,9 +113,9 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
         return self.ask_first(request, row, question)
 
 
-def _failures(row: Delivery) -> int:
-    """Count the attempts that ended without success."""
-    return sum(not one.get("answer", "").startswith(RECEIVED) for one in row.log)
+def _has_failed(row: Delivery) -> bool:
+    """Return whether an attempt ended without success."""
+    return any(not one.get("answer", "").startswith(RECEIVED) for one in row.log)
 
 
 def _answer(attempt: dict[str, str]) -> str:

@@ -71,8 +71,8 @@ def test_a_delivery_that_failed_is_no_fresh_one(
     for answers, badge in (
         ([], "payments-wait>waiting"),
         (["answered 204"], "payments-wait>waiting"),  # sent again by hand
-        (["answered 500"], "payments-doubt>waits to be sent again (failed once)"),
-        (["answered 204", "timed out", None], "payments-doubt>waits to be sent again (failed 2 times)"),
+        (["answered 500"], "payments-doubt>will retry"),
+        (["answered 204", "timed out", None], "payments-doubt>will retry"),
     ):
         tries = [{"at": "2026-01-01T00:00:00+00:00"} | ({"answer": one} if one else {}) for one in answers]
         Delivery.objects.update(log=tries, attempts=len(tries))
