@@ -117,7 +117,7 @@ class Product(InLanguage, models.Model):
         )
 
     def __str__(self) -> str:
-        return self.name
+        return self.local_name
 
 
 class StockSegment(models.Model):

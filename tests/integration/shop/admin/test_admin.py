@@ -83,6 +83,17 @@ def test_a_price_is_typed_and_shown_as_money(operator: Client, mug: Product) -> 
     assert "1,999 JPY" in operator.get("/admin/shop/product/").content.decode()
 
 
+def test_a_product_is_listed_and_found_by_both_names(operator: Client) -> None:
+    names = {"name": "Enamel mug", "name_zh": "搪瓷杯"}
+    Product.objects.create(sku="cup", price_minor=1990, stock=1, flash_only=True, **names)
+    for name in names.values():
+        shown = operator.get("/admin/shop/product/", {"q": name}).text
+        assert all(f">{one}<" in shown for one in names.values())
+    for language, name in {"en": "Enamel mug", "zh-CN": "搪瓷杯"}.items():
+        shown = operator.get("/admin/shop/flashsale/add/", headers={"Accept-Language": language}).text
+        assert f">{name}</option>" in shown
+
+
 def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Product) -> None:
     fields = page(operator, mug) | {"stock_difference": "-101", "name": "Cup"}
     told = send(operator, mug, fields)
@@ -263,7 +274,7 @@ def test_how_units_are_taken_is_changed_and_they_stay_as_many(
     assert stock.units_of(product_id=mug.pk) == 100
     assert list(mug.segments.values_list("units", flat=True)) == [25] * 4
     assert '<div class="readonly">100</div>' in operator.get(address).content.decode()
-    assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=4").content.decode()
+    assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=5").content.decode()
 
     with transaction.atomic():
         on_payment(order_id=order.id, event="paid")
