@@ -1,8 +1,9 @@
 """Refusal of a decorator in the wrong place, where it is written, with what to write instead."""
 
-from inspect import unwrap
+from inspect import signature, unwrap
 from typing import Any
 
+READS = ("get", "head", "options", "trace")  # handlers of RFC 9110's safe methods, section 9.2.1
 AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and its like
 
 
@@ -24,6 +25,8 @@ def refuse_wrong_use(view: Any) -> None:
             f"{name} is a method of Django REST framework under method_decorator, and has not authenticated yet."
             " Put idempotency.drf.idempotent on the method that changes something, such as post."
         )
+    if getattr(view, "__name__", "") in READS and next(iter(signature(view).parameters), "") == "self":
+        raise TypeError(f"{name} answers a method that changes nothing, and no key is asked for. Decorate post.")
     if hasattr(view, "_ninja_operation"):
         refuse_ninja(view._ninja_operation)
     if isinstance(view, type):

@@ -194,6 +194,15 @@ def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
             idempotent_handlers = ["create"]
 
 
+def test_a_method_that_changes_nothing_has_no_key() -> None:
+    def get(self: APIView, request: Request) -> Response:
+        raise NotImplementedError
+
+    for door in (drf.idempotent, drf.idempotent()):
+        with pytest.raises(TypeError, match=r"get answers a method that changes nothing.*Decorate post"):
+            door(get)
+
+
 def test_a_body_is_for_a_handler_that_takes_it() -> None:
     with pytest.raises(TypeError, match=r"create has body=, and no argument `data`"):
         drf.idempotent(body=Serializer)(create)
