@@ -46,7 +46,9 @@ def mailer(sent: list[tuple[int, str]]) -> Any:
 
 
 def test_a_task_of_celery(mailer: Any, sent: list[tuple[int, str]]) -> None:
-    once_each(pages.run(CELERY, mailer=mailer)["receipt"], sent)
+    receipt = pages.run(CELERY, mailer=mailer)["receipt"]
+    once_each(receipt, sent)
+    assert receipt.max_retries is None, "it is retried for longer than the lease"
 
 
 def test_a_task_of_procrastinate(
@@ -56,7 +58,8 @@ def test_a_task_of_procrastinate(
     monkeypatch.setattr("procrastinate.contrib.django.app", app)
     receipt = pages.run(PROCRASTINATE, mailer=mailer)["receipt"]
     once_each(receipt, sent)
-    assert receipt.retry_strategy.retry_exceptions == {InProgress}
+    strategy = receipt.retry_strategy
+    assert (strategy.retry_exceptions, strategy.max_attempts) == ({InProgress}, None)
 
 
 def test_a_task_of_django(settings: Any) -> None:
