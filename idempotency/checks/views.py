@@ -200,7 +200,7 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             hint="Take the view out of it: let a DRF class inherit from idempotency.drf.IdempotentMixin first, "
             "put @non_atomic_requests above @api_view, on any other class @method_decorator(non_atomic_requests, "
             "name='dispatch'); for Django Ninja, call non_atomic_requests(pattern.callback) for each pattern of "
-            "api.urls[0].",
+            "urls[0], with the urls = api.urls that the URLconf has.",
             id="idempotency.E005",
         )
         for name in sorted({_name(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
