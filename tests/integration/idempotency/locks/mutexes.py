@@ -113,10 +113,12 @@ class OverZooKeeper(OfSessions):
 
 def end_session(server: ZooKeeperServer, client: KazooClient) -> None:
     """The server forgets the session of a client that lives: another one closes it in its name."""
-    other = KazooClient(server.hosts, client_id=client.client_id)
-    other.start()
-    other.stop()
-    other.close()
+    session = client.client_id
+    while client.client_id in {None, session}:  # its own reconnection may take the session back
+        other = KazooClient(server.hosts, client_id=session)
+        other.start()
+        other.stop()
+        other.close()
 
 
 def asked(question: str, *parameters: Any) -> list[Any]:
