@@ -11,6 +11,8 @@ from types import CellType, FunctionType
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -19,6 +21,7 @@ from idempotency.errors import problem_response, raise_if_not_migrated
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problem_pages import as_page
 from idempotency.protocol.problems import problem_of, wants_page
+from idempotency.request.keys import FORM_FIELD, FORMS
 from idempotency.views import SAFE_METHODS, View, is_marked, keyed_class, keyed_function
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
@@ -43,6 +46,8 @@ class IdempotencyMiddleware(partial[Any]):
         settings = parsed()
         if settings is None or settings.keyed != MARKED:
             self.process_view = self._process_view_async if is_async else self._process_view
+        elif django_settings.DEBUG:
+            self.process_view = _refuse_unread_token
 
     def _process_view(
         self, request: HttpRequest, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -84,6 +89,25 @@ class IdempotencyMiddleware(partial[Any]):
         response = problem_response(problem, request)
         is_page = wants_page(request, response) and _is_plain(request)
         return as_page(request, response) if is_page else response
+
+
+def _refuse_unread_token(request: HttpRequest, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a form's token that no decorator reads, while a project is being written.
+
+    Raises:
+        ImproperlyConfigured: two clicks would have two effects.
+    """
+    is_form = request.content_type in FORMS and _is_plain(request)
+    if is_form and FORM_FIELD in request.POST and not _says_if_keyed(view):
+        name = getattr(view, "__qualname__", repr(view))
+        raise ImproperlyConfigured(
+            f"{name} gets a form with an {FORM_FIELD} and does not read it: copies count. Put @idempotent on it."
+        )
+
+
+def _says_if_keyed(view: Any) -> bool:
+    cls = getattr(view, "view_class", None)
+    return is_marked(view) or is_marked(cls) or any(is_marked(getattr(cls, name)) for name in dir(cls))
 
 
 def _is_plain(request: HttpRequest) -> bool:

@@ -305,5 +305,4 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
 
 
 def _token_of_form(request: HttpRequest) -> str | None:
-    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
-    return request.POST.get("idempotency_token") if is_form else None
+    return request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None

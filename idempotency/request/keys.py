@@ -139,8 +139,10 @@ def lock_id_of(digest: str, *, schema: str = "") -> int:
     return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
 
 
+FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+FORM_FIELD = "idempotency_token"
 # values that differ between two copies of the same form without meaning anything
-FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
+FORM_NOISE = frozenset({"csrfmiddlewaretoken", FORM_FIELD})
 
 Fingerprint = bytes  # 32 bytes
 
@@ -227,7 +229,7 @@ def _key(secret: str) -> bytes:
 def _canonical_body(request: HttpRequest, media_type: str, ignore: Ignored) -> bytes:
     if media_type == "application/json" or media_type.endswith("+json"):
         return _canonical_json(request.body, ignore)
-    is_form = media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    is_form = media_type in FORMS
     # Django parses forms of POST only; REST framework fills the same attributes for other methods
     if is_form and (request.method == "POST" or request.POST or request.FILES):
         return _canonical_form(request, FORM_NOISE if callable(ignore) else FORM_NOISE.union(ignore))

@@ -8,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.protocol import tokens
+from idempotency.request.keys import FORM_FIELD
 
 register = template.Library()
 
@@ -27,7 +28,7 @@ def idempotency_token(context: template.Context, intent: Any = ALONE) -> SafeStr
     """
     purpose = "" if intent is ALONE else _purpose(intent)
     token = tokens.issue_for_page(context["request"], intent=purpose)
-    return format_html('<input type="hidden" name="idempotency_token" value="{}">', token)
+    return format_html('<input type="hidden" name="{}" value="{}">', FORM_FIELD, token)
 
 
 def _purpose(intent: Any) -> str:

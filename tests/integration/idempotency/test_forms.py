@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
+from django.core.exceptions import ImproperlyConfigured
 from django.template import RequestContext, Template
 from django.test import Client, RequestFactory, override_settings
 
@@ -226,6 +227,20 @@ def test_without_an_intent_each_page_counts_alone(browser: Browser, effects: Eff
     assert browser.send(tabs[0], note="a")["Location"] == browser.send(tabs[0], note="a")["Location"]
     browser.send(tabs[1], note="a")
     assert effects() == 2
+
+
+def test_a_token_that_the_view_does_not_read_is_refused_while_a_project_is_written(
+    user: User, basket: Group, effects: Effects, settings: Any
+) -> None:
+    settings.DEBUG, settings.IDEMPOTENCY = True, {"REDIS": None}
+    browser = Browser(user, f"/baskets/{basket.pk}")
+    tab = browser.open()
+    with pytest.raises(
+        ImproperlyConfigured, match=r"raising gets a form .* and does not read it.*Put @idempotent on it"
+    ):
+        browser.client.post("/raising", {**tab, "note": "a"})
+    assert browser.send(tab, note="a").status_code == 302
+    assert effects() == 1
 
 
 def render_tag(intent: Any, user: Any = None) -> str:
