@@ -1,4 +1,4 @@
-"""A forward proxy between the browser and everything else that takes its time for one of the servers."""
+"""A forward proxy between the browser and everything else that takes its time for the first request to a server."""
 
 import socket
 import socketserver
@@ -22,7 +22,7 @@ class _Handler(socketserver.StreamRequestHandler):
             return  # to the browser's maker
         method, target, version = head[0].split(" ")
         address = urlsplit(target)
-        if address.port == self.server.slow_port:
+        if address.port == self.server.slow_port and not self.server.delayed:
             self.server.delayed.append(address.path)
             self.server.ended.wait(self.server.delay_seconds)
         fields = [line for line in head[1:] if not line.lower().startswith(("connection:", "proxy-connection:"))]
@@ -51,10 +51,10 @@ def _copy(source: socket.socket, target: socket.socket, *, may_be_kept: bool = F
 
 
 class SlowProxy(socketserver.ThreadingTCPServer):
-    """Delay every request to `slow_port`.
+    """Delay the first request to `slow_port`.
 
     Attributes:
-        delayed: the paths of these, in the order in which they came.
+        delayed: its path.
         lets_pages_be_kept: whether ``no-store`` of a page is left out on the way.
     """
 
