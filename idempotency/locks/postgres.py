@@ -156,7 +156,6 @@ os.register_at_fork(
     before=_desk.guard.acquire, after_in_parent=_desk.guard.release, after_in_child=_desk.guard.release
 )
 
-
 _listened: set[Session] = set()  # of threads
 os.register_at_fork(after_in_child=_listened.clear)
 
