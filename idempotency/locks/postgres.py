@@ -155,17 +155,18 @@ _desk = Desk()
 os.register_at_fork(
     before=_desk.guard.acquire, after_in_parent=_desk.guard.release, after_in_child=_desk.guard.release
 )
-
 _listened: set[Session] = set()  # of threads
 os.register_at_fork(after_in_child=_listened.clear)
 
 
 def _look(worker: Worker) -> None:
     """Look whether sessions have ended, until none is listened to."""
-    while not worker.stopping.wait(LOOK_SECONDS) and _listened:
-        for session in list(_listened):
-            if not session.notify or session.ended:
-                _listened.discard(session)
+    while not worker.stopping.wait(LOOK_SECONDS):
+        over = {session for session in list(_listened) if not session.notify or session.ended}
+        with _desk.guard:  # who adds one has seen whether another is there
+            _listened.difference_update(over)
+            if not _listened:
+                return
 
 
 class _ReadableInLoop:
