@@ -64,10 +64,8 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         try:
             while True:
                 head = _locked(line) if head is None else head
-                if (
-                    head is not None
-                    and (permit := self._first_free(islice(self._paths(""), self.permits))) is not None
-                ):
+                free = islice(self._paths(""), self.permits)
+                if head is not None and (permit := self._first_free(free)) is not None:
                     self._own().append(permit)
                     return True
                 if time.monotonic() >= rest.deadline:
