@@ -1,8 +1,7 @@
 """`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
 
-A permit is an exclusive `flock` on one of n files; the kernel gives it back when the process ends, however it
-ends. A waiter queues behind one more lock, and only the head of that queue looks at the permits. Each waiter locks
-a file too, to be counted. A file has the name of who locked it last.
+A permit is an exclusive `flock` on a file, which names its holder; the kernel gives it back when the process ends.
+A waiter locks a file too, to be counted, and queues behind one more lock: only its holder looks at the permits.
 """
 
 import contextlib
