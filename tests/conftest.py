@@ -17,6 +17,7 @@ import redis
 from django.db import connection
 from django.test import TransactionTestCase
 from django.utils import translation
+from hypothesis import HealthCheck, settings
 
 from idempotency.ledger import claiming
 from idempotency.observability import background
@@ -26,6 +27,9 @@ from shop.devserver.guardian import Guardian
 from tests.emptying import empty_tables
 from tests.processes import stand_still
 
+# a busy machine is slow, and that is no fault of an example
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 # pytest-django's test cases inherit it
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
 # each client loads the machine's authorities anew, which takes longer than most calls of a test

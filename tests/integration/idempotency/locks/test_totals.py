@@ -113,7 +113,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, max_size=25))
 def test_any_order_of_verbs_does_what_a_number_and_lists_do(
     servers: Callable[[str], Any], verbs: list[Any]

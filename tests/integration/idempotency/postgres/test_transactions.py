@@ -285,7 +285,7 @@ def transcript(tree: list[Any], outcome: str, block: Callable[[], Any]) -> list[
     return script.seen
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tree=st.lists(BLOCKS, min_size=1, max_size=5), outcome=OUTCOMES)
 def test_every_tree_of_blocks_ends_as_in_plain_django(tree: list[Any], outcome: str) -> None:
     expected = transcript(tree, outcome, transaction.atomic)

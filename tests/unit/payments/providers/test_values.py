@@ -13,7 +13,7 @@ from payments.providers import rsa
 from payments.providers.documents import china_time
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(min_value=0, max_value=10**25))
 def test_money_goes_there_and_back(amount_minor: int) -> None:
     assert money.from_decimal(money.to_decimal(amount_minor, "CNY"), "CNY") == amount_minor
@@ -63,7 +63,7 @@ def test_any_other_form_is_refused(text: str) -> None:
         china_time(text)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.binary(max_size=200), st.binary(max_size=40))
 def test_encryption_goes_there_and_back_and_minds_its_associated_data(plain: bytes, more: bytes) -> None:
     key, nonce = b"k" * 32, b"n" * 12

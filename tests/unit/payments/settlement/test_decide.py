@@ -174,7 +174,7 @@ def test_every_order_of_up_to_five_facts_ends_alike(name: str) -> None:
 
 @pytest.mark.parametrize("name", POOL)
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_any_number_of_copies_in_any_order_ends_alike(name: str, data: st.DataObject) -> None:
     state, pool = POOL[name]
     copies = [fact for fact in pool for _ in range(data.draw(st.integers(1, 3)))]
@@ -186,7 +186,7 @@ def test_any_number_of_copies_in_any_order_ends_alike(name: str, data: st.DataOb
     copies=st.integers(1, 3),
     order_takes=st.booleans(),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_one_charge_counts_and_the_others_go_back(told: list[Fact], copies: int, order_takes: bool) -> None:
     """Which one counts follows from the order of arrival; how much does not."""
     end = settled(payment(WECHAT, ALIPAY, STRIPE), told * copies, order_takes=order_takes)
