@@ -29,16 +29,6 @@ _ESCAPE = re.compile(r'\\(["\\])')
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]{22,}={0,2}")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 HEXADECIMAL_DIGITS = 31  # 124 bits
-# copied from documents: draft-ietf-httpapi-idempotency-key-header-07, RFC 4122 of 2005, and countless tutorials
-EXAMPLES = frozenset(
-    {
-        "8e03978e-40d5-43e8-bc93-6894a57f9324",
-        "clkyoesmbgybucifusbbtdsbohtyuuwz",
-        "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
-        "123e4567-e89b-12d3-a456-426614174000",
-        "550e8400-e29b-41d4-a716-446655440000",
-    }
-)
 # of a key's runs of three characters: 0.82 or more in random keys (a million of each kind), 0.53 in one half twice
 DISTINCT = 0.75
 
@@ -84,9 +74,9 @@ def fault_of(key: str) -> str:
 def is_hard_to_guess(key: str) -> bool:
     """Check if a key can stand alone: a UUID, or 122 bits of URL-safe base64 or hexadecimal digits.
 
-    A UUID is 32 hexadecimal digits. A key that repeats itself is a pattern, however long; `EXAMPLES` are known.
+    A UUID is 32 hexadecimal digits. A key that repeats itself is a pattern, however long.
     """
-    if not _URL_SAFE.fullmatch(key) or key.lower() in EXAMPLES:
+    if not _URL_SAFE.fullmatch(key):
         return False
     digits = key.replace("-", "").replace("_", "")
     if len(digits) < HEXADECIMAL_DIGITS and _HEXADECIMAL.fullmatch(digits):
