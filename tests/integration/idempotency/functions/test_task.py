@@ -17,7 +17,7 @@ from tests.integration.idempotency.functions.work import place
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@once.task("mail.receipt", key=lambda order_id: order_id)
+@once.task("mail.greeting", key=lambda order_id: order_id)
 def receipt(order_id: int, copies: int = 1) -> dict[str, int]:
     """Write a receipt."""
     return place() | {"copies": copies}
@@ -30,7 +30,7 @@ def test_each_call_is_a_keyed_one() -> None:
     with pytest.raises(KeyReused):
         receipt(7, copies=2)
 
-    @once.task("mail.receipt", key=lambda order_id: order_id)
+    @once.task("mail.greeting", key=lambda order_id: order_id)
     def of_a_later_version(order_id: int, copies: int = 1, language: str = "en") -> Any:
         return place()
 
@@ -133,11 +133,11 @@ def bill(day: str, *, dry: bool = False) -> str:
 
 def test_a_name_of_two_functions_is_named_by_check() -> None:
     assert check_tasks(None) == []
-    once.task("mail.receipt", key=lambda day: day)(bill)
+    once.task("mail.greeting", key=lambda day: day)(bill)
     try:
         (message,) = check_tasks(None)
     finally:
-        places_of_tasks["mail.receipt"].remove(f"{__name__}.bill")
+        places_of_tasks["mail.greeting"].remove(f"{__name__}.bill")
     assert message.id == "idempotency.E020"
     assert f"is the name of {__name__}.bill and of {__name__}.receipt" in message.msg
 
