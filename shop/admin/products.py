@@ -161,7 +161,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Products: texts and price are edited, stock is moved."""
 
     form = ProductForm
-    list_display = ("sku", "name", "name_zh", "price", "units", "stock_strategy", "flash_only", "version")
+    list_display = ("sku", "name", "name_zh", "price", "units", "stock_strategy", "flash_only")
     list_filter = ("flash_only", "currency", "stock_strategy")
     search_fields = ("sku", "name", "name_zh")
 
