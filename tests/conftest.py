@@ -32,7 +32,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 # pytest-django's test cases inherit it
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
-# each client loads the machine's authorities anew, which takes longer than most calls of a test
+# each client loads the machine's authorities again, which takes longer than most calls of a test
 httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 
