@@ -15,11 +15,11 @@ from django.db.models import QuerySet
 
 from idempotency.conf import config
 from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
-from idempotency.observability.outline import ROUTE, differences
 from idempotency.postgres import home
 from idempotency.redis import log_lines
 from idempotency.redis.log_lines import Line
 from idempotency.request.keys import digest_of, fault_of
+from idempotency.request.outline import ROUTE, differences
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from idempotency.observability.background import Worker
-from idempotency.observability.outline import CONTENT_MAX, outline
 from idempotency.observability.watchdog import Watchdog
 from idempotency.redis.connection import Connection, connection_of
 from idempotency.redis.fastpath import attempt
+from idempotency.request.outline import CONTENT_MAX, outline
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
     Args:
         marker: name of its marker (`marker.key_of`); empty without Redis: nothing is logged.
         outcome: as the metrics name it.
-        content: see `observability.outline`.
+        content: see `request.outline`.
     """
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""

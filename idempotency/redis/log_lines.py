@@ -20,7 +20,7 @@ class Line:
         at: time of the answer, by the clock of the server that gave it.
         digest: names the key (`keys.digest_of`).
         outcome: empty for a line that cannot be read.
-        outline: see `observability.outline`; empty for a copy.
+        outline: see `request.outline`; empty for a copy.
     """
 
     line_id: str

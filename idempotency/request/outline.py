@@ -31,7 +31,7 @@ def outline(content: bytes, *, digest: str) -> dict[str, str]:
         digest: of the call's key: equal values of two keys, as of two callers, look different.
     """
     secret = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1]
-    key = hashlib.sha256(f"idempotency.observability.outline\x00{digest}\x00{secret}".encode()).digest()
+    key = hashlib.sha256(f"idempotency.request.outline\x00{digest}\x00{secret}".encode()).digest()
     parts = {_SECRET: b"", **dict(_parts(content))}
     named = {name: hashlib.blake2b(value, key=key, digest_size=4).hexdigest() for name, value in parts.items()}
     return named | _route(parts)

@@ -8,9 +8,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpRequest
 from django.test import RequestFactory
 
-from idempotency.observability import outline as outlines
-from idempotency.observability.outline import CONTENT_MAX, differences
+from idempotency.request import outline as outlines
 from idempotency.request.keys import canonical, canonical_value
+from idempotency.request.outline import CONTENT_MAX, differences
 
 PLACE = {"sku": "mug", "quantity": 2, "note": "a secret word"}
 
