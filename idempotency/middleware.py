@@ -21,8 +21,8 @@ from idempotency.errors import problem_response, raise_if_not_migrated
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problem_pages import as_page
 from idempotency.protocol.problems import problem_of, wants_page
-from idempotency.request.keys import FORM_FIELD, FORMS
-from idempotency.views import SAFE_METHODS, View, is_marked, keyed_class, keyed_function
+from idempotency.request.keys import FORM_FIELD, FORMS, SAFE_METHODS
+from idempotency.views import View, is_marked, keyed_class, keyed_function
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
 
@@ -107,7 +107,8 @@ def _refuse_unread_token(request: HttpRequest, view: View, args: tuple[Any, ...]
 
 def _says_if_keyed(view: Any) -> bool:
     cls = getattr(view, "view_class", None)
-    return is_marked(view) or is_marked(cls) or any(is_marked(getattr(cls, name)) for name in dir(cls))
+    methods = [] if cls is None else [getattr(cls, name) for name in dir(cls)]
+    return any(map(is_marked, (view, cls, *methods)))
 
 
 def _is_plain(request: HttpRequest) -> bool:

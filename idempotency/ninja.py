@@ -33,9 +33,9 @@ from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
+from idempotency.request.keys import SAFE_METHODS
 from idempotency.views import (
     DJANGOS_REFUSALS,
-    SAFE_METHODS,
     answer,
     answer_async,
     is_marked,

@@ -27,11 +27,10 @@ from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of, wants_page
+from idempotency.request.keys import SAFE_METHODS
 
 V = TypeVar("V")
 View = Callable[..., Any]
-
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 # Django's own 4xx answers: refusals of the view, no faults of the program
 MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError)

@@ -22,10 +22,10 @@ from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.recovery import Phases
+from idempotency.request.keys import SAFE_METHODS
 from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
-    SAFE_METHODS,
     is_marked,
     keyed_subclass,
     outside_atomic_requests,

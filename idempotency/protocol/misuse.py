@@ -3,7 +3,8 @@
 from inspect import signature, unwrap
 from typing import Any
 
-READS = ("get", "head", "options", "trace")  # handlers of RFC 9110's safe methods, section 9.2.1
+from idempotency.request.keys import SAFE_METHODS
+
 AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and its like
 
 
@@ -25,7 +26,10 @@ def refuse_wrong_use(view: Any) -> None:
             f"{name} is a method of Django REST framework under method_decorator, and has not authenticated yet."
             " Put idempotency.drf.idempotent on the method that changes something, such as post."
         )
-    if getattr(view, "__name__", "") in READS and next(iter(signature(view).parameters), "") == "self":
+    if (
+        getattr(view, "__name__", "").upper() in SAFE_METHODS
+        and next(iter(signature(view).parameters), "") == "self"
+    ):
         raise TypeError(f"{name} answers a method that changes nothing, and no key is asked for. Decorate post.")
     if hasattr(view, "_ninja_operation"):
         refuse_ninja(view._ninja_operation)

@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.errors import key_invalid, key_missing
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, section 9.2.1 (June 2022)
 MAX_KEY_LENGTH = 255
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')

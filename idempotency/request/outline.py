@@ -13,6 +13,8 @@ from django.conf import settings
 from django.urls import Resolver404, resolve
 from django.utils.translation import gettext as _
 
+from idempotency.request.keys import FORMS
+
 CONTENT_MAX = 8_192  # bytes; of a larger body only "the body" is known to differ
 MEMBERS_MAX = 20
 NAME_MAX = 40  # characters
@@ -20,7 +22,6 @@ BODY = "body."  # before the name of a member
 ROUTE = "route"  # method and pattern: a one-time token's scope names neither
 
 _PARTS = ("method", "path", "query", "type")
-_FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data"})
 _SECRET = "secret"  # noqa: S105  a digest of nothing: two outlines under different secrets are not compared
 
 
@@ -52,7 +53,7 @@ def differences(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]
 
 
 def _route(parts: Mapping[str, bytes]) -> dict[str, str]:
-    if parts.get("type") not in _FORMS:  # to look takes 30 µs, and a header's key has it in its scope
+    if parts.get("type", b"").decode() not in FORMS:  # to look takes 30 µs, and a header's key has it in its scope
         return {}
     try:
         return {ROUTE: f"{parts['method'].decode()} {resolve(parts['path'].decode(errors='replace')).route}"}
@@ -75,7 +76,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
             yield name, media_type
             content = content[end:]
         body = content[8:]
-    yield from _members(body, is_form=media_type in _FORMS)
+    yield from _members(body, is_form=media_type.decode() in FORMS)
 
 
 def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:

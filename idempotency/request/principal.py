@@ -130,8 +130,10 @@ def _digest_of(auth: Any) -> str:
             f"request.auth holds claims with {min(of_one_token)!r} and without 'sub': they change with the token, "
             "and a retry would be another caller's. Name a function in IDEMPOTENCY['PRINCIPAL']."
         )
+    elif isinstance(auth, Mapping):
+        text = json.dumps(dict(auth), sort_keys=True, default=_text_of)
     else:
-        text = json.dumps(dict(auth), sort_keys=True, default=_text_of) if claims is auth else _text_of(auth)
+        text = _text_of(auth)
     return salted_hmac("idempotency.request.principal", text, algorithm="sha256").hexdigest()[:32]
 
 

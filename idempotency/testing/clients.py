@@ -6,7 +6,7 @@ from uuid import uuid4
 from django.test import Client
 
 from idempotency.conf import config
-from idempotency.views import SAFE_METHODS
+from idempotency.request.keys import SAFE_METHODS
 
 
 class KeyedRequests:

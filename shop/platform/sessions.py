@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils import timezone
 
-from idempotency.views import SAFE_METHODS
+from idempotency.request.keys import SAFE_METHODS
 from shop.platform.fallbacks import is_of_api
 from shop.platform.middleware import Middleware
 

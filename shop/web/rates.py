@@ -21,7 +21,7 @@ from django.utils.translation import gettext_noop as _
 
 from idempotency.errors import Problem
 from idempotency.locks import RateExceeded, RateLimiter
-from idempotency.views import SAFE_METHODS
+from idempotency.request.keys import SAFE_METHODS
 from payments.api.throttling import THROTTLED
 from payments.channels.sharing import give_back, shared
 from shop.platform.clientip import client_network

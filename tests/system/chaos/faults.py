@@ -144,9 +144,9 @@ class Breaker:
         tell_sandbox(lab, weather)
 
     def run(self, *, duration: float) -> None:
-        """Until `duration` seconds are over; all is healed then."""
+        """Until `duration` seconds are over and each fault was made; all is healed then."""
         began = time.monotonic()
-        while (now := time.monotonic() - began) < duration:
+        while (now := time.monotonic() - began) < duration or self._waiting:
             over = [fault for fault in self.standing if fault.at + fault.seconds <= now]
             for fault in over:
                 if not self._is_deaf_to(fault):
