@@ -29,6 +29,7 @@ def changed(seed: bytes, at: int, what: bytes, gone: int) -> bytes:
     return seed[:at] + what + seed[at + gone :]
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_a_reader_keeps_its_promises(platform: Any, name: str) -> None:
     pieces = st.binary(max_size=12) | st.sampled_from(

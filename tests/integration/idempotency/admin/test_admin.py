@@ -61,6 +61,7 @@ class TestStoredAnswer:
         assert "Location: /things/1<br>" in page or "<br>Location: /things/1" in page
         assert "ETag: &quot;&lt;1&gt;&quot;" in page
 
+    @pytest.mark.usefixtures("collector_off")
     def test_others_are_shown_as_they_are_or_why_they_are_not(
         self, admin_client: Client, entry: LedgerEntry
     ) -> None:

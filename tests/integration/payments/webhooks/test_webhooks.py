@@ -183,6 +183,7 @@ def stripe_letter(attempt: Attempt, *, intent: dict[str, Any] | None = None, **c
     return signed_letter("stripe", json.dumps(kept).encode())
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize("body", [b"{}", b"[" * 50_000])
 @pytest.mark.parametrize("channel", ["wechat", "stripe"])
 def test_signed_but_not_readable_is_400(channels: None, channel: str, body: bytes) -> None:
@@ -190,6 +191,7 @@ def test_signed_but_not_readable_is_400(channels: None, channel: str, body: byte
     assert nothing_is_left()
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize(
     ("make", "changed"),
     [

@@ -88,6 +88,7 @@ BODIES_THAT_CANNOT_BE_TAKEN = [
 ]
 
 
+@pytest.mark.usefixtures("collector_off")
 def test_a_malformed_body_is_400_and_burns_no_key(caller: Any, mug: Product) -> None:
     for what, body in BAD_BODIES.items():
         response = caller.post("orders", body, key="k1")

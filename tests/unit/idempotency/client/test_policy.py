@@ -60,6 +60,7 @@ def test_a_mistake_of_the_program_is_raised_and_does_not_hide_an_unknown_outcome
         assert isinstance(after(error, attempt=2), Stop)
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize(
     ("content", "headers", "again"),
     [

@@ -31,6 +31,7 @@ def file(content: bytes) -> SimpleUploadedFile:
     return SimpleUploadedFile("a.txt", content)
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize(
     ("first", "other", "words"),
     [

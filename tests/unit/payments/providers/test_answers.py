@@ -127,6 +127,7 @@ def unproven_by_wechat() -> Iterator[Unproven]:
             yield Unproven(f"{str(document)[:9]} {status}", signed(document, status=status))
 
 
+@pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize("call", WECHAT_CALLS)
 def test_what_wechat_has_not_signed_proves_nothing(wechat: WeChatPay, company: Company, call: str) -> None:
     assert believed(company, WECHAT_CALLS[call], wechat, [*unproven_by_wechat()]) == []
