@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -193,19 +192,6 @@ class ForeignProject:
     def entries(self, key: str) -> list[Any]:
         """State and status of the ledger's rows of a key."""
         return self.rows("SELECT state, response_status FROM idempotency_ledgerentry WHERE key = %s", key)
-
-    def wait_for_a_waiting_insert(self) -> int:
-        """Process id of the connection whose INSERT waits for a lock; polled, until a deadline."""
-        deadline = time.monotonic() + READY_SECONDS
-        with self.connect() as connection:
-            while True:
-                found = connection.execute(
-                    "SELECT pid FROM pg_stat_activity"
-                    " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%INSERT%'"
-                ).fetchone()
-                if found is not None:
-                    return int(found[0])
-                assert time.monotonic() < deadline, "no INSERT came to wait"
 
     def command(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """`manage.py ARGUMENTS`, whatever becomes of it; `more` is added to its environment."""

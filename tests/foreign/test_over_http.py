@@ -1,8 +1,5 @@
 """A foreign project serves keyed views over real HTTP, with Redis and without."""
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,10 +7,8 @@ import httpx
 import pytest
 import redis
 
-from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server, at_once
+from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server
 
-COPIES = 8
-ROUNDS = 3
 BOTH_WAYS = pytest.mark.parametrize("path", ["/notes/", "/notes/by-class/"])
 
 
@@ -53,56 +48,6 @@ def test_the_same_key_gives_the_same_bytes_and_one_row(
     assert (replayed(first), replayed(second)) == (False, True)
     assert project.effects(text) == 1
     assert project.entries(key) == [("finished", 201)]
-
-
-def test_another_key_or_another_guest_means_another_note(
-    project: ForeignProject, server: Server, guest: Guest
-) -> None:
-    key, text = uuid4().hex, uuid4().hex
-    guest.post(server, text, key=key)
-    assert not replayed(guest.post(server, text, key=uuid4().hex))
-    assert not replayed(Guest(server).post(server, text, key=key))
-    assert project.effects(text) == 3
-
-
-@BOTH_WAYS
-def test_another_body_under_the_key_is_refused(
-    project: ForeignProject, server: Server, guest: Guest, path: str
-) -> None:
-    key, text, other = uuid4().hex, uuid4().hex, uuid4().hex
-    first = guest.post(server, text, key=key, path=path)
-    refused = guest.post(server, other, key=key, path=path)
-    assert refused.status_code == 422
-    assert refused.headers["Content-Type"] == "application/problem+json"
-    assert refused.json()["code"] == "idempotency_key_reused"
-    assert project.effects(other) == 0
-    assert guest.post(server, text, key=key, path=path).content == first.content
-
-
-@BOTH_WAYS
-def test_a_call_without_a_key_is_refused(project: ForeignProject, server: Server, guest: Guest, path: str) -> None:
-    text = uuid4().hex
-    refused = guest.post(server, text, key=None, path=path)
-    assert refused.status_code == 400
-    assert refused.json()["code"] == "idempotency_key_missing"
-    assert project.effects(text) == 0
-
-
-def test_eight_copies_at_once_make_one_effect(project: ForeignProject, server: Server, guest: Guest) -> None:
-    for _ in range(ROUNDS):
-        key, text = uuid4().hex, uuid4().hex
-        answers = at_once(partial(guest.post, server, text, key=key), copies=COPIES)
-        done = [answer for answer in answers if answer.status_code == 201]
-        waiting = [answer for answer in answers if answer.status_code == 409]
-        assert len(done) + len(waiting) == COPIES
-        assert [replayed(answer) for answer in done].count(False) == 1
-        assert all(answer.json()["code"] == "idempotency_in_progress" for answer in waiting)
-        assert all(answer.headers["Retry-After"] == "1" for answer in waiting)
-        last = guest.post(server, text, key=key)
-        assert replayed(last)
-        assert {answer.content for answer in done} == {last.content}
-        assert project.effects(text) == 1
-        assert project.entries(key) == [("finished", 201)]
 
 
 def test_redis_is_used_where_the_settings_name_it_and_only_there(
@@ -156,36 +101,3 @@ def test_an_operator_sees_the_entry(project: ForeignProject, server: Server, gue
         assert listed.status_code == 200
         assert key in listed.text
         assert browser.get("/admin/idempotency/ledgerentry/statistics/").status_code == 200
-
-
-def test_a_killed_server_has_done_all_of_it_or_nothing(project: ForeignProject) -> None:
-    """kill -9 after the answer: the retry is a replay. kill -9 inside of the handler: the retry is the first."""
-    done, key = uuid4().hex, uuid4().hex
-    broken, broken_key = uuid4().hex, uuid4().hex
-    with project.serving() as server:
-        guest = Guest(server)
-        first = guest.post(server, done, key=key)
-        with project.connect() as holder, ThreadPoolExecutor(1) as pool:
-            with holder.transaction():
-                holder.execute(
-                    "LOCK TABLE notes_note IN SHARE MODE"
-                )  # reading goes on, the handler's INSERT waits
-                call = pool.submit(guest.post, server, broken, key=broken_key)
-                victim = project.wait_for_a_waiting_insert()
-                server.kill()
-                assert isinstance(call.exception(30), httpx.TransportError)
-            # its connection outlived it; PostgreSQL tells us when it is gone
-            holder.execute("SELECT pg_terminate_backend(%s, 30000)", [victim])
-        assert project.effects(broken) == 0
-        assert project.entries(broken_key) == []
-    if project.settings == "with_redis":
-        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-            client.flushdb()  # what MARKER_SECONDS would bring: the killed call's marker runs out
-    with project.serving() as server:
-        again = guest.post(server, done, key=key)
-        assert again.content == first.content
-        assert replayed(again)
-        retried, once_more = (guest.post(server, broken, key=broken_key) for _ in range(2))
-        assert (retried.status_code, replayed(retried), replayed(once_more)) == (201, False, True)
-        assert once_more.content == retried.content
-    assert (project.effects(done), project.effects(broken)) == (1, 1)

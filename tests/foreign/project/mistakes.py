@@ -4,9 +4,6 @@
 from with_redis import *
 
 OURS = MIDDLEWARE[-1]
-SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
-AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
-MESSAGES = "django.contrib.messages.middleware.MessageMiddleware"
 REDIS_URL = os.environ["REDIS_URL"]
 
 match os.environ["MISTAKE"]:
@@ -18,10 +15,6 @@ match os.environ["MISTAKE"]:
         MIDDLEWARE.remove(OURS)
     case "middleware first":
         MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
-    case "nobody known":
-        MIDDLEWARE = [name for name in MIDDLEWARE if name not in {SESSIONS, AUTHENTICATION, MESSAGES}]
-        INSTALLED_APPS.remove("django.contrib.admin")
-        ROOT_URLCONF = "notes.urls"
     case "cache in memory":
         IDEMPOTENCY = {}
         CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

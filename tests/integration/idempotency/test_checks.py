@@ -292,6 +292,8 @@ def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_n
         (message,) = [each for each in run_checks(databases=["default"]) if each.id == "idempotency.E007"]
         transaction.set_rollback(True)
     assert "nothing would stop a second execution" in message.msg
+    restored = f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)."
+    assert f"Restore it: {restored}" in str(message.hint)
 
 
 def test_before_the_first_migration_it_says_nothing() -> None:
