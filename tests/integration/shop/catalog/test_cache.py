@@ -1,7 +1,8 @@
-"""The catalogue's page from memory, in one process: when it ends, and what never reads it."""
+"""The catalogue's page from memory: when it ends, what other processes are told, and what never reads it."""
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,6 +10,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from idempotency.cachedmap import CachedMap, Entry
 from shop import stock
 from shop.catalog import cache
 from shop.catalog import products as catalog
@@ -57,6 +59,39 @@ def test_what_this_process_changes_it_shows_at_once(shown: Any, demo: User, mug:
     assert catalog.edit_product(product_id=mug.pk, before={"name": "Mug"}, after={"name": "Cup"})
     assert shown().name == "Cup"
     assert order.items.get().name == "Mug"
+
+
+@pytest.fixture
+def elsewhere(_kept: None, mug: Product) -> Iterator[Any]:
+    """A function: the mug as the window of another process shows it, which is a map of the same name."""
+    window = CachedMap("catalogue", read=lambda _: Entry(cache._read(), ttl_seconds=LONG), stored=False)
+    see = lambda: next(one for one in window.get("").listings if one.sku == "mug")  # noqa: E731
+    see()
+    yield see
+    window.close()
+
+
+def test_other_processes_are_told_of_a_change(elsewhere: Any, mug: Product) -> None:
+    def is_old() -> bool:  # but where its subscriber has just begun, which means to look again
+        Product.objects.update(description=(newest := uuid4().hex))
+        return bool(elsewhere().description != newest)
+
+    until(is_old)
+    assert catalog.edit_product(product_id=mug.pk, before={"price_minor": 1990}, after={"price_minor": 2500})
+    until(lambda: elsewhere().price_minor == 2500)
+    stock.adjust(product_id=mug.pk, difference=7)
+    until(lambda: elsewhere().stock == 107)
+    stock.arrange(product_id=mug.pk, strategy="segmented", segments=3)
+    stock.adjust(product_id=mug.pk, difference=-7)
+    until(lambda: elsewhere().stock == 100)
+
+
+def test_what_nobody_is_told_of_is_seen_when_the_copy_ends(shown: Any, settings: Any) -> None:
+    settings.CATALOGUE_SECONDS = 0.05
+    cache.forget_copy()
+    shown()
+    Product.objects.update(name="Nobody is told")
+    until(lambda: shown().name == "Nobody is told")
 
 
 def test_the_api_and_the_page_of_a_product_never_read_it(
