@@ -209,16 +209,6 @@ class TestMutex:
         late.do(read.release)
 
 
-def test_a_lease_of_ones_own_ends_by_itself(bench: Bench) -> None:
-    lock = bench.make("Lock")
-    first, second = bench.actors(2)
-    assert first.do(lambda: lock.acquire(lease_seconds=0.05))
-    assert second.do(lambda: lock.acquire(wait_seconds=20)) is True
-    assert first.do(lambda: lock.lost) is True
-    with pytest.raises(LockLost):
-        first.do(lock.release)
-
-
 def test_a_latch_ends_its_waits_when_it_is_counted_down_or_deleted(bench: Bench) -> None:
     latch = bench.make("CountDownLatch")
     waiter, other = bench.actors(2)

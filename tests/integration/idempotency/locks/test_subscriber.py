@@ -169,22 +169,6 @@ def test_a_holder_put_out_while_nothing_was_heard(
     assert holder.do(lambda: lock.lost)
 
 
-def test_a_leader_that_is_cut_off_is_heard_again(stage: Stage) -> None:
-    first, second, third = stage.actors(3)
-    first.do(stage.lock.acquire)
-    answers = [stage.begin_to_lead(second), stage.begin_to_wait(third)]
-    for _ in range(2):
-        lost = stage.subscriber._subscription
-        stage.cut()
-        until(lambda lost=lost: stage.subscriber._subscription not in (None, lost))
-    assert not any(answer.done() for answer in answers)
-    first.do(stage.lock.release)
-    until(lambda: any(answer.done() for answer in answers))
-    winner = second if answers[0].done() else third
-    winner.do(stage.lock.release)
-    assert [answer.result(30) for answer in answers] == [True, True]
-
-
 def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
     topic = Topic("thing", client=stage.client)
     for _ in range(2):
