@@ -259,37 +259,6 @@ def test_threads_always_get_a_whole_set_and_nobody_waits_for_a_reload(
     assert sent_authorization("stripe") == "sk_test_second"
 
 
-def test_many_threads_during_many_reloads(files: Files) -> None:
-    """`forget` and reloads come at any moment; a set always has every channel, each complete."""
-    seen: list[set[str]] = []
-    failures: list[BaseException] = []
-    stop = threading.Event()
-
-    def use() -> None:
-        try:
-            while not stop.is_set():
-                configured.look_now()
-                found = configured.current()
-                seen.append(set(found))
-                assert found["stripe"].config.secret_key in {"sk_test_first", "sk_test_second"}  # type: ignore[attr-defined]
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for turn in range(10):
-        files.put("stripe_key", b"sk_test_second" if turn % 2 else b"sk_test_first")
-        if turn % 5 == 0:
-            configured.forget()
-        configured.current()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert set(map(frozenset, seen)) == {frozenset({"wechat", "alipay", "stripe"})}
-
-
 class Counting(ThreadingHTTPServer):
     """Answers every call with 404 and keeps its connection; tells when a connection ends."""
 
