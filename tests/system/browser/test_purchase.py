@@ -173,19 +173,6 @@ def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, sho
         arrived(page, re.compile("/products/mug$"))
 
 
-@ON_DESKTOP
-def test_two_tabs_of_a_product_are_one_order(page: Page, shop: RunningShop) -> None:
-    before = order_ids(shop)
-    other = page.context.new_page()
-    for tab in (page, other):
-        tab.goto("/products/mug")
-    for tab in (page, other):
-        tab.locator("form.buy button[data-busy]").click()
-        arrived(tab, ORDER)
-    assert page.url == other.url
-    assert len(order_ids(shop) - before) == 1
-
-
 def test_tabs_of_one_order_are_one_charge_and_each_sees_it(
     page: Page, shop: RunningShop, api: httpx.Client
 ) -> None:
