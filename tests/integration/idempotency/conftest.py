@@ -15,6 +15,8 @@ from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
 from tests.integration.idempotency.functions.work import Child
 from tests.zookeeper_server import ZooKeeperServer
 
+Effects = Callable[[], int]
+
 
 @pytest.fixture(scope="session")
 def zookeeper_server() -> Iterator[ZooKeeperServer]:
@@ -96,6 +98,6 @@ def caller(user: User) -> Caller:
 
 
 @pytest.fixture
-def effects(transactional_db: None) -> Any:
+def effects(transactional_db: None) -> Effects:
     """How many effects are committed."""
     return Group.objects.count

@@ -1,7 +1,6 @@
 """Forms of browsers: one effect from however many pages."""
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from django.test import Client, RequestFactory, override_settings
 
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency import forms
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.forms import BROWSER, shows
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
@@ -26,8 +26,6 @@ pytestmark = [
 ]
 
 FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]+)">')
-
-Effects = Callable[[], int]
 
 
 class Browser:

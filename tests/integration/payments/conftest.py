@@ -35,6 +35,12 @@ AMOUNT_MINOR = 1990
 OpenAttempt = Callable[..., Attempt]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each test here committed rows of its own, which other threads and sessions see."""
+    if item.get_closest_marker("django_db") is None:
+        item.add_marker(pytest.mark.django_db(transaction=True))
+
+
 @pytest.fixture
 def channels(platform: Any, settings: Any) -> Iterator[None]:
     """Both channels configured; at their addresses nobody listens."""

@@ -27,8 +27,6 @@ from tests.payments_settings import Rooms, changed
 from tests.running import until
 from tests.sandbox import Sandbox
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 EU = "wechat-eu"
 WECHAT = "payments.providers.wechat"
 

@@ -38,8 +38,6 @@ from tests.messages import messages
 from tests.payments_settings import changed
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 asked: list[tuple[Any, str]] = []
 SOLD_OUT = (0, "sold out")
 

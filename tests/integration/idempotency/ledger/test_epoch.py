@@ -14,11 +14,9 @@ from idempotency import ledger
 from idempotency.ledger import claiming
 from idempotency.models import LedgerEntry, LedgerEpoch
 from idempotency.redis.paid_marker import PaidMarker
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 @pytest.fixture(autouse=True)

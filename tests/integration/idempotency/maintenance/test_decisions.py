@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,12 +21,10 @@ from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, r
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NotAbandonable
 from tests import pages
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Effects = Callable[[], int]
 API = "tests.integration.idempotency.urls"
 
 

@@ -1,7 +1,6 @@
 """What becomes of old entries: bytes go, keys stay, then go; unfinished ones never."""
 
 import base64
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,13 +15,11 @@ from django.test import override_settings
 from idempotency import ledger
 from idempotency.maintenance.reaper import reap
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 DAY = timedelta(days=1)
 
 

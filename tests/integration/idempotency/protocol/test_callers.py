@@ -1,7 +1,6 @@
 """Who a keyed call belongs to: users, credentials, sessions, and callers that nothing names."""
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -22,11 +21,10 @@ from idempotency import ninja
 from idempotency.models import LedgerEntry
 from idempotency.request.principal import principal_of
 from tests.integration.idempotency import urls
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.urls import PLAN, effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
-
-Effects = Callable[[], int]
 
 guests = NinjaAPI(urls_namespace="guests")
 

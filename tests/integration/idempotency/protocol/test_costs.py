@@ -21,6 +21,7 @@ import idempotency
 from idempotency import views
 from idempotency.drf import idempotent
 from idempotency.observability import logs
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.profiling import fewest_calls, profiled
 from tests.integration.idempotency.urls import effect
 
@@ -31,8 +32,6 @@ FRESH_BEYOND_BARE = 610
 REPLAY_BEYOND_IDLE = 330
 
 MODULES_OF_A_FRESH_CALL = 16  # with Redis, atomic, without encryption
-
-Effects = Callable[[], int]
 
 
 class CountingParser(JSONParser):

@@ -14,14 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.redis import marker
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.protocol import doors
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls("tests.integration.idempotency.protocol.doors"),
 ]
-
-Effects = Callable[[], int]
 
 WAYS = [
     *(("marked", kind, "marked", "ASGI" if "async" in kind else "WSGI") for kind in doors.MARKED),

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,12 +18,10 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from idempotency.models import LedgerEntry, State
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"  # guests: nothing but it stands for the caller
 
 

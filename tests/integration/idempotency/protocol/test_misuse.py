@@ -1,7 +1,6 @@
 """The decorators: with and without parentheses, and refused in the wrong place with what to write instead."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,11 +28,10 @@ from rest_framework.viewsets import ModelViewSet
 from idempotency import drf, views
 from idempotency.models import LedgerEntry
 from idempotency.modes import Mode
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.urls import MixedSet, effect, steps
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 def answered(request: HttpRequest, view: Any, user: User) -> HttpResponse:

@@ -1,7 +1,6 @@
 """Django Ninja's door: what Ninja does itself stays as it is, before the key and after the handler."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,11 +18,10 @@ from ninja.throttling import BaseThrottle
 from idempotency import KeyedCall, Mode, ninja, views
 from idempotency.checks import check_atomic_requests, check_callers, check_keyed_views
 from idempotency.models import LedgerEntry
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.urls import PLAN, effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
-
-Effects = Callable[[], int]
 
 
 class Key(HttpBearer):

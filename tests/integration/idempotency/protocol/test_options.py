@@ -17,13 +17,12 @@ from idempotency.errors import Problem
 from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.protocol.policy import Options
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.protocol.optional import DECORATED, Caller, answered
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
-
-Effects = Callable[[], int]
 Open = Callable[..., Caller]
 HERE = "tests.integration.idempotency"
 

@@ -1,6 +1,5 @@
 """Phased mode: lease, fencing number, resumption, and answers whose outcome is not known yet."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +14,10 @@ from idempotency import ledger
 from idempotency.models import LedgerEntry, State
 from idempotency.protocol.phases import PhasedExchange
 from idempotency.response.answers import StoredResponse
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 def found() -> ledger.Found:

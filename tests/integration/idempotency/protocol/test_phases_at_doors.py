@@ -1,6 +1,5 @@
 """`Phases` behind every door that takes them: each runs the steps, dies at one and goes on there."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,12 +11,11 @@ from django.db.models.functions import Now
 
 from idempotency import NoOp, Phases, Progress, RecoveryPoint, Response, ledger
 from idempotency.models import LedgerEntry, State
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.protocol.optional import DECORATED, Caller
 from tests.integration.idempotency.urls import PLAN, effect
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Effects = Callable[[], int]
 ANSWER = b'{"amount": 5, "number": "n1"}'
 POINTS = ["started", "reserved", "charged"]
 ALL = [("started", True), ("reserved", False), ("charged", True)]  # and whether in a transaction

@@ -1,6 +1,5 @@
 """Plain Django views, in a plain sync project: forms, streams, refusals, faults."""
 
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -16,11 +15,10 @@ from idempotency.errors import ResultExpired, problem_response, service_unavaila
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import PHASED
 from idempotency.protocol.policy import Policy
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.urls import PLAN, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 KEY = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}  # guests: nothing but it stands for the caller
 
 

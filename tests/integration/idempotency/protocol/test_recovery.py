@@ -1,6 +1,6 @@
 """Recovery points: a handler of steps that dies anywhere goes on where it ended, by a retry or by the completer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,12 +16,10 @@ from idempotency.maintenance.completer import OWNER, RUNS_MAX, complete_stalled
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
 from idempotency.views import idempotent
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import STEPS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 class Killed(BaseException):

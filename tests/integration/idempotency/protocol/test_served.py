@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import httpx
@@ -16,13 +16,12 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import connection, connections
 
 from idempotency.models import LedgerEntry
+from tests.integration.idempotency.conftest import Effects
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import ROOT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 
 

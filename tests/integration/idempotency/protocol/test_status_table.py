@@ -1,6 +1,5 @@
 """docs/contract.md, 1: what test_doors.py does not show of every view, nor tests/system/stores of every store."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,11 +7,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from idempotency.models import LedgerEntry, State
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 def test_the_second_answer_is_the_first_with_the_same_bytes(caller: Caller, user: User, effects: Effects) -> None:

@@ -1,7 +1,6 @@
 """One-time tokens over HTTP."""
 
 import sys
-from collections.abc import Callable
 from datetime import datetime
 
 import pytest
@@ -10,11 +9,9 @@ from django.template import RequestContext, Template
 from django.test import RequestFactory
 
 from idempotency.drf.tokens import TokenList, _documented
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 def issued(caller: Caller) -> str:

@@ -20,13 +20,11 @@ from idempotency.functions import once
 from idempotency.redis import fastpath, marker, subscriber
 from idempotency.redis.connection import connection_of
 from idempotency.request.keys import digest_of, lock_id_of
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN, effect
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 LONG = {"WAIT_SECONDS": 30, "MARKER_SECONDS": 30}
 
 

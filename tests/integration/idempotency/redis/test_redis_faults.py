@@ -15,11 +15,9 @@ from redis.connection import UnixDomainSocketConnection
 from idempotency.models import LedgerEntry
 from idempotency.redis.paid_marker import PaidMarker
 from idempotency.request.keys import digest_of
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, Effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-Effects = Callable[[], int]
 
 
 @pytest.fixture

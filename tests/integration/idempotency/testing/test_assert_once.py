@@ -1,7 +1,7 @@
 """`assert_once` passes on right views behind each door, and says of each wrong one what happened and what to change."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -17,14 +17,13 @@ from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 from idempotency import ledger
 from idempotency.models import LedgerEntry
 from idempotency.testing import KeyedClient, assert_once, faults
+from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.testing import views
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls("tests.integration.idempotency.testing.views"),
 ]
-
-Effects = Callable[[], int]
 
 TRIALS = 5
 

@@ -16,8 +16,6 @@ from tests.integration.payments.conftest import fold, paid, refunded
 from tests.payments_settings import changed
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def held(attempt: Attempt, settings: Any) -> Anomaly:

@@ -27,8 +27,6 @@ from tests.integration.payments.conftest import (
 from tests.integration.shop.provider import ScriptedProvider
 from tests.running import until
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 def case(client: Client, payment: Payment, more: str = "change/") -> Any:
     answer = client.get(f"/admin/payments/payment/{payment.pk}/{more}")

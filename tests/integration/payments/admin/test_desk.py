@@ -20,8 +20,6 @@ from payments.operations import worklist
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import OpenAttempt, fold, letter, payment_of, refunded
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def payment(open_attempt: OpenAttempt) -> Payment:

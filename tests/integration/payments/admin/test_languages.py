@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -50,15 +50,12 @@ from tests.integration.payments.admin.test_payment_admin import (
     page,
     payment,
 )
-from tests.integration.payments.conftest import fold, letter, number_of, order_of, paid, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, number_of, order_of, paid, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.languages import latin_in
 from tests.payments_settings import ON_FIRE, changed
 
-pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["bank", "broken", "payment"]
-
-OpenAttempt = Callable[..., Attempt]
 
 MODELS = [model for model in apps.get_app_config("payments").get_models() if admin.site.is_registered(model)]
 OLD = backoff.IN_DOUBT + timedelta(seconds=1)

@@ -40,14 +40,10 @@ from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade,
 from payments.providers.base import RefundStatus as AtProvider
 from payments.refunds import steps as refunds
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import ON_FIRE, changed
 from tests.threads import at_once
-
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 MODELS = (
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),

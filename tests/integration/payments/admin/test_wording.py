@@ -4,7 +4,6 @@ import re
 from html import unescape
 from typing import Any
 
-import pytest
 from django.contrib.admin import site
 from django.test import Client
 from django.urls import reverse
@@ -13,8 +12,6 @@ from django.utils.translation import override
 from payments.models import Anomaly, Attempt, Delivery, Refund
 from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
 from tests.payments_settings import changed
-
-pytestmark = pytest.mark.django_db(transaction=True)
 
 LISTS = "/admin/payments/"
 CHINESE = {"Accept-Language": "zh-CN"}

@@ -1,6 +1,5 @@
 """Payments and refunds over the API, and everything about them in the admin."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,13 +21,9 @@ from payments.models import Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, paid, payment_of
+from tests.integration.payments.conftest import OpenAttempt, fold, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed, limited
-
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 
 @pytest.fixture

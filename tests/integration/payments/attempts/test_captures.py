@@ -16,8 +16,6 @@ from tests.integration.payments.conftest import fold, opened, order_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def approved(attempt: Attempt, provider: ScriptedProvider) -> Attempt:

@@ -32,8 +32,6 @@ from tests.integration.payments.conftest import OpenAttempt, closed, fold, lette
 from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 Configure = Callable[..., None]
 WHOLE = [("payment.paid", 1), ("payment.partially_refunded", 2), ("payment.refunded", 3)]
 

@@ -25,6 +25,7 @@ from payments.settlement import backoff
 from shop.models import Order, Product
 from tests.integration.payments.admin.test_payment_admin import audit, done, page, shown
 from tests.integration.payments.conftest import (
+    OpenAttempt,
     fold,
     letter,
     number_of,
@@ -38,9 +39,6 @@ from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import ON_FIRE, changed
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 Cut = Callable[..., None]
 ByWord = Callable[[Attempt | Refund, bool], None]
 

@@ -35,8 +35,6 @@ from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import ROOMS, Rooms, changed, forget_plugins, plug_in
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 PACKAGE = "coins_for_payonce"
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -21,12 +21,8 @@ from payments.providers.stripe.bill import bill_line
 from payments.reconciliation import bills
 from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND
-from tests.integration.payments.conftest import fold, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
-
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

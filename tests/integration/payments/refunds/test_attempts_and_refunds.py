@@ -36,8 +36,6 @@ from shop.models import Order
 from tests.integration.payments.conftest import fold, opened, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 def called(provider: ScriptedProvider) -> list[str]:
     return [method for method, _ in provider.calls]

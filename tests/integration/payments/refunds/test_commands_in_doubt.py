@@ -33,7 +33,7 @@ from payments.errors import (
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import PayMethod
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold, number_of, paid, payment_of
+from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of
 from tests.payments_settings import changed, limited
 from tests.running import until
 from tests.unit.payments.providers.conftest import (
@@ -48,11 +48,7 @@ from tests.unit.payments.providers.conftest import (
 )
 from tests.unit.payments.providers.conftest import channels as channels_at
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 __all__ = ["company"]
-
-OpenAttempt = Callable[..., Attempt]
 
 CHANNELS = ("wechat", "alipay", "stripe")
 PART_MINOR = 500

@@ -27,7 +27,6 @@ from tests.integration.payments.refunds.test_commands_in_doubt import (
 )
 from tests.unit.payments.providers.conftest import Says, alipay_says, signed, stripe_lists, stripe_says
 
-pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["channels", "company", "script"]
 
 

@@ -17,8 +17,6 @@ from payments.settlement import backoff
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 REFUSED = ProviderRejected("BUSY", "under concurrency")
 
 

@@ -13,8 +13,6 @@ from shop.models import Order
 from tests.integration.payments.conftest import fold, opened
 from tests.integration.shop.provider import ScriptedProvider
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def clerk(transactional_db: None) -> User:

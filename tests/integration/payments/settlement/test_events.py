@@ -17,9 +17,6 @@ from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid,
 from tests.payments_settings import changed
 from tests.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
 WORKERS = 4
 
 _told: list[tuple[str, int]] = []

@@ -17,8 +17,6 @@ from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid, payment_of, refunded
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 def refused(sql: str, *parameters: object) -> str:
     """The name of the constraint that refused it."""

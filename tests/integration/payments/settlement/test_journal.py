@@ -17,8 +17,6 @@ from payments.settlement.state import FactRow
 from shop.models import Order
 from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 def balance(currency: str = "CNY") -> dict[str, int]:
     """Every account that is not at zero, without the merchant's number; checked to add up to zero."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import psycopg
-import pytest
 from django.db import connection
 
 from idempotency.postgres import statements
@@ -11,8 +10,6 @@ from payments.models import Attempt
 from tests.integration.payments.conftest import letter, order_of
 from tests.integration.test_upgrades import fresh_database
 from tests.schema import definitions
-
-pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_what_is_planned_for_empty_tables_reads_none_of_them_whole(open_attempt: Callable[..., Attempt]) -> None:

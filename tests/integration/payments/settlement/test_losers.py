@@ -35,7 +35,7 @@ from tests.integration.payments.conftest import (
 )
 from tests.threads import at_once
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
+pytestmark = pytest.mark.usefixtures("no_network")
 
 Happens = Callable[[Attempt], object]
 

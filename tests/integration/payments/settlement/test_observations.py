@@ -1,6 +1,5 @@
 """Facts in any order, any number of copies, any mixture: one state; and what is never credited."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,17 @@ from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment,
 from payments.settlement import anomalies
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
-from tests.integration.payments.conftest import closed, fold, number_of, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import (
+    OpenAttempt,
+    closed,
+    fold,
+    number_of,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 ONE, OTHER = "a" * 32, "b" * 32
 
 

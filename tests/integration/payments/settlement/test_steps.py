@@ -14,8 +14,6 @@ from shop.models import Order, OrderStatus
 from shop.models import order as orders
 from tests.integration.payments.conftest import fold, opened, paid
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
+from payments.models import Anomaly, AuditEntry, JournalEntry, Notification, Observation
 from payments.operations import actions
 from payments.operations.actions import Operator
 from payments.providers.base import Notice
@@ -17,12 +17,8 @@ from payments.settlement import anomalies
 from payments.webhooks import intake as webhooks
 from payments.webhooks.digest import digest_of
 from shop.models import Product
-from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
 from tests.threads import at_once
-
-pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 BY = ("--operator", "eve", "--note", "repaired")
 

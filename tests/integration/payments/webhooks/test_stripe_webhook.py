@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -15,13 +14,20 @@ from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.stripe import documents as stripe
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import Letter, fold, letter, number_of, order_of, paid, payment_of
+from tests.integration.payments.conftest import (
+    Letter,
+    OpenAttempt,
+    fold,
+    letter,
+    number_of,
+    order_of,
+    paid,
+    payment_of,
+)
 from tests.integration.payments.webhooks.test_webhooks import signed_letter
 from tests.threads import at_once
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
-
-OpenAttempt = Callable[..., Attempt]
+pytestmark = pytest.mark.usefixtures("no_network")
 
 
 def signed(event: dict[str, Any]) -> Letter:

@@ -30,13 +30,11 @@ from payments.sandbox.wechat.certificates import encrypted
 from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from shop.platform.logs import json_formatter
-from tests.integration.payments.conftest import Letter, fold, letter, order_of, payment_of, refunded
+from tests.integration.payments.conftest import Letter, OpenAttempt, fold, letter, order_of, payment_of, refunded
 from tests.messages import messages
 from tests.payments_settings import changed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
-
-OpenAttempt = Callable[..., Attempt]
+pytestmark = pytest.mark.usefixtures("no_network")
 
 CHANNELS = ("wechat", "alipay", "stripe")
 OF_EVERYBODY = (

@@ -8,12 +8,19 @@ from django.db import transaction
 
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from shop.models import Order
-from tests.integration.payments.conftest import CHANNELS, fold, letter, opened, order_of, paid, payment_of
+from tests.integration.payments.conftest import (
+    CHANNELS,
+    OpenAttempt,
+    fold,
+    letter,
+    opened,
+    order_of,
+    paid,
+    payment_of,
+)
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 COPIES = 10
 
 

@@ -2,21 +2,18 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from django.db import connection
 
-from payments.models import Attempt, Payment, PaymentEvent
+from payments.models import Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment
-from tests.integration.payments.conftest import fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, paid, payment_of, refunded
 from tests.processes import on_the_tests_database
 from tests.sandbox import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenAttempt = Callable[..., Attempt]
 
 WORKER = """
 import os, signal, sys
