@@ -2,14 +2,12 @@
 
 import json
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from payments.providers.stripe.client import StripeIntents
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.signing import answer_message
 from payments.sandbox import keys, state
+from payments.testing.relay import Reply, Server
 from tests.sandbox import channels_at
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -28,61 +27,26 @@ Says = Callable[[bytes], Answer]
 NUMBER, REFUND_NUMBER = "a" * 32, "b" * 32
 
 
-class Company:
+class Company(Server):
     """A provider's address that answers as `answer` says."""
 
     def __init__(self) -> None:
         self.begin()
-        company = self
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def process_request(self, request: Any, address: Any) -> None:
-                company.connections += 1
-                super().process_request(request, address)
-
-            def handle_error(self, request: Any, address: Any) -> None:
-                if not isinstance(sys.exc_info()[1], ConnectionError):  # who asked may hang up, and so may we
-                    super().handle_error(request, address)
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"  # a connection stays for the next request
-
-            def respond(self) -> None:
-                company.here.path = self.path
-                company.asked.append((self.path, dict(self.headers.items())))
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, headers, answer = company.answer(body)
-                with suppress(ConnectionError):  # who asked may have hung up by now
-                    self.send_response(status)
-                    for name, value in headers.items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(answer)))
-                    self.end_headers()
-                    self.wfile.write(answer)
-
-            do_GET = do_POST = respond  # noqa: N815  the names that http.server calls
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
+        super().__init__(self._serve)
 
     def begin(self) -> None:
         """Know nothing of what was before."""
         self.answer: Says = lambda body: (200, {}, b"{}")
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.here = threading.local()  # its `path` is the one that is being answered by this thread
-        self.connections = 0
+        self.callers: set[Any] = set()  # an address for each connection
 
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        self.here.path = asked.path
+        self.callers.add(asked.client_address)
+        self.asked.append((asked.path, dict(asked.headers.items())))
+        status, headers, answer = self.answer(body)
+        return Reply(status=status, headers=headers, body=answer)
 
 
 @pytest.fixture
