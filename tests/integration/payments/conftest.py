@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -112,34 +112,34 @@ def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[...
     return make
 
 
-@pytest.fixture
-def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """The other company, scripted; a call made while a transaction is open fails the test."""
-    made = ScriptedProvider("wechat")
-    original = made._begin
+class Cashier(ScriptedProvider):
+    """The other company, scripted: a refund becomes what `refund_is` says, and none is known to a question."""
 
-    def begin(method: str, out_trade_no: str) -> None:
-        assert not connection.in_atomic_block, "a provider was called inside a transaction"
-        original(method, out_trade_no)
+    refund_is: RefundStatus = RefundStatus.SUCCEEDED
 
-    def refund(*, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
-        begin("refund", out_trade_no)
-        fact = replace(
-            made.fact(FactKind.REFUNDED, out_trade_no),
-            provider_txn_id=f"txn-{out_refund_no}",
-            amount_minor=amount_minor,
-            out_refund_no=out_refund_no,
-        )
+    def refund(self, *, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
+        self._begin("refund", out_refund_no)
+        if self.refund_is is not RefundStatus.SUCCEEDED:
+            return RefundResult(status=self.refund_is)
+        fact = refunded(Attempt.objects.get(pk=out_trade_no), amount_minor, out_refund_no)
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
-    monkeypatch.setattr(made, "_begin", begin)
-
-    def query_refund(*, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        begin("query_refund", out_trade_no)
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        self._begin("query_refund", out_refund_no)
         return RefundResult(status=RefundStatus.NOT_FOUND)
 
-    monkeypatch.setattr(made, "refund", refund)
-    monkeypatch.setattr(made, "query_refund", query_refund)
+
+@pytest.fixture
+def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+    """A cashier; a call made while a transaction is open fails the test."""
+    made = Cashier("wechat")
+    original = made._begin
+
+    def begin(method: str, number: str) -> None:
+        assert not connection.in_atomic_block, "a provider was called inside a transaction"
+        original(method, number)
+
+    monkeypatch.setattr(made, "_begin", begin)
     monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
     return made
 

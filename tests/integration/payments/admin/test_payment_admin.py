@@ -36,11 +36,20 @@ from payments.models import (
     Refund,
 )
 from payments.operations import actions
-from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade, TradeStatus
+from payments.providers.base import FactKind, Trade, TradeStatus
 from payments.providers.base import RefundStatus as AtProvider
 from payments.refunds import steps as refunds
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import (
+    Cashier,
+    OpenAttempt,
+    fold,
+    letter,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import ON_FIRE, changed
 from tests.threads import at_once
@@ -54,11 +63,10 @@ SILENT = OutcomeUnknown("timed out")
 REFUSED = ProviderRejected("NOT_ENOUGH", "balance too small")
 
 
-class Answering(ScriptedProvider):
+class Answering(Cashier):
     """Tells what became of trades and refunds as the test says; `failure` is raised instead, by everything."""
 
     trade: TradeStatus = TradeStatus.PENDING
-    refund_is: AtProvider = AtProvider.SUCCEEDED
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._begin("query", out_trade_no)
@@ -72,23 +80,6 @@ class Answering(ScriptedProvider):
 
     def read_notification(self, **given: Any) -> Any:
         return configured.current()["wechat"].read_notification(**given)
-
-    def refund(self, *, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
-        self._begin("refund", out_refund_no)
-        if self.refund_is is not RefundStatus.SUCCEEDED:
-            return RefundResult(status=self.refund_is)
-        fact = paid(
-            Attempt.objects.get(pk=out_trade_no),
-            kind=FactKind.REFUNDED,
-            provider_txn_id=f"r{out_refund_no}",
-            amount_minor=amount_minor,
-            out_refund_no=out_refund_no,
-        )
-        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
-
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        self._begin("query_refund", out_refund_no)
-        return RefundResult(status=RefundStatus.NOT_FOUND)
 
 
 @pytest.fixture

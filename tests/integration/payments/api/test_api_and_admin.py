@@ -1,6 +1,5 @@
 """Payments and refunds over the API, and everything about them in the admin."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,15 +13,13 @@ from rest_framework.test import APIClient
 
 from idempotency.maintenance.completer import complete_stalled
 from idempotency.models import LedgerEntry
-from payments.attempts import asking
 from payments.checks import check_channels, check_payments
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.models import Attempt, Payment, Refund
-from payments.providers.base import FactKind, RefundResult, RefundStatus
+from payments.models import Payment, Refund
+from payments.providers.base import RefundResult, RefundStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import OpenAttempt, fold, paid, payment_of
-from tests.integration.shop.provider import ScriptedProvider
+from tests.integration.payments.conftest import Cashier, OpenAttempt, fold, paid, payment_of
 from tests.payments_settings import changed, limited
 
 
@@ -33,7 +30,7 @@ def payment(open_attempt: OpenAttempt) -> Payment:
     return payment_of(attempt)
 
 
-class Teller(ScriptedProvider):
+class Teller(Cashier):
     """A provider whose refunds end as `answers` says, one after the other; then they succeed."""
 
     def __init__(self, payment: Payment) -> None:
@@ -41,25 +38,13 @@ class Teller(ScriptedProvider):
         self.answers: list[Any] = []
         self.asked: list[str] = []
 
-    def refund(self, *, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
-        self.asked.append(out_refund_no)
+    def refund(self, **given: Any) -> RefundResult:
+        self.asked.append(given["out_refund_no"])
         answer = self.answers.pop(0) if self.answers else RefundStatus.SUCCEEDED
         if isinstance(answer, BaseException):
             raise answer
-        if answer is not RefundStatus.SUCCEEDED:
-            return RefundResult(status=answer)
-        attempt = Attempt.objects.get(pk=out_trade_no)
-        fact = paid(
-            attempt,
-            kind=FactKind.REFUNDED,
-            provider_txn_id=f"r{out_refund_no}",
-            amount_minor=amount_minor,
-            out_refund_no=out_refund_no,
-        )
-        return RefundResult(status=answer, facts=(fact,))
-
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        return RefundResult(status=RefundStatus.NOT_FOUND)
+        self.refund_is = answer
+        return super().refund(**given)
 
 
 @pytest.fixture
@@ -119,21 +104,6 @@ def test_an_amount_is_a_whole_number_of_what_is_left(caller: APIClient, payment:
     assert refund(caller, payment, 1991).json()["code"] == "refund_exceeds_paid"
     assert refund(caller, payment, 0, key="r2").status_code == 400
     assert teller.asked == []
-
-
-def test_an_uncertain_refund_is_202_and_goes_on_under_the_same_number(
-    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asking, "AGAIN", timedelta(0))
-    teller.answers = [OutcomeUnknown("timed out"), RefundStatus.PROCESSING]
-    told = [refund(caller, payment, 500) for _ in range(3)]
-    assert [(answer.status_code, answer.json()["status"]) for answer in told] == [
-        (202, "uncertain"),
-        (202, "processing"),
-        (202, "succeeded"),
-    ]
-    assert len(set(teller.asked)) == 1
-    assert Refund.objects.count() == 1
 
 
 @pytest.mark.parametrize(

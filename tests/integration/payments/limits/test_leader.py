@@ -83,36 +83,23 @@ def test_without_redis_workers_share_the_rows(due: Callable[[int], None], compan
     assert counted(UNSHARED, what=reconcile.LEADER) == before + 2
 
 
-def test_a_redis_that_goes_away_in_the_middle_costs_nothing(
-    due: Callable[[int], None], company: Company, redis_server: redis.Redis
+@pytest.mark.parametrize("trouble", ["goes away", "forgets"])
+def test_a_redis_that_is_in_trouble_in_the_middle_costs_nothing(
+    due: Callable[[int], None], company: Company, redis_server: redis.Redis, trouble: str
 ) -> None:
     due(2)
     answer = company.answer
     with ExitStack() as stack:
 
         def stop(body: bytes) -> Answer:
-            if len(company.asked) == 1:
+            if trouble == "forgets":
+                redis_server.flushall()
+            elif len(company.asked) == 1:
                 stack.enter_context(hanging(redis_server))
             return answer(body)
 
         company.answer = stop
         assert reconcile.run_as_leader() == 2
-
-
-def test_a_redis_that_forgets_in_the_middle_costs_nothing(
-    due: Callable[[int], None], company: Company, redis_server: redis.Redis
-) -> None:
-    due(2)
-    answer = company.answer
-
-    def forget(body: bytes) -> Answer:
-        redis_server.flushall()
-        return answer(body)
-
-    company.answer = forget
-    assert reconcile.run_as_leader() == 2
-    all_due()
-    assert reconcile.run_as_leader() == 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from payments.attempts import closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import (
     ChannelUnavailable,
-    OrderAlreadyPaid,
     OutcomeUnknown,
     ProviderRejected,
     RefundExceedsPaid,
@@ -52,18 +51,6 @@ def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[
     assert Payment.objects.count() == 0
 
 
-def test_opening_again_and_opening_what_is_paid(
-    new_order: Callable[[], Order], provider: ScriptedProvider
-) -> None:
-    order = new_order()
-    first = opened(order)
-    assert opened(order) == first
-    submission.submit_attempt(first.id)
-    fold(provider.pay(first.out_trade_no), source="query")
-    with pytest.raises(OrderAlreadyPaid):
-        opened(order)
-
-
 def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
     for call in (
         lambda: submission.submit_attempt(attempt.id),
@@ -73,13 +60,6 @@ def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
     ):
         with pytest.raises(RuntimeError, match="transaction"), transaction.atomic():
             call()
-
-
-def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: ScriptedProvider) -> None:
-    for _ in range(2):
-        assert submission.submit_attempt(attempt.id).status == "pending"
-    attempt.refresh_from_db()
-    assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
 
 
 def test_a_refused_attempt_has_failed_and_leaves_room(attempt: Attempt, provider: ScriptedProvider) -> None:
