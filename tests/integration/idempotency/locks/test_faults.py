@@ -280,7 +280,7 @@ class TestALongestTime:
 
     @pytest.mark.parametrize("way", WAYS)
     def test_more_is_refused_and_nothing_written(self, one: Bench, way: str) -> None:
-        for seconds in (sys.maxsize, 2**53, LONGEST_SECONDS * 1.001, math.inf, 0):
+        for seconds in (sys.maxsize, 2**53, LONGEST_SECONDS * 1.001, math.inf, math.nan, 0, -1):
             with pytest.raises(ValueError, match=r"(lease|life|interval|ttl)_seconds must be above 0 and at most"):
                 one.actor().do(lambda seconds=seconds: self.WAYS[way](one, seconds))
         assert one.plain.keys("*") == []

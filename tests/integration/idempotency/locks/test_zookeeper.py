@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ from idempotency.locks.zookeeper import (
     ZooKeeperLock,
     ZooKeeperSemaphore,
 )
-from tests import zookeeper_server
 from tests.integration.idempotency.locks.actors import Faced, a_loop
 from tests.integration.idempotency.locks.mutexes import end_session
 from tests.running import until
@@ -235,13 +232,6 @@ def test_a_session_that_ended_stays_lost_when_there_is_another_one(
     lock.release()
 
 
-def test_a_deleted_node_is_a_lost_lock(client: Client) -> None:
-    lock = ZooKeeperLock(NAME, client=client)
-    with pytest.raises(LockLost), lock:
-        client.delete(f"{FOLDER}/{queued(client)[0]}")
-    assert not lock.held
-
-
 def test_a_waiter_whose_session_ended_stands_in_line_again(
     zookeeper: ZooKeeperServer, connect: Callable[[], Client], threads: ThreadPoolExecutor
 ) -> None:
@@ -411,13 +401,6 @@ def test_the_queue_goes_on_where_the_servers_numbers_wrap() -> None:
     everyone = in_order([c, a, d, b, "a note of somebody", "0123_5"])
     assert [predecessor(node, everyone) for node in (a, b, c, d)] == [None, a, b, c]
     assert predecessor(d, in_order([d, a])) == a
-
-
-def test_a_machine_without_zookeeper_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(zookeeper_server, "JARS", (tmp_path / "no.jar",))
-    assert "no.jar): apt-get install zookeeper" in (zookeeper_server.missing() or "")
-    monkeypatch.setattr(shutil, "which", lambda program: None)
-    assert "(no java): apt-get install zookeeper" in (zookeeper_server.missing() or "")
 
 
 # ---- readers and permits

@@ -154,12 +154,6 @@ def test_one_connection_serves_all_who_wait(redis_server: redis.Redis) -> None:
         assert again.wait(10)
 
 
-def test_no_bell_where_redis_is_away() -> None:
-    fastpath.breaker.failed(open_seconds=60)
-    with subscriber.listen("a") as bell:
-        assert bell is None
-
-
 def connected() -> psycopg.Connection:
     """Connect as another process."""
     return psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor})

@@ -160,14 +160,6 @@ def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> Non
     steps.close()
 
 
-@pytest.mark.parametrize("lease_seconds", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_lease_that_never_ends_or_never_was_is_refused(lease_seconds: float) -> None:
-    hub = Alone(None, Mailbox())
-    steps = taking(hub, wait_seconds=0, lease_seconds=lease_seconds)
-    with pytest.raises(ValueError, match="lease_seconds"):
-        next(steps)
-
-
 def test_a_hold_that_nobody_could_renew_is_not_kept() -> None:
     failing = [True]
 
@@ -246,14 +238,6 @@ def test_a_name_that_is_no_hash_tag_is_refused(name: str) -> None:
     ):
         with pytest.raises(ValueError, match="name"):
             make(name)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("inf")])
-def test_a_life_that_never_was_or_never_ends_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="ttl_seconds"):
-        locks.ExpiringSet("thing", ttl_seconds=seconds)
-    with pytest.raises(ValueError, match="life_seconds"):
-        locks.CountDownLatch("thing").open(1, life_seconds=seconds)
 
 
 def test_a_listener_that_never_joined_leaves_and_ends_nothing() -> None:
