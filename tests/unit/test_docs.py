@@ -64,6 +64,15 @@ def test_every_row_of_guarantees_names_a_test_or_a_measurement() -> None:
     assert [row for row in rows if "`tests/" not in row and "`bench/" not in row] == []
 
 
+@pytest.mark.parametrize(("letter", "room"), [("F", "failures"), ("M", "money")])
+def test_every_numbered_row_of_guarantees_has_its_tests_and_every_test_its_row(letter: str, room: str) -> None:
+    _, tables = (ROOT / "docs" / "guarantees.md").read_text().split("## Failures of a keyed call")
+    rows = re.findall(rf"^({letter}\d\d) \|", tables, re.MULTILINE)
+    tests = "".join(file.read_text() for file in (ROOT / "tests" / "system" / room).glob("test_*.py"))
+    assert rows == [f"{letter}{number:02}" for number in range(1, len(rows) + 1)]
+    assert sorted({name.upper() for name in re.findall(rf"^def test_({letter}\d\d)_", tests, re.I | re.M)}) == rows
+
+
 @pytest.mark.parametrize("app", ["idempotency", "payments"])
 def test_every_system_check_has_its_heading_and_every_heading_its_check(app: str) -> None:
     source = "".join(file.read_text() for file in (ROOT / app).rglob("*.py"))
