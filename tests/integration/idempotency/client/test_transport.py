@@ -87,13 +87,6 @@ def test_waits_grow_until_an_answer_comes(sends: Sends, server: Server) -> None:
     assert sends.slept == [0.125, 0.25, 0.5, 1.0, 2.0]
 
 
-def test_any_other_answer_is_returned(sends: Sends, server: Server) -> None:
-    server.script = [Says(409, {"Content-Type": "application/problem+json"}, b'{"code": "other"}'), Says(422)]
-    answers = sends.all_of([("POST", server.url, {})] * 2)
-    assert ([answer.status_code for answer in answers], answers[0].json()) == ([409, 422], {"code": "other"})
-    assert sends.slept == []
-
-
 def test_giving_up_on_an_answer_or_an_error(sends: Sends, server: Server) -> None:
     server.script = [HANG_UP, UNAVAILABLE]
     sends.options = {"attempts_max": 2}

@@ -20,7 +20,7 @@ from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
 from idempotency.maintenance.decisions import Decision, abandon, resolve
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import logs
-from tests.integration.idempotency.functions.work import Starts, place
+from tests.integration.idempotency.functions.work import place
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -250,29 +250,6 @@ def test_its_errors_travel_between_processes() -> None:
     for error in (InProgress(7), KeyReused(), ResultExpired("/a"), Problem(409, "no", "No.")):
         for copy in (pickle.loads(pickle.dumps(error)), type(error)(*json.loads(json.dumps(error.args)))):
             assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
-
-
-class TestProcesses:
-    """That a result outlives a worker killed after its commit is in tests/foreign/test_doors.py."""
-
-    def test_copies_in_several_processes_happen_once(self, child_of: Starts) -> None:
-        call = "[once('n', key=str(lease), lease=lease, wait=60).run(place) for lease in (None, 30)]"
-        children = [child_of(call) for _ in range(2)]
-        for child in children:
-            assert child.line() == "ready"
-        for child in children:
-            child.go()
-        results = [child.result() for child in children]
-        made = [{"id": pk} for pk in Group.objects.order_by("pk").values_list("pk", flat=True)]
-        assert results == [made] * 2
-
-    def test_killed_before_the_commit_nothing_happened(self, child_of: Starts) -> None:
-        child = child_of("once('n', key='k').run(place_and_hang)")
-        child.go()
-        assert (child.line(), child.line()) == ("ready", "inside")
-        child.kill()
-        made = once("n", key="k", wait=30).run(place)
-        assert made == {"id": Group.objects.get().pk}
 
 
 def test_an_entry_of_a_call_is_told_from_one_of_a_request() -> None:

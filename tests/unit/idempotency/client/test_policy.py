@@ -183,8 +183,3 @@ def test_whatever_happens_the_limits_hold(
 def test_limits_that_allow_nothing_are_refused(limit: str, value: Any) -> None:
     with pytest.raises(ValueError, match=limit):
         Policy(**{limit: value})
-
-
-def test_an_attempt_has_the_time_that_is_left() -> None:
-    assert Policy(deadline_seconds=10).remaining_seconds(4.0) == 6.0
-    assert Policy(deadline_seconds=10).remaining_seconds(11.0) > 0
