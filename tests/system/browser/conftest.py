@@ -69,9 +69,6 @@ def size(request: pytest.FixtureRequest) -> dict[str, Any]:
     return SIZES[getattr(request, "param", "phone")]
 
 
-ON_DESKTOP = pytest.mark.parametrize("size", ["desktop"], indirect=True)
-
-
 def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
     """Tell the provider sandbox's `/_control/{what}`."""
     httpx.post(f"{shop.sandbox_url}/_control/{what}", json=body, trust_env=False).raise_for_status()
