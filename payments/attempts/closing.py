@@ -110,6 +110,8 @@ def close(channel: Provider, attempt: Attempt) -> None:
     if not channels.can(attempt.account, Capability.CLOSE):
         ask(channel, attempt)  # until it has ended there
         return
+    if not channels.can(attempt.account, Capability.VOID) and ask(channel, attempt) is TradeStatus.APPROVED:
+        return  # the same: what is approved has to lapse there
     trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)

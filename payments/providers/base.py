@@ -297,6 +297,9 @@ class Provider(Protocol):
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Close the trade unpaid: `CLOSED` with its fact, or `PAID` if the shopper was faster.
 
+        Of a trade that is `APPROVED` this is the void, and the only one (`Capability.VOID`): what the shopper has
+        approved is let go, and `capture` leaves it closed.
+
         A number that the provider never saw counts as closed: `create` is not called again. `Trade.may_yet_begin`
         is set where the shopper can begin it nevertheless.
         """

@@ -22,6 +22,7 @@ class Capability(StrEnum):
     """What a channel may be unable to do; the `Provider`'s method for it is never called then."""
 
     CLOSE = "close"
+    VOID = "void"  # `Provider.close` of a trade that is `APPROVED`
     REFUND = "refund"
     PARTIAL_REFUND = "partial_refund"
     BILL = "bill"

@@ -22,10 +22,10 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.plugin import Plugin
+from payments.providers.plugin import Capability, Plugin
 from payments.providers.settings_fields import Settings
 from payments.testing.relay import SECONDS_MAX, Endpoint, Relay, Reply
-from payments.testing.verdicts import Broken, must
+from payments.testing.verdicts import Broken, Skipped, must
 
 AMOUNT_MINOR = 1990
 PART_MINOR = 990
@@ -128,6 +128,19 @@ class Bench:
         self.relay.stop()
         self.endpoint.stop()
 
+    def can(self, capability: Capability) -> bool:
+        return capability in self.plugin.capabilities
+
+    def needs(self, capability: Capability) -> None:
+        """Skip the rest of the case where the channel cannot do this."""
+        if not self.can(capability):
+            raise Skipped(f"the channel has no {capability.value}")
+
+    @property
+    def part_minor(self) -> int:
+        """A part of `AMOUNT_MINOR`; all of it where the channel gives back no part."""
+        return PART_MINOR if self.can(Capability.PARTIAL_REFUND) else AMOUNT_MINOR
+
     def new(self, **more: Any) -> Opened:
         """Think of a trade; nobody has heard of it yet."""
         currencies = self.provider.currencies
@@ -173,9 +186,13 @@ class Bench:
         return self.provider.query(**trade.names)
 
     def close_trade(self, trade: Opened) -> Trade:
+        self.needs(Capability.CLOSE)
         return self.provider.close(**trade.names)
 
     def refund(self, trade: Opened, number: str, amount_minor: int = AMOUNT_MINOR) -> RefundResult:
+        self.needs(Capability.REFUND)
+        if amount_minor < AMOUNT_MINOR:
+            self.needs(Capability.PARTIAL_REFUND)
         return self.provider.refund(
             **trade.names,
             out_refund_no=number,
@@ -187,6 +204,7 @@ class Bench:
         )
 
     def query_refund(self, trade: Opened, number: str) -> RefundResult:
+        self.needs(Capability.REFUND)
         return self.provider.query_refund(**trade.names, out_refund_no=number)
 
     def refunded(self, trade: Opened) -> int:

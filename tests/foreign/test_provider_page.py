@@ -122,8 +122,8 @@ def test_its_provider_is_certified(hotel: ForeignProject, acme: Acme) -> None:
     assert CERTIFYING == "payments.testing.certify(PLUGIN, simulator)\n"
     done = run([str(hotel.python), str(hotel.folder / "certified.py"), acme.url, acme.key], hotel.environment)
     assert json.loads(done.stdout) == {
-        "passed": [case.__name__.replace("_", " ") for case in CASES],
-        "skipped": {},
+        "passed": [name for case in CASES if (name := case.__name__.replace("_", " ")) != "a void"],
+        "skipped": {"a void": "no money waits for a capture here"},
     }
 
 

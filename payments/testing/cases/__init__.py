@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 from payments.testing.bench import Bench
 from payments.testing.cases.answers import answers_lost, foreign_answers, refused_questions, wrong_number
-from payments.testing.cases.money import a_bill, a_payment, after_close, asking_moves_nothing, parallel, refunds
+from payments.testing.cases.money import (
+    a_bill,
+    a_payment,
+    a_void,
+    after_close,
+    asking_moves_nothing,
+    parallel,
+    refunds,
+)
 from payments.testing.cases.notifications import (
     delayed,
     duplicates,
@@ -21,7 +29,7 @@ from payments.testing.cases.notifications import (
 )
 
 CASES: tuple[Callable[[Bench], None], ...] = (
-    *(a_payment, asking_moves_nothing, refunds, duplicates, parallel, delayed, reordered, early, after_close),
-    *(wrong_amount, wrong_currency, wrong_merchant, wrong_number),
+    *(a_payment, asking_moves_nothing, refunds, duplicates, parallel, delayed, reordered, early),
+    *(after_close, a_void, wrong_amount, wrong_currency, wrong_merchant, wrong_number),
     *(answers_lost, refused_questions, forged, stale, foreign_answers, a_bill),
 )

@@ -8,8 +8,9 @@ from typing import TypeVar
 from idempotency.ids import new_id
 from payments.errors import ProviderError
 from payments.providers.base import FactKind, RefundStatus, TradeStatus
-from payments.testing.bench import AMOUNT_MINOR, COPIES, MOVED, PART_MINOR, Bench
-from payments.testing.verdicts import must
+from payments.providers.plugin import Capability
+from payments.testing.bench import AMOUNT_MINOR, COPIES, MOVED, PART_MINOR, Bench, Opened
+from payments.testing.verdicts import Skipped, must
 
 T = TypeVar("T")
 
@@ -90,8 +91,8 @@ def parallel(bench: Bench) -> None:
     alike = all(notice == letter.notice for notice in read)
     must(alike, "threads that read one notification read different things")
     number = new_id().hex
-    _at_once(lambda: bench.refund(trade, number, PART_MINOR))
-    must(bench.refunded(trade) == PART_MINOR, "one refund, asked for by several threads, moved money twice")
+    _at_once(lambda: bench.refund(trade, number, bench.part_minor))
+    must(bench.refunded(trade) == bench.part_minor, "one refund, asked for by several threads, moved money twice")
 
 
 def after_close(bench: Bench) -> None:
@@ -99,13 +100,7 @@ def after_close(bench: Bench) -> None:
     unknown = bench.close_trade(bench.new())
     must(unknown.status is TradeStatus.CLOSED, "a number that the provider never saw must count as CLOSED")
     trade = bench.opened()
-    for _ in range(2):
-        closed = bench.close_trade(trade)
-        kinds = [fact.kind for fact in closed.facts]
-        must(
-            closed.status is TradeStatus.CLOSED and kinds == [FactKind.CLOSED],
-            f"closing an unpaid trade must be CLOSED with its fact, not {closed.status} with {kinds}",
-        )
+    _must_close(bench, trade, "an unpaid trade")
     must(bench.query(trade).status is TradeStatus.CLOSED, "a closed trade must be CLOSED")
     late = bench.simulator.pay(trade.number, late=True)
     answers = bench.query(trade), bench.close_trade(trade)
@@ -117,10 +112,24 @@ def after_close(bench: Bench) -> None:
     must(bench.close_trade(paid).status is TradeStatus.PAID, "closing a paid trade must say that it is PAID")
 
 
+def a_void(bench: Bench) -> None:
+    """A trade that the shopper has approved is let go by its close, and never captured afterwards."""
+    trade = bench.opened()
+    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
+    if bench.query(trade).status is not TradeStatus.APPROVED:
+        raise Skipped("no money waits for a capture here")
+    bench.needs(Capability.VOID)
+    _must_close(bench, trade, "an approved trade")
+    captured = bench.provider.capture(**trade.names).status is TradeStatus.CLOSED
+    must(captured and bench.query(trade).status is TradeStatus.CLOSED, "a trade that was let go must stay CLOSED")
+    must(not bench.simulator.charge(trade.number).paid_minor, "a trade that was let go was charged")
+
+
 def a_bill(bench: Bench) -> None:
     """The day's bill lists the facts: the same numbers, amounts and currency."""
+    bench.needs(Capability.BILL)
     trade, number = bench.paid(), new_id().hex
-    bench.refund(trade, number, PART_MINOR)
+    bench.refund(trade, number, bench.part_minor)
     facts = [bench.paid_fact(trade), *bench.query_refund(trade, number).facts]
     days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
     lines = {
@@ -133,6 +142,16 @@ def a_bill(bench: Bench) -> None:
         (fact.kind, fact.out_trade_no, fact.provider_txn_id, fact.amount_minor, fact.currency) for fact in facts
     }
     must(lines == wanted, f"the bill lists {sorted(lines)}, the facts are {sorted(wanted)}")
+
+
+def _must_close(bench: Bench, trade: Opened, what: str) -> None:
+    for _ in range(2):
+        closed = bench.close_trade(trade)
+        kinds = [fact.kind for fact in closed.facts]
+        must(
+            closed.status is TradeStatus.CLOSED and kinds == [FactKind.CLOSED],
+            f"closing {what} must be CLOSED with its fact, not {closed.status} with {kinds}",
+        )
 
 
 def _at_once(call: Callable[[], T]) -> list[T]:

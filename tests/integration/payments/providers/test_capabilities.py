@@ -25,7 +25,7 @@ from payments.models import Anomaly, Attempt, Notification, Payment, Refund
 from payments.operations.actions import NotDecidable, Operator
 from payments.operations.actions import refund as refund_by_hand
 from payments.providers import Renderer, registry
-from payments.providers.base import BillLine, NextAction, Notice
+from payments.providers.base import BillLine, NextAction, Notice, TradeStatus
 from payments.providers.plugin import Acknowledgement, Capability, Plugin
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps
@@ -216,6 +216,20 @@ def test_what_it_cannot_close_is_asked_about_until_it_ends(coins: Callable[..., 
     provider.pay(attempt.out_trade_no)
     assert payments.close_payment(order_id=order.pk) is closing.CloseResult.PAID
     assert called(provider) == ["create", "query", "query"]
+
+
+def test_what_is_approved_there_and_cannot_be_let_go_is_left_until_it_lapses(
+    coins: Callable[..., Coins],
+) -> None:
+    provider = coins(Capability.VOID)
+    order = Group.objects.create(name="a room")
+    attempt = payments.start(order, method="coins")
+    provider.approve(attempt.out_trade_no)
+    Attempt.objects.update(expires_at=timezone.now())
+    assert payments.close_payment(order_id=order.pk) is closing.CloseResult.UNCERTAIN
+    provider.trades[attempt.out_trade_no].status = TradeStatus.CLOSED
+    assert payments.close_payment(order_id=order.pk) is closing.CloseResult.CLOSED
+    assert called(provider) == ["create", "query", "query", "close"]
 
 
 def test_bills_that_it_has_not_are_not_asked_for(coins: Callable[..., Coins]) -> None:

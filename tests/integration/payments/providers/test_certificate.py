@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderError
 from payments.providers import registry
-from payments.providers.base import Notice, Provider, RefundResult, RefundStatus, Trade, TradeStatus
-from payments.providers.plugin import Plugin
+from payments.providers.base import Notice, Provider, RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
+from payments.providers.plugin import Capability, Plugin
 from payments.providers.settings_fields import Settings
 from payments.testing import Charge, NotCertified, certify
 from tests.sandbox import Sandbox
@@ -40,7 +40,7 @@ CHANNELS = {
         path="/wechat",
         merchant="MCH_ID",
         mistakes=frozenset(FAULTS),
-        skipped=set(),
+        skipped={"a void"},
         stale_after=timedelta(seconds=300),
     ),
     "alipay": Channel(
@@ -48,7 +48,7 @@ CHANNELS = {
         path="/alipay/gateway.do",
         merchant="SELLER_ID",
         mistakes=frozenset({"amount", "merchant"}),  # its documents name no currency
-        skipped={"stale", "wrong currency"},
+        skipped={"stale", "wrong currency", "a void"},
     ),
     "paypal": Channel(
         field="API_URL",
@@ -62,7 +62,7 @@ CHANNELS = {
         field="API_URL",
         path="/stripe",
         mistakes=frozenset({"amount", "currency"}),  # its documents name no account
-        skipped={"wrong merchant"},
+        skipped={"wrong merchant", "a void"},
         stale_after=timedelta(seconds=300),
     ),
 }
@@ -115,7 +115,7 @@ class SandboxSide:
 def test_every_channel_of_ours_is_certified(channel: str, sandbox: Sandbox) -> None:
     certificate = certify(registry.plugin(channel, {}), SandboxSide(channel, sandbox))
     assert set(certificate.skipped) == CHANNELS[channel].skipped
-    assert len(certificate.passed) + len(certificate.skipped) == 19
+    assert len(certificate.passed) + len(certificate.skipped) == 20
 
 
 class Careless:
@@ -192,6 +192,13 @@ def for_good(genuine: Provider, **given: Any) -> Trade:
     return Trade(status=TradeStatus.CLOSED)
 
 
+def careless(sound: Plugin, method: str, mistake: Callable[..., Any]) -> Plugin:
+    return replace(
+        sound,
+        build=lambda *given: Careless(sound.build(*given), {method: mistake}),  # type: ignore[arg-type,return-value]
+    )
+
+
 @pytest.mark.parametrize(
     ("case", "method", "mistake", "sentence"),
     [
@@ -217,14 +224,55 @@ def for_good(genuine: Provider, **given: Any) -> Trade:
 def test_a_broken_plugin_fails_by_the_name_of_the_case(
     case: str, method: str, mistake: Callable[..., Any], sentence: str, sandbox: Sandbox
 ) -> None:
-    sound = registry.plugin("wechat", {})
-    broken: Plugin = replace(
-        sound,
-        build=lambda *given: Careless(sound.build(*given), {method: mistake}),  # type: ignore[arg-type,return-value]
-    )
     with pytest.raises(NotCertified, match=f"^{case}: ") as found:
-        certify(broken, SandboxSide("wechat", sandbox), only=(case,))
+        certify(
+            careless(registry.plugin("wechat", {}), method, mistake), SandboxSide("wechat", sandbox), only=(case,)
+        )
     assert sentence in found.value.certificate.broken[case]
+
+
+def forgetful(genuine: Provider, *, out_trade_no: str, reference: str = "") -> Trade:
+    """Closes a trade for us, and not there."""
+    given = {"channel": genuine.channel, "merchant": genuine.merchant, "out_trade_no": out_trade_no}
+    return Trade(status=TradeStatus.CLOSED, facts=(closed_fact(**given),))
+
+
+def test_a_plugin_that_captures_what_it_let_go_is_broken(sandbox: Sandbox) -> None:
+    side = SandboxSide("paypal", sandbox)
+    with pytest.raises(NotCertified, match=r"^a void: a trade that was let go must stay CLOSED"):
+        certify(careless(registry.plugin("paypal", {}), "close", forgetful), side, only=("a void",))
+
+
+@pytest.mark.parametrize(
+    ("lacking", "skipped"),
+    [
+        (Capability.BILL, {"a bill"}),
+        (Capability.CLOSE, {"answers lost", "after close", "a void"}),
+        (Capability.VOID, {"a void"}),
+        (Capability.PARTIAL_REFUND, {"refunds"}),
+        (
+            Capability.REFUND,
+            {"refunds", "parallel", "answers lost", "reordered", "a bill", "asking moves nothing"},
+        ),
+    ],
+)
+def test_what_a_channel_cannot_do_is_neither_called_nor_broken(
+    lacking: Capability, skipped: set[str], sandbox: Sandbox
+) -> None:
+    def never(genuine: Provider, **given: Any) -> NoReturn:
+        raise AssertionError(f"asked for a {lacking.value}")
+
+    methods = {
+        Capability.REFUND: ("refund", "query_refund"),
+        Capability.BILL: ("bill",),
+        Capability.CLOSE: ("close",),
+    }
+    plugin = registry.plugin("paypal", {})
+    for method in methods.get(lacking, ()):
+        plugin = careless(plugin, method, never)
+    cases = {*skipped, "refused questions", "wrong number", "foreign answers"}
+    plugin = replace(plugin, capabilities=plugin.capabilities - {lacking})
+    assert set(certify(plugin, SandboxSide("paypal", sandbox), only=cases).skipped) == skipped
 
 
 def test_a_case_that_does_not_exist_is_named(sandbox: Sandbox) -> None:
