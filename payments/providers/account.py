@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from payments.errors import ProviderRejected
 from payments.providers.answers import follow_up, must_match
@@ -21,17 +21,9 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.transport import Answer, Limits, client, send
+from payments.providers.transport import Answer, Limits, ask, client
 
 T = TypeVar("T")
-
-
-class Options(TypedDict, total=False):
-    """Settings of an account's calls."""
-
-    timeout_seconds: float  # for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`
-    clock: Callable[[], float]  # seconds since the epoch; for tests
-    limits: Limits  # around every outbound call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +60,9 @@ class Account:
 
     Args:
         merchant: the account, as facts name it.
+        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
+        clock: seconds since the epoch; for tests.
+        limits: around every outbound call.
     """
 
     channel: str
@@ -112,7 +107,7 @@ class Account:
 
     def send(self, method: str, url: str, **request: Any) -> Answer:
         """Send one request, with the arguments of `httpx.Client.build_request`; raises as `transport.send`."""
-        return send(self._http, self._http.build_request(method, url, **request), limits=self._limits)
+        return ask(self._http, self._limits, method, url, **request)
 
     def must_match(self, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
         """Refuse an answer about something else, as `answers.must_match`."""

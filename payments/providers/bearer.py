@@ -8,7 +8,7 @@ import httpx
 
 from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers.documents import text_of
-from payments.providers.transport import Limits, reading, send
+from payments.providers.transport import Answer, reading
 
 SPARE_SECONDS = 60  # a token that ends sooner is not used any more
 
@@ -17,17 +17,10 @@ class Bearer:
     """Sends JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe."""
 
     def __init__(
-        self,
-        session: httpx.Client,
-        token_url: str,
-        login: httpx.BasicAuth,
-        *,
-        clock: Callable[[], float],
-        limits: Limits,
+        self, send: Callable[..., Answer], token_url: str, login: httpx.BasicAuth, *, clock: Callable[[], float]
     ) -> None:
-        self._session, self._token_url, self._login = session, token_url, login
-        self._clock, self._limits = clock, limits
-        self._guard = threading.Lock()
+        self._send, self._token_url, self._login, self._clock = send, token_url, login, clock
+        self._host, self._guard = httpx.URL(token_url).host, threading.Lock()
         self._token, self._ends_at = "", 0.0
 
     def call(
@@ -38,15 +31,13 @@ class Bearer:
         Raises as `transport.send`; ProviderUnavailable also without a token that is taken, and for too many calls.
         """
         token = self._current()
-        request = self._session.build_request(
-            method, url, json=body, headers={**(headers or {}), "Authorization": f"Bearer {token}"}
-        )
-        received = send(self._session, request, limits=self._limits)
+        bearing = {**(headers or {}), "Authorization": f"Bearer {token}"}
+        received = self._send(method, url, json=body, headers=bearing)
         if received.status == httpx.codes.TOO_MANY_REQUESTS:
-            raise ProviderUnavailable(f"{request.url.host} asks for fewer calls")
+            raise ProviderUnavailable(f"{self._host} asks for fewer calls")
         if received.status == httpx.codes.UNAUTHORIZED:
             self._forget(token)
-            raise ProviderUnavailable(f"{request.url.host} does not take our token")
+            raise ProviderUnavailable(f"{self._host} does not take our token")
         return received.status, received.document()
 
     def _current(self) -> str:
@@ -62,15 +53,14 @@ class Bearer:
 
     def _fetched(self) -> tuple[str, float]:
         """Fetch a token. Whatever fails here, the call itself was not sent."""
-        asked_at = self._clock()
-        wanted = {"grant_type": "client_credentials"}
-        request = next(self._login.auth_flow(self._session.build_request("POST", self._token_url, data=wanted)))
+        asked_at, wanted = self._clock(), {"grant_type": "client_credentials"}
+        signed = next(self._login.auth_flow(httpx.Request("POST", self._token_url))).headers["Authorization"]
         try:
-            received = send(self._session, request, limits=self._limits)
+            received = self._send("POST", self._token_url, data=wanted, headers={"Authorization": signed})
             if received.status != httpx.codes.OK:
                 raise OutcomeUnknown(f"answered {received.status}")
             with reading("token"):
                 granted = received.document()
                 return text_of(granted, "access_token"), asked_at + int(granted["expires_in"]) - SPARE_SECONDS
         except ProviderError as error:
-            raise ProviderUnavailable(f"{request.url.host} gave no token: {error}") from error
+            raise ProviderUnavailable(f"{self._host} gave no token: {error}") from error

@@ -108,6 +108,11 @@ def send(
     return Answer(status=response.status_code, headers=response.headers, content=bytes(content))
 
 
+def ask(session: httpx.Client, limits: Limits, method: str, url: str, **request: Any) -> Answer:
+    """Send one request, with the arguments of `httpx.Client.build_request`; raises as `send`."""
+    return send(session, session.build_request(method, url, **request), limits=limits)
+
+
 def download(
     session: httpx.Client,
     url: str,

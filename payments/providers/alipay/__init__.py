@@ -1,6 +1,7 @@
 """Alipay with RSA2, by public key or by certificates."""
 
 from payments.providers.alipay import settings
+from payments.providers.alipay.client import Alipay
 from payments.providers.plugin import Acknowledgement, Plugin, Refusal, gettext_noop
 
 
@@ -15,7 +16,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 PLUGIN = Plugin(
     label=gettext_noop("Alipay"),
-    build=settings.build,
+    build=Alipay,
     required=("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE"),
     optional=settings.CERTIFICATE_FILES,
     parts=(settings.gateway_url, settings.app_key, settings.platform_keys, settings.certificates),

@@ -4,19 +4,20 @@ Source: Alipay open platform, "signing" and "common error codes" (read 2026-11).
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import rsa
-from payments.providers.account import Account, Options
+from payments.providers.account import Account
 from payments.providers.alipay.facts import CHANNEL
-from payments.providers.alipay.keys import CertificatePems, CertificateTrust, KeyTrust, Trust
+from payments.providers.alipay.settings import app_key, gateway_url, trusted
 from payments.providers.alipay.signing import genuine_answer, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT, text_of
-from payments.providers.transport import reading
+from payments.providers.settings_fields import Settings
+from payments.providers.transport import Limits, reading
 
 SUCCESS = "10000"
 # too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
@@ -27,36 +28,20 @@ _REFUSED = frozenset({"40001", "40002", "40003", "40004"})
 _NOT_OUR_SIGNATURE = "isv.invalid-signature"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlipayConfig:
-    """One application of one seller."""
-
-    gateway_url: str
-    app_id: str
-    seller_id: str
-    app_private_key_pem: bytes = field(repr=False)
-    alipay_public_key_pem: bytes = b""  # during a rotation several; unused with `certificates`
-    certificates: CertificatePems | None = None  # for certificate mode
-
-
 class AlipayCalls(Account):
-    """Signed calls of one application. Thread-safe. Raises ValueError for an unusable key."""
+    """Signed calls of one application. Thread-safe. Raises ConfigError."""
 
     channel = CHANNEL
 
-    def __init__(self, config: AlipayConfig, **options: Unpack[Options]) -> None:
-        super().__init__(config.seller_id, **options)
-        self.config = config
-        self._key = rsa.load_private_key(config.app_private_key_pem)
-        self._trust: Trust = (
-            KeyTrust(config.alipay_public_key_pem)
-            if config.certificates is None
-            else CertificateTrust(config.certificates, app_key=self._key.public_key(), now=self._clock())
-        )
+    def __init__(self, settings: Settings, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(settings["SELLER_ID"], limits=limits, clock=clock)
+        self._url, self._app_id = gateway_url(settings), settings["APP_ID"]
+        self._key = rsa.load_private_key(app_key(settings))
+        self._trust = trusted(settings, app_key=self._key.public_key(), now=clock())
 
     def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
         parameters = {
-            "app_id": self.config.app_id,
+            "app_id": self._app_id,
             "method": method,
             "format": "JSON",
             "charset": "utf-8",
@@ -86,7 +71,7 @@ class AlipayCalls(Account):
             ProviderUnavailable: the gateway turned the call away, ahead of the service.
         """
         parameters = self._signed(method, content, more or {})
-        received = self.send("POST", self.config.gateway_url, data=parameters)
+        received = self.send("POST", self._url, data=parameters)
         answer = genuine_answer(received.content, method, self._trust, now=self._clock())
         with reading("code"):
             gateway_code = text_of(answer, "code")

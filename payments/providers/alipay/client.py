@@ -63,7 +63,7 @@ class Alipay(AlipayCalls):
         content["product_code"] = "FAST_INSTANT_TRADE_PAY"
         more = {"notify_url": wanted.notify_url, "return_url": wanted.return_url}
         parameters = self._signed("alipay.trade.page.pay", content, more)
-        return NextAction(type=NextActionType.REDIRECT, url=f"{self.config.gateway_url}?{urlencode(parameters)}")
+        return NextAction(type=NextActionType.REDIRECT, url=f"{self._url}?{urlencode(parameters)}")
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         ask = partial(self._call, "alipay.trade.query", {"out_trade_no": out_trade_no})
@@ -146,16 +146,14 @@ class Alipay(AlipayCalls):
                 raise ProviderUnavailable(f"the bill of {day} is not made yet") from refused
             return ()
         with reading("bill's address"):
-            url = alipay_bill.checked_address(
-                text_of(answer, "bill_download_url"), gateway_url=self.config.gateway_url
-            )
+            url = alipay_bill.checked_address(text_of(answer, "bill_download_url"), gateway_url=self._url)
         packed = download(self._http, url, bytes_max=alipay_bill.MAX_PACKED_BYTES, limits=self._limits)
         with reading("bill"):
             return alipay_bill.read_bill(packed, day=day, seller_id=self.merchant)
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         """Verify and read a form. It carries no time; `now` judges Alipay's certificates only."""
-        given = genuine_form(body, self._trust, app_id=self.config.app_id, now=now.timestamp())
+        given = genuine_form(body, self._trust, app_id=self._app_id, now=now.timestamp())
         with readable("notification"):
             return Notice(
                 notification_id=text_of(given, "notify_id"),

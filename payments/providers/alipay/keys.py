@@ -11,7 +11,6 @@ alipay_root_cert_sn" (read 2026-11).
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cryptography import x509
@@ -25,20 +24,13 @@ log = logging.getLogger(__name__)
 _RSA_SIGNATURES = "1.2.840.113549.1.1."  # the arc of every signature algorithm with RSA
 _MOST_LINKS = 6
 
+# the files of certificate mode: ours, of our private key, perhaps with its issuers; Alipay's, several during a
+# rotation, and their issuers; the roots of every one of them
 APP, PLATFORM, ROOT = "app", "platform", "root"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificatePems:
-    """Files of certificate mode, in PEM form; names as in `CertificateError.which`."""
-
-    app: bytes  # our certificate, of our private key; issuers may follow it
-    platform: bytes  # Alipay's certificates (several during a rotation) and their issuers
-    root: bytes  # the roots of every one of them
-
-
 class CertificateError(ValueError):
-    """Unusable certificate: which of `CertificatePems`, and a part of a sentence about it."""
+    """Unusable certificate: in which of the three files, and a part of a sentence about it."""
 
     def __init__(self, which: str, problem: str) -> None:
         super().__init__(f"{which}: {problem}")
@@ -80,13 +72,13 @@ class CertificateTrust:
     An expired one beside a valid one may stay: notifications of its time still count.
     """
 
-    def __init__(self, pems: CertificatePems, *, app_key: RSAPublicKey, now: float) -> None:
-        app = _loaded(APP, pems.app)[0]
+    def __init__(self, pems: Mapping[str, bytes], *, app_key: RSAPublicKey, now: float) -> None:
+        app = _loaded(APP, pems[APP])[0]
         if _key_of(APP, app).public_numbers() != app_key.public_numbers():
             raise CertificateError(APP, "the certificate is not of the private key that requests are signed with")
         if not _is_valid(app, now):
             raise CertificateError(APP, _when(app))
-        roots = _loaded(ROOT, pems.root)
+        roots = _loaded(ROOT, pems[ROOT])
         known_by = root_sn(roots)
         if not known_by:
             raise CertificateError(ROOT, "no certificate in it is signed with RSA")
@@ -94,7 +86,7 @@ class CertificateTrust:
             "app_cert_sn": certificate_sn(app),
             "alipay_root_cert_sn": known_by,
         }
-        self._held = _believed(_loaded(PLATFORM, pems.platform), roots, now=now)
+        self._held = _believed(_loaded(PLATFORM, pems[PLATFORM]), roots, now=now)
 
     def keys(self, cert_sn: str | None, *, now: float) -> tuple[RSAPublicKey, ...]:
         """Return the key of the held certificate of this SN, or of each; only of those valid at `now`."""

@@ -1,15 +1,13 @@
-"""Alipay from its settings."""
+"""Alipay's settings."""
 
 from functools import partial
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
 from payments.providers import key_files
 from payments.providers import settings_fields as fields
-from payments.providers.alipay.calls import AlipayConfig
-from payments.providers.alipay.client import Alipay
-from payments.providers.alipay.keys import APP, PLATFORM, ROOT, CertificateError, CertificatePems
-from payments.providers.base import Provider
+from payments.providers.alipay.keys import APP, PLATFORM, ROOT, CertificateError, CertificateTrust, KeyTrust, Trust
 from payments.providers.settings_fields import ConfigError, Settings
-from payments.providers.transport import Limits
 
 _CERTIFICATE_FILES = {APP: "APP_CERT_FILE", PLATFORM: "PUBLIC_CERT_FILE", ROOT: "ROOT_CERT_FILE"}
 CERTIFICATE_FILES = tuple(_CERTIFICATE_FILES.values())
@@ -17,20 +15,13 @@ CERTIFICATE_FILES = tuple(_CERTIFICATE_FILES.values())
 gateway_url = partial(fields.url, "alipay", "GATEWAY_URL")
 
 
-def build(settings: Settings, limits: Limits) -> Provider:
+def trusted(settings: Settings, *, app_key: RSAPublicKey, now: float) -> Trust:
+    """Read the keys whose signatures count as Alipay's."""
     certified = certificates(settings)
+    if certified is None:
+        return KeyTrust(platform_keys(settings))
     try:
-        return Alipay(
-            AlipayConfig(
-                gateway_url=gateway_url(settings),
-                app_id=settings["APP_ID"],
-                seller_id=settings["SELLER_ID"],
-                app_private_key_pem=app_key(settings),
-                alipay_public_key_pem=b"" if certified else platform_keys(settings),
-                certificates=certified,
-            ),
-            limits=limits,
-        )
+        return CertificateTrust(certified, app_key=app_key, now=now)
     except CertificateError as error:
         field = _CERTIFICATE_FILES[error.which]
         raise ConfigError(f"{fields.env_name('alipay', field)}: {settings[field]}: {error.problem}.") from error
@@ -59,7 +50,7 @@ def certificates_set(settings: Settings) -> list[str]:
     return [field for field in CERTIFICATE_FILES if settings.get(field)]
 
 
-def certificates(settings: Settings) -> CertificatePems | None:
+def certificates(settings: Settings) -> dict[str, bytes] | None:
     """Read the three files of certificate mode; None in key mode, where none of them is set."""
     given = certificates_set(settings)
     if not given:
@@ -70,8 +61,7 @@ def certificates(settings: Settings) -> CertificatePems | None:
             raise ConfigError(
                 f"{fields.env_name('alipay', field)} is not set, but {known} is: certificate mode needs all three."
             )
-    pems = {
+    return {
         which: fields.content(fields.env_name("alipay", field), settings[field])
         for which, field in _CERTIFICATE_FILES.items()
     }
-    return CertificatePems(**pems)

@@ -8,10 +8,9 @@ PayPal-Request-Id. Source: PayPal, Orders v2, Payments v2, Transaction Search v1
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -19,7 +18,7 @@ from cryptography.x509 import load_pem_x509_certificates
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected
-from payments.providers.account import Account, Opening, Options, Refunding, unfunded_if, unless_refused
+from payments.providers.account import Account, Opening, Refunding, unfunded_if, unless_refused
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
@@ -39,8 +38,10 @@ from payments.providers.bearer import Bearer
 from payments.providers.documents import in_utc, text_of
 from payments.providers.paypal import facts
 from payments.providers.paypal.facts import Document
+from payments.providers.paypal.settings import api_url, certificates, client_secret
 from payments.providers.paypal.webhook import verify
-from payments.providers.transport import reading
+from payments.providers.settings_fields import Settings
+from payments.providers.transport import Limits, ask, reading
 
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
@@ -49,18 +50,6 @@ NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
 # event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
 _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayPalConfig:
-    """One merchant account."""
-
-    api_url: str  # without a trailing slash
-    client_id: str
-    client_secret: str = field(repr=False)
-    merchant_id: str
-    webhook_id: str  # PayPal's number of our endpoint
-    certificates: bytes  # PEM, of those that sign webhooks
 
 
 class PayPalOrders(Account):
@@ -72,13 +61,13 @@ class PayPalOrders(Account):
     currencies = frozenset({"AUD", "CAD", "CHF", "EUR", "GBP", "HKD", "JPY", "SGD", "USD"})
     zone: tzinfo = UTC
 
-    def __init__(self, config: PayPalConfig, **options: Unpack[Options]) -> None:
-        super().__init__(config.merchant_id, **options)
-        self.config = config
-        self._certificates = load_pem_x509_certificates(config.certificates)
-        login = httpx.BasicAuth(config.client_id, config.client_secret)
-        token_url = f"{config.api_url}/v1/oauth2/token"
-        self._bearer = Bearer(self._http, token_url, login, clock=self._clock, limits=self._limits)
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        super().__init__(settings["MERCHANT_ID"], limits=limits)
+        self._url, self._webhook_id = api_url(settings), settings["WEBHOOK_ID"]
+        self._certificates = load_pem_x509_certificates(certificates(settings))
+        login = httpx.BasicAuth(settings["CLIENT_ID"], client_secret(settings))
+        send = partial(ask, self._http, limits)  # and not our own, which would keep a replaced account
+        self._bearer = Bearer(send, f"{self._url}/v1/oauth2/token", login, clock=self._clock)
 
     def open(self, wanted: Opening) -> NextAction:
         unit = {
@@ -183,7 +172,7 @@ class PayPalOrders(Account):
         return tuple(line for entry in self._searched(day) if (line := _line(entry)) is not None)
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        verify(headers, body, now=now, webhook_id=self.config.webhook_id, certificates=self._certificates)
+        verify(headers, body, now=now, webhook_id=self._webhook_id, certificates=self._certificates)
         with readable("event"):
             event = json.loads(body)
             notified = tuple(facts.notified(event, merchant=self.merchant))
@@ -246,7 +235,7 @@ class PayPalOrders(Account):
     def _call(self, method: str, path: str, body: Any = None, *, once: str = "") -> Document:
         """Send one call; `once` is its PayPal-Request-Id, a refusal's code PayPal's first issue."""
         headers = {"Prefer": "return=representation", **({"PayPal-Request-Id": once} if once else {})}
-        status, answer = self._bearer.call(method, self.config.api_url + path, body, headers=headers)
+        status, answer = self._bearer.call(method, self._url + path, body, headers=headers)
         if 200 <= status < 300:
             return answer
         with reading("refusal"):

@@ -2,6 +2,7 @@
 
 from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal
 from payments.providers.stripe import settings
+from payments.providers.stripe.client import StripeIntents
 
 
 def acknowledge(refused: Refusal | None) -> Acknowledgement:
@@ -21,7 +22,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 PLUGIN = Plugin(
     label="Stripe",
-    build=settings.build,
+    build=StripeIntents,
     required=("API_URL",),
     optional=("SECRET_KEY", "SECRET_KEY_FILE", "WEBHOOK_SECRET", "WEBHOOK_SECRET_FILE", "ACCOUNT", "METHOD"),
     parts=(settings.api_url, settings.secret_key, settings.webhook_secrets, settings.method),

@@ -9,15 +9,15 @@ Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds"
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
-from typing import Any, Unpack
+from functools import partial
+from typing import Any
 
 import stripe
 
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
-from payments.providers.account import Account, Opening, Options, Refunding
+from payments.providers.account import Account, Opening, Refunding
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
@@ -32,6 +32,7 @@ from payments.providers.base import (
     TradeStatus,
 )
 from payments.providers.documents import text_of
+from payments.providers.settings_fields import Settings
 from payments.providers.stripe.bill import bill_lines
 from payments.providers.stripe.facts import (
     CHANNEL,
@@ -45,32 +46,18 @@ from payments.providers.stripe.facts import (
     refunded_fact,
 )
 from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
+from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
 from payments.providers.stripe.signing import must_be_of_our_mode, verify
 from payments.providers.stripe.transport import Transport
-from payments.providers.transport import reading
+from payments.providers.transport import Limits, ask, reading
 
 # whose documents `facts` reads; without it the account's own version would answer
 API_VERSION = "2026-10-28.endive"
-
-# CNY is taken by both, and neither needs anything from the shopper before the redirect or the code
-METHODS = ("alipay", "wechat_pay")
 
 # Stripe forgets an Idempotency-Key after 24 hours at the earliest
 KEY_SECONDS = 12 * 3600
 
 _STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripeConfig:
-    """One account."""
-
-    api_url: str  # without a trailing slash
-    secret_key: str = field(repr=False)
-    webhook_secrets: tuple[str, ...] = field(repr=False)  # each is good: a new one may be beside the old
-    method: str = METHODS[0]
-    # its name in facts: Stripe's documents do not name it, and asking would cost a call
-    account: str = "stripe"
 
 
 class StripeIntents(Account):
@@ -81,15 +68,17 @@ class StripeIntents(Account):
     currencies = frozenset(EXPONENTS)
     zone: tzinfo = UTC
 
-    def __init__(self, config: StripeConfig, **options: Unpack[Options]) -> None:
-        super().__init__(config.account, **options)
-        self.config = config
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        # its name in facts: Stripe's documents do not name it, and asking would cost a call
+        super().__init__(settings.get("ACCOUNT", "stripe"), limits=limits)
+        self._secret_key, self._webhook_secrets = secret_key(settings), webhook_secrets(settings)
+        self._pays_by = method(settings)
         # the library types its parameters as literals, ours come from settings
         self._v1: Any = stripe.StripeClient(
-            config.secret_key,
-            base_addresses={"api": config.api_url},
+            self._secret_key,
+            base_addresses={"api": api_url(settings)},
             stripe_version=API_VERSION,
-            http_client=Transport(self._http, self._limits),
+            http_client=Transport(partial(ask, self._http, limits)),
             max_network_retries=0,
         ).v1
         self._lookup = Lookup(self._v1, clock=self._clock)
@@ -98,15 +87,15 @@ class StripeIntents(Account):
         body: Document = {
             "amount": wanted.amount_minor,
             "currency": wanted.currency.lower(),
-            "payment_method_types": [self.config.method],
-            "payment_method_data": {"type": self.config.method},
+            "payment_method_types": [self._pays_by],
+            "payment_method_data": {"type": self._pays_by},
             "confirm": True,
             "return_url": wanted.return_url,
             "description": wanted.description,
             # Stripe sends to the endpoints of the account; the address is for those who look, and the sandbox
             "metadata": {"out_trade_no": wanted.out_trade_no, "notify_url": wanted.notify_url},
         }
-        if self.config.method == "wechat_pay":
+        if self._pays_by == "wechat_pay":
             body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
         with answered():
             intent = self._v1.payment_intents.create(body, _once(wanted.out_trade_no)).to_dict()
@@ -183,12 +172,12 @@ class StripeIntents(Account):
         return tuple(bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        verify(headers, body, now=now.timestamp(), secrets=self.config.webhook_secrets)
+        verify(headers, body, now=now.timestamp(), secrets=self._webhook_secrets)
         with readable("event"):
             event = json.loads(body)
             if event.get("object", "event") != "event":
                 raise ValueError("not an event")
-            must_be_of_our_mode(event, secret_key=self.config.secret_key)
+            must_be_of_our_mode(event, secret_key=self._secret_key)
             # our endpoint may get events of connected accounts, whose facts are theirs
             account = self.merchant if event.get("account") is None else text_of(event, "account")
             return Notice(

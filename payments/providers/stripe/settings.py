@@ -1,25 +1,14 @@
-"""Stripe from its settings."""
+"""Stripe's settings."""
 
 import re
 
 from payments.providers import settings_fields as fields
-from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
-from payments.providers.stripe.client import METHODS, StripeConfig, StripeIntents
-from payments.providers.transport import Limits
+
+# CNY is taken by both, and neither needs anything from the shopper before the redirect or the code
+METHODS = ("alipay", "wechat_pay")
 
 _VISIBLE = re.compile(r"[!-~]+")
-
-
-def build(settings: Settings, limits: Limits) -> Provider:
-    config = StripeConfig(
-        api_url=api_url(settings),
-        secret_key=secret_key(settings),
-        webhook_secrets=webhook_secrets(settings),
-        method=method(settings),
-        account=settings.get("ACCOUNT", "stripe"),
-    )
-    return StripeIntents(config, limits=limits)
 
 
 def method(settings: Settings) -> str:

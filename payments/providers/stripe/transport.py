@@ -4,13 +4,12 @@ So its calls have our time-outs, pool and limits, are never sent twice, and fail
 machine, which the library's own clients do not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
 import stripe
 
-from payments.providers.transport import Limits, send
+from payments.providers.transport import Answer
 
 
 class Transport(stripe.HTTPClient):
@@ -18,10 +17,9 @@ class Transport(stripe.HTTPClient):
 
     name = "httpx"
 
-    def __init__(self, session: httpx.Client, limits: Limits) -> None:
+    def __init__(self, send: Callable[..., Answer]) -> None:
         super().__init__()
-        self._session = session
-        self._limits = limits
+        self._send = send
 
     def request(
         self,
@@ -39,11 +37,6 @@ class Transport(stripe.HTTPClient):
             for name, value in (headers or {}).items()
             if not name.lower().startswith("x-stripe-client-")
         }
-        request = self._session.build_request(
-            method.upper(), url, headers={**kept, "User-Agent": "payonce"}, content=post_data or None
-        )
-        received = send(self._session, request, limits=self._limits)
+        kept["User-Agent"] = "payonce"
+        received = self._send(method.upper(), url, headers=kept, content=post_data or None)
         return received.content.decode(errors="replace"), received.status, received.headers
-
-    def close(self) -> None:
-        self._session.close()

@@ -4,6 +4,7 @@ import json
 
 from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal, gettext_noop
 from payments.providers.wechat import settings
+from payments.providers.wechat.client import WeChatPay, renew
 
 
 def acknowledge(refused: Refusal | None) -> Acknowledgement:
@@ -24,7 +25,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 PLUGIN = Plugin(
     label=gettext_noop("WeChat Pay"),
-    build=settings.build,
+    build=WeChatPay,
     required=("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR"),
     optional=("API_V3_KEY", "API_V3_KEY_FILE", "MCH_CERT_FILE"),
     parts=(settings.api_url, settings.api_v3_keys, settings.mch_pair, settings.valid_platform_keys),
@@ -39,5 +40,5 @@ PLUGIN = Plugin(
     spared=lambda fields: ("MCH_SERIAL",) if fields.get("MCH_CERT_FILE") else (),
     private_files=("MCH_KEY_FILE", "API_V3_KEY_FILE"),
     certificate_files=("MCH_CERT_FILE",),
-    renew=settings.renew,
+    renew=renew,
 )

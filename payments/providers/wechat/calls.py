@@ -4,53 +4,37 @@ An answer without a genuine signature leaves the outcome unknown.
 """
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import httpx
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.account import Account, Options
-from payments.providers.transport import Answer, download
+from payments.providers.account import Account
+from payments.providers.settings_fields import Settings
+from payments.providers.transport import Answer, Limits, download
 from payments.providers.wechat.keys import KeyRing
+from payments.providers.wechat.settings import api_url, api_v3_keys, mch_pair, platform_keys
 from payments.providers.wechat.signing import Signer, verify
 
-API_V3_KEY_BYTES = 32
 # to be asked again, under the same number; Source: API v3, "error codes", "refund best practice" (read 2026-11)
 _TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMIT_EXCEEDED"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeChatConfig:
-    """One merchant account."""
-
-    api_url: str  # without a trailing slash
-    mch_id: str
-    app_id: str
-    mch_serial: str
-    api_v3_keys: tuple[bytes, ...] = field(repr=False)  # the current one first; older messages may need a former
-    mch_private_key_pem: bytes = field(repr=False)  # of certificate `mch_serial`
-    platform_keys: Mapping[str, bytes]  # certificates by upper-case serial, public keys by ``PUB_KEY_ID_…``
-
-
 class WeChatCalls(Account):
-    """Signed calls of one merchant account. Thread-safe. Raises ValueError for an unusable key."""
+    """Signed calls of one merchant account. Thread-safe. Raises ConfigError."""
 
-    def __init__(self, config: WeChatConfig, **options: Unpack[Options]) -> None:
-        if not config.api_v3_keys or any(len(key) != API_V3_KEY_BYTES for key in config.api_v3_keys):
-            raise ValueError("the API v3 key must have 32 bytes")
-        super().__init__(config.mch_id, **options)
-        self.config = config
-        self._signer = Signer(
-            mch_id=config.mch_id,
-            serial=config.mch_serial,
-            key=rsa.load_private_key(config.mch_private_key_pem),
-        )
-        self._platform = KeyRing(config.platform_keys)
+    def __init__(self, settings: Settings, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(settings["MCH_ID"], limits=limits, clock=clock)
+        self._url, self._app_id = api_url(settings), settings["APP_ID"]
+        self._api_v3_keys = api_v3_keys(settings)
+        serial, pem = mch_pair(settings)
+        self._signer = Signer(mch_id=self.merchant, serial=serial, key=rsa.load_private_key(pem))
+        self._platform = KeyRing(platform_keys(settings))
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one signed request and return the decoded, verified answer ({} for 204).
@@ -62,7 +46,7 @@ class WeChatCalls(Account):
         """
         text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         headers = self._headers(method, path, text)
-        received = self.send(method, self.config.api_url + path, content=text.encode(), headers=headers)
+        received = self.send(method, self._url + path, content=text.encode(), headers=headers)
         self._verify_answer(received)
         answer = received.document()
         status, code = received.status, str(answer.get("code", received.status))
@@ -83,7 +67,7 @@ class WeChatCalls(Account):
 
     def _own_target(self, address: str) -> str:
         """Return path and query of `address` as signed; OutcomeUnknown at any host but our API's."""
-        base = httpx.URL(self.config.api_url)
+        base = httpx.URL(self._url)
         prefix = base.raw_path.rstrip(b"/")
         try:
             url = httpx.URL(address)
@@ -101,7 +85,7 @@ class WeChatCalls(Account):
         ciphertext, nonce = sealed["ciphertext"], sealed["nonce"].encode()
         associated_data = sealed.get("associated_data", "").encode()
         decrypt = partial(rsa.decrypt, ciphertext, nonce=nonce, associated_data=associated_data)
-        *earlier, last = self.config.api_v3_keys
+        *earlier, last = self._api_v3_keys  # the current one first; older messages may need a former
         for key in earlier:
             with suppress(ValueError):
                 return decrypt(key=key)

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
@@ -23,17 +24,19 @@ from payments.providers.base import (
     Notice,
     Payer,
     PayMethod,
+    Provider,
     RefundResult,
     RefundStatus,
     Trade,
     TradeStatus,
 )
 from payments.providers.documents import CHINA, next_day, text_of
+from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.transport import reading
 from payments.providers.wechat.bill import DUE, parse
 from payments.providers.wechat.calls import WeChatCalls
 from payments.providers.wechat.facts import PAID_STATES, about, facts_of, paid_fact, refund_news, refunded_fact
-from payments.providers.wechat.keys import serial_of
+from payments.providers.wechat.keys import keep_certificates, serial_of
 from payments.providers.wechat.signing import verify
 
 BILL_BYTES_MAX = 50_000_000
@@ -82,8 +85,8 @@ class WeChatPay(WeChatCalls):
     def open(self, wanted: Opening) -> NextAction:
         chosen = wanted.method
         body: dict[str, Any] = {
-            "appid": self.config.app_id,
-            "mchid": self.config.mch_id,
+            "appid": self._app_id,
+            "mchid": self.merchant,
             "description": wanted.description,
             "out_trade_no": wanted.out_trade_no,
             "time_expire": wanted.expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
@@ -96,14 +99,14 @@ class WeChatPay(WeChatCalls):
         with reading(name):
             given = text_of(answer, name)
         if chosen is PayMethod.JSAPI:
-            params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=given, now=self._clock())
+            params = self._signer.wallet_params(app_id=self._app_id, prepay_id=given, now=self._clock())
             return NextAction(type=kind, url="", params=params, lives=lives)
         if chosen is PayMethod.H5 and wanted.return_url:
             given += f"{'&' if '?' in given else '?'}redirect_url={quote(wanted.return_url, safe='')}"
         return NextAction(type=kind, url=given, lives=lives)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        path = f"{_trade_path(out_trade_no)}?mchid={quote(self.config.mch_id)}"
+        path = f"{_trade_path(out_trade_no)}?mchid={quote(self.merchant)}"
         trade = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
         if trade is None:
             return Trade(status=TradeStatus.NOT_FOUND)
@@ -116,7 +119,7 @@ class WeChatPay(WeChatCalls):
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         try:
-            self._call("POST", f"{_trade_path(out_trade_no)}/close", {"mchid": self.config.mch_id})
+            self._call("POST", f"{_trade_path(out_trade_no)}/close", {"mchid": self.merchant})
         except ProviderRejected as refused:
             if refused.code not in _OVER:  # the platform has more codes for "over" than it lists
                 return self._after_refused_close(refused, out_trade_no)
@@ -193,7 +196,7 @@ class WeChatPay(WeChatCalls):
             event_type = envelope["event_type"]
             # Source: WeChat's field tables as public code repeats them, 2026-11-25; a refund's has no appid
             of_payment = event_type.startswith("TRANSACTION.")
-            if content.get("appid", None if of_payment else self.config.app_id) != self.config.app_id:
+            if content.get("appid", None if of_payment else self._app_id) != self._app_id:
                 raise SignatureInvalid("for another application")
             return Notice(
                 notification_id=text_of(envelope, "id"),
@@ -223,3 +226,14 @@ def _payer_part(method: PayMethod, payer: Payer) -> dict[str, Any]:
         address = str(ipaddress.ip_address(payer.client_ip))
         return {"scene_info": {"payer_client_ip": address, "h5_info": {"type": "Wap"}}}
     return {}
+
+
+def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
+    """Store the platform's new certificates beside those that we hold, as `Plugin.renew`; return their serials."""
+    offered = cast("WeChatPay", provider).download_certificates()
+    try:
+        return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: {error}"
+        ) from error

@@ -1,35 +1,16 @@
-"""WeChat Pay from its settings."""
+"""WeChat Pay's settings."""
 
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from payments.providers import key_files
 from payments.providers import settings_fields as fields
-from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
-from payments.providers.transport import Limits
-from payments.providers.wechat.calls import API_V3_KEY_BYTES, WeChatConfig
-from payments.providers.wechat.client import WeChatPay
-from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, SERIAL, KeyRing, keep_certificates
+from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, SERIAL, KeyRing
+
+API_V3_KEY_BYTES = 32
 
 api_url = partial(fields.url, "wechat", "API_URL")
-
-
-def build(settings: Settings, limits: Limits) -> Provider:
-    serial, private_key_pem = mch_pair(settings)
-    return WeChatPay(
-        WeChatConfig(
-            api_url=api_url(settings),
-            mch_id=settings["MCH_ID"],
-            app_id=settings["APP_ID"],
-            mch_serial=serial,
-            api_v3_keys=api_v3_keys(settings),
-            mch_private_key_pem=private_key_pem,
-            platform_keys=_platform_keys(settings),
-        ),
-        limits=limits,
-    )
 
 
 def mch_pair(settings: Settings) -> tuple[str, bytes]:
@@ -81,7 +62,8 @@ def _api_v3_key(key: bytes, name: str) -> bytes:
     return key
 
 
-def _platform_keys(settings: Settings) -> dict[str, bytes]:
+def platform_keys(settings: Settings) -> dict[str, bytes]:
+    """Read certificates by upper-case serial, and public keys by ``PUB_KEY_ID_…``."""
     name, folder = "WECHAT_PLATFORM_KEYS_DIR", Path(settings["PLATFORM_KEYS_DIR"])
     if not folder.is_dir():
         raise ConfigError(f"{name}: {folder} is not a folder.")
@@ -104,19 +86,8 @@ def _platform_keys(settings: Settings) -> dict[str, bytes]:
 
 def valid_platform_keys(settings: Settings) -> None:
     """Require one valid certificate; the checks alone ask, for an expired one beside its successor is fine."""
-    if not any(key_files.is_valid(pem) for pem in _platform_keys(settings).values()):
+    if not any(key_files.is_valid(pem) for pem in platform_keys(settings).values()):
         raise ConfigError(
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "
             "get the platform's current one."
         )
-
-
-def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
-    """Store the platform's new certificates beside those that we hold, as `Plugin.renew`; return their serials."""
-    offered = cast("WeChatPay", provider).download_certificates()
-    try:
-        return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: {error}"
-        ) from error

@@ -1,6 +1,7 @@
 """Alipay's QR codes, bills and overlapping keys: what is sent, and which answers prove nothing."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,7 +15,7 @@ from payments.providers.alipay.client import Alipay
 from payments.providers.base import NextActionType, PayMethod
 from payments.providers.documents import CHINA
 from payments.sandbox import keys
-from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, create
+from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, channels, create
 from tests.unit.payments.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
 
 DAY = date(2026, 11, 20)
@@ -122,9 +123,9 @@ def test_a_file_that_is_too_large_is_left(alipay: Alipay, bills: Bills, monkeypa
 
 
 @pytest.fixture
-def at(alipay: Alipay) -> Callable[[float], Alipay]:
+def at(platform: keys.Keys, company: Company) -> Callable[[float], Alipay]:
     """Our side with a clock of the test's own."""
-    return lambda moment: Alipay(alipay.config, clock=lambda: moment)
+    return lambda moment: Alipay(channels(company)["alipay"], nullcontext, clock=lambda: moment)
 
 
 def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay], company: Company) -> None:

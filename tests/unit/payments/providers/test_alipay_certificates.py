@@ -1,5 +1,6 @@
 """Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry
 from payments.providers import rsa as signing
 from payments.providers.alipay.client import Alipay
-from payments.providers.alipay.keys import CertificateError, certificate_sn, root_sn
+from payments.providers.alipay.keys import certificate_sn, root_sn
 from payments.providers.alipay.signing import signed_text
 from payments.providers.base import TradeStatus
 from payments.sandbox import keys, state
@@ -193,19 +194,21 @@ def test_held_certificates_alone_sign_answers_and_notifications(
 
 
 def test_a_certificate_counts_from_its_first_day_to_its_last(
-    held: Any, authority: Authority, company: Company
+    held: Any, settings: Settings, authority: Authority, company: Company
 ) -> None:
     today, tomorrow = authority.platform(days=(-1, 10)), authority.platform("next", days=(5, 30))
     began = datetime.now(UTC).timestamp()
     moment = [began]
-    alipay = Alipay(held(today, tomorrow, authority.middle).config, clock=lambda: moment[0])
+    held(today, tomorrow, authority.middle)
+    alipay = Alipay(settings.settings, nullcontext, clock=lambda: moment[0])
     for days, counting in ((0, {today}), (6, {today, tomorrow}), (11, {tomorrow})):
         moment[0] = began + timedelta(days=days).total_seconds()
         for name, certificate in (("platform", today), ("next", tomorrow)):
             company.answer = says(authority.private[name], certificate_sn(certificate))
             assert answers(alipay) is (certificate in counting)
-    with pytest.raises(CertificateError, match=r"platform: the certificate with SN .* not now"):
-        Alipay(held(today, authority.middle).config, clock=lambda: moment[0])
+    held(today, authority.middle)
+    with pytest.raises(registry.ConfigError, match=r"PUBLIC_CERT_FILE: .*: the certificate with SN .* not now"):
+        Alipay(settings.settings, nullcontext, clock=lambda: moment[0])
 
 
 @pytest.mark.parametrize("issuer_days", [(-9, 9), (-9, -2)])

@@ -8,9 +8,12 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import httpx
@@ -23,8 +26,8 @@ from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderUnava
 from payments.providers import registry
 from payments.providers.base import FactKind, RefundStatus, TradeStatus
 from payments.providers.bearer import Bearer
-from payments.providers.paypal.client import PayPalConfig, PayPalOrders
-from payments.providers.transport import client
+from payments.providers.paypal.client import PayPalOrders
+from payments.providers.transport import ask, client
 from payments.testing.relay import Reply, Server
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -61,15 +64,18 @@ def certificate(key: rsa.RSAPrivateKey = KEY, *, days: int = 1) -> bytes:
 
 
 def account(url: str = "http://127.0.0.1:1", certificates: bytes = b"") -> PayPalOrders:
-    config = PayPalConfig(
-        api_url=url,
-        client_id="us",
-        client_secret="hush",
-        merchant_id="2BP3WP8PK6566",
-        webhook_id="1JE42910",
-        certificates=certificates or certificate(),
-    )
-    return PayPalOrders(config)
+    with NamedTemporaryFile() as file:
+        file.write(certificates or certificate())
+        file.flush()
+        settings = {
+            "API_URL": url,
+            "CLIENT_ID": "us",
+            "CLIENT_SECRET": "hush",
+            "MERCHANT_ID": "2BP3WP8PK6566",
+            "WEBHOOK_ID": "1JE42910",
+            "CERT_FILE": file.name,
+        }
+        return PayPalOrders(settings, nullcontext)
 
 
 def event(kind: str, resource: dict[str, Any]) -> bytes:
@@ -239,8 +245,8 @@ def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Pla
 
 def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> None:
     now = [1000.0]
-    session, login = client(timeout_seconds=5), httpx.BasicAuth("us", "hush")
-    bearer = Bearer(session, f"{platform.url}/token", login, clock=lambda: now[0], limits=account()._limits)
+    send, login = partial(ask, client(timeout_seconds=5), nullcontext), httpx.BasicAuth("us", "hush")
+    bearer = Bearer(send, f"{platform.url}/token", login, clock=lambda: now[0])
     platform.order = Reply(status=200, body=b"{}")
     for moment, tokens in ((1000.0, 1), (1039.0, 1), (1040.0, 2)):
         now[0] = moment

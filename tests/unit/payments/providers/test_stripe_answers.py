@@ -46,7 +46,7 @@ def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, 
     ((path, headers),) = company.asked
     given = {name.lower(): value for name, value in headers.items()}
     assert path == "/v1/payment_intents"
-    assert (given["authorization"], given["idempotency-key"]) == (f"Bearer {stripe.config.secret_key}", NUMBER)
+    assert (given["authorization"], given["idempotency-key"]) == (f"Bearer {stripe._secret_key}", NUMBER)
     assert (given["stripe-version"], given["user-agent"]) == (API_VERSION, "payonce")
     assert not [name for name in given if name.startswith("x-stripe")]
     assert b"confirm=true" in asked[0]

@@ -14,7 +14,7 @@ from payments.providers.base import BillLine, FactKind
 from payments.providers.wechat import client as wechat_module
 from payments.providers.wechat.bill import parse
 from payments.providers.wechat.client import WeChatPay
-from tests.unit.payments.providers.conftest import Answer, Company, signed
+from tests.unit.payments.providers.conftest import Answer, Company, channels, signed
 
 DAY = date(2026, 11, 20)
 _NAMES = (
@@ -198,7 +198,7 @@ def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeC
         (ten, "PARAM_ERROR", ProviderRejected),
     ):
         company.answer = signed({"code": code}, status=400, age_seconds=int(time.time() - moment))
-        then = WeChatPay(wechat.config, clock=lambda moment=moment: moment)
+        then = WeChatPay(channels(company)["wechat"], nullcontext, clock=lambda moment=moment: moment)
         with pytest.raises(refused) if refused else nullcontext():
             assert then.bill(day=day) == ()
 

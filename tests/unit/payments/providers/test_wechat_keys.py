@@ -3,7 +3,7 @@
 import secrets
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -69,6 +69,13 @@ def public_key(number: int = 1) -> bytes:
     return _key(number).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
+def holding(company: Company, folder: Path, platform_keys: dict[str, bytes]) -> WeChatPay:
+    """Our side with these keys of the platform alone."""
+    for name, pem in platform_keys.items():
+        (folder / f"{name}.pem").write_bytes(pem)
+    return WeChatPay(channels(company)["wechat"] | {"PLATFORM_KEYS_DIR": str(folder)}, nullcontext)
+
+
 def test_the_edges_of_a_certificate_s_time_count() -> None:
     begin, end = NOW, NOW + timedelta(days=9)
     held = pair(1, begin=begin, end=end)
@@ -82,13 +89,13 @@ def test_the_edges_of_a_certificate_s_time_count() -> None:
 
 
 def test_an_expired_certificate_proves_what_it_signed_in_its_time(
-    wechat: WeChatPay, company: Company, platform: keys.Keys
+    wechat: WeChatPay, company: Company, platform: keys.Keys, tmp_path: Path
 ) -> None:
     """No answer of now; but a stored notification is processed again as of the moment in which it came."""
     ended = datetime.now(UTC) - timedelta(seconds=1)
     serial, begin = int(platform.platform_serial, 16), ended - timedelta(days=9)
     expired = pair(key=platform.platform, serial=serial, begin=begin, end=ended)
-    late = WeChatPay(replace(wechat.config, platform_keys={expired.serial: expired.pem}))
+    late = holding(company, tmp_path, {expired.serial: expired.pem})
     company.answer = unpaid(company)
     assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
     with pytest.raises(OutcomeUnknown, match="expired on"):
@@ -133,11 +140,11 @@ def test_of_several_public_keys_the_greatest_id_is_named_and_all_count() -> None
     assert KeyRing({pair(1).serial: pair(1).pem}).public_key_id is None
 
 
-def test_without_a_public_key_none_is_named(wechat: WeChatPay, company: Company) -> None:
+def test_without_a_public_key_none_is_named(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
     company.answer = unpaid(company)
-    serial = state.keys().platform_serial
-    only = replace(wechat.config, platform_keys={serial: wechat.config.platform_keys[serial]})
-    WeChatPay(only).query(out_trade_no="a" * 32)
+    file = f"{state.keys().platform_serial}.pem"
+    pem = (Path(channels(company)["wechat"]["PLATFORM_KEYS_DIR"]) / file).read_bytes()
+    holding(company, tmp_path, {file.removesuffix(".pem"): pem}).query(out_trade_no="a" * 32)
     assert "Wechatpay-Serial" not in company.asked[0][1]
 
 
@@ -165,7 +172,7 @@ def listed(*certificates: Pair, api_v3_key: bytes, **changed: Any) -> dict[str, 
 
 
 def test_certificates_are_fetched_decrypted_and_given_by_serial(wechat: WeChatPay, company: Company) -> None:
-    (current,) = wechat.config.api_v3_keys
+    (current,) = wechat._api_v3_keys
     one, two = pair(1), pair(2)
     company.answer = signed(listed(one, two, api_v3_key=current))
     assert wechat.download_certificates() == {one.serial: one.pem, two.serial: two.pem}
@@ -192,7 +199,7 @@ OTHER_SHAPES = [
     ],
 )
 def test_certificates_of_another_shape_are_unknown(wechat: WeChatPay, company: Company, document: Any) -> None:
-    company.answer = signed(document(wechat.config.api_v3_keys[0]))
+    company.answer = signed(document(wechat._api_v3_keys[0]))
     with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
         wechat.download_certificates()
 
@@ -270,7 +277,7 @@ def test_a_folder_of_keys_is_loaded_or_its_mistake_is_named(
             start(folder)
     one, two = pair(1), pair(2)
     keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two)})
-    assert start(tmp_path).config.platform_keys == {one.serial: one.pem, two.serial: two.pem}
+    assert start(tmp_path)._platform._held.keys() == {one.serial, two.serial}
     assert serial_of(one.pem) == one.serial
     for name in (two.serial, "platform"):
         (tmp_path / f"{name}.pem").write_bytes(one.pem)
@@ -279,10 +286,10 @@ def test_a_folder_of_keys_is_loaded_or_its_mistake_is_named(
         (tmp_path / f"{name}.pem").unlink()
 
 
-@pytest.mark.parametrize("api_v3_keys", [(), (API_V3_KEY, b"short"), (API_V3_KEY + b"x",)])
-def test_every_api_v3_key_has_32_bytes(wechat: WeChatPay, api_v3_keys: tuple[bytes, ...]) -> None:
-    with pytest.raises(ValueError, match="32 bytes"):
-        WeChatPay(replace(wechat.config, api_v3_keys=api_v3_keys))
+@pytest.mark.parametrize("key", ["", "short", API_V3_KEY.decode() + "x"])
+def test_every_api_v3_key_has_32_bytes(platform: keys.Keys, company: Company, key: str) -> None:
+    with pytest.raises(registry.ConfigError, match="32 bytes"):
+        WeChatPay(channels(company)["wechat"] | {"API_V3_KEY": key}, nullcontext)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +313,7 @@ def test_a_file_holds_the_current_api_v3_key_first(
     settings["API_V3_KEY_FILE"] = str(file)
     if found is None:
         built: Any = registry.build({"wechat": settings})["wechat"]
-        assert built.config.api_v3_keys == (one, two)
+        assert built._api_v3_keys == (one, two)
     else:
         with pytest.raises(registry.ConfigError, match=f"WECHAT_API_V3_KEY_FILE: .*{found}") as caught:
             registry.build({"wechat": settings})
