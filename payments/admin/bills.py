@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import path, reverse
@@ -166,8 +165,7 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
 
     def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
         """Export all lines of one comparison, or all open ones."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         lines = bills.export(self._exported(request).iterator(chunk_size=1000), headings=map(label, bills.COLUMNS))
         response = StreamingHttpResponse(chain([BOM], lines), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="differences.csv"'

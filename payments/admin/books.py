@@ -4,7 +4,6 @@ import csv
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -93,19 +92,20 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
 
     def trial_balance_view(self, request: HttpRequest) -> HttpResponse:
         """Show every account once a currency, and the sum of all, which is zero."""
-        context: dict[str, Any] = {"at": utc(timezone.now())}
-        if self.has_view_permission(request):
-            accounts = figures.trial_balance()
-            context["rows"] = [_in_words(account) for account in accounts]
-            context["totals"] = [_in_words(total) for total in figures.totals(accounts)]
+        self.require(request)
+        accounts = figures.trial_balance()
+        context = {
+            "at": utc(timezone.now()),
+            "rows": [_in_words(account) for account in accounts],
+            "totals": [_in_words(total) for total in figures.totals(accounts)],
+        }
         return self.own_page(
             request, "admin/payments/journalentry/trial_balance.html", _("Trial balance"), **context
         )
 
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
         """Export the same for a spreadsheet: amounts with a point and without grouping."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         name = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
         response = HttpResponse(
             content_type="text/csv; charset=utf-8",

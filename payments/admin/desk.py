@@ -1,7 +1,6 @@
 """The operator's desk: what needs a person, oldest first, and the accounts' sums, on the admin's start page."""
 
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -38,20 +37,6 @@ SOURCES = {
     "delivery": (gettext_noop("Deliveries given up"), "status=failed"),
     "notification": (gettext_noop("Failed notifications"), "kind=notification_failed"),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A line of the queue, as it is shown."""
-
-    what: SafeString
-    note: str
-    amount: str
-    customer: str
-    order: SafeString | str
-    age: str
-    action: str
-    address: str
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
@@ -99,22 +84,22 @@ def count_in_navigation(request: HttpRequest, applications: list[dict[str, Any]]
             model["name"] = format_html('{} <strong class="payments-count">{}</strong>', model["name"], count)
 
 
-def item(request: HttpRequest, work: Work, now: datetime) -> Item:
+def item(request: HttpRequest, work: Work, now: datetime) -> dict[str, Any]:
     """Describe a row, with the one thing to do next."""
     action, address = _next_action(request, work)
     known = work.amount_minor is not None and bool(work.currency)
     detail = work.detail or {}
     currency = detail.get("currency") or work.currency or ""
-    return Item(
-        what=badge(*_what(work)),
-        note=_note(work),
-        amount=money(work.amount_minor or 0, currency) if known else stake(work.about, detail, currency),
-        customer=work.customer or "-",
-        order=link_to_order(work.order_no) if work.order_no else "-",
-        age=timesince(work.since, now, depth=1),
-        action=action,
-        address=address,
-    )
+    return {
+        "what": badge(*_what(work)),
+        "note": _note(work),
+        "amount": money(work.amount_minor or 0, currency) if known else stake(work.about, detail, currency),
+        "customer": work.customer or "-",
+        "order": link_to_order(work.order_no) if work.order_no else "-",
+        "age": timesince(work.since, now, depth=1),
+        "action": action,
+        "address": address,
+    }
 
 
 def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -65,9 +65,10 @@ class MoneyAdmin(ReadOnlyAdmin):
 
     def may(self, request: HttpRequest, permission: str) -> bool:
         """Check that the user may see the rows, and do this with them."""
-        return self.has_view_permission(request) and request.user.has_perm(f"payments.{permission}")
+        allowed = not permission or request.user.has_perm(f"payments.{permission}")
+        return allowed and self.has_view_permission(request)
 
-    def require(self, request: HttpRequest, permission: str) -> None:
+    def require(self, request: HttpRequest, permission: str = "") -> None:
         """Refuse users who may not, before anything about a row is shown. Raises PermissionDenied."""
         if not self.may(request, permission):
             raise PermissionDenied
@@ -76,8 +77,7 @@ class MoneyAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show operators' acts about the row; Django's own log has none of them."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         row = self.get_object(request, object_id)
         if row is None:
             raise Http404

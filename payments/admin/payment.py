@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
@@ -175,8 +174,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     def export_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Export what the page shows, and no more, as JSON."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         payment = get_object_or_404(Payment, pk=pk)
         return JsonResponse(
             case_file.export(payment),

@@ -32,16 +32,13 @@ def key_of(account: str, channel: str) -> str:
     return "" if account == channel else account
 
 
-def by_merchant() -> dict[tuple[str, str], str]:
-    """Name the accounts by channel and merchant; none where their settings are wrong."""
-    with suppress(ConfigError):
-        return {(one.channel, one.merchant): name for name, one in channels.current().items()}
-    return {}
-
-
 def of_merchant(channel: str, merchant: str) -> str:
-    """Return the account of a merchant; the channel where no account is configured for it."""
-    return by_merchant().get((channel, merchant), channel)
+    """Return the account of a merchant; the channel where no account is configured for it, or not rightly."""
+    with suppress(ConfigError):
+        for name, one in channels.current().items():
+            if (one.channel, one.merchant) == (channel, merchant):
+                return name
+    return channel
 
 
 def gone() -> Counter[str]:

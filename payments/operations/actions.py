@@ -185,7 +185,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     try:
         _announce(row, _("Processes it again"), by=by)
         verdict = webhooks.replay(row.pk)
-        done, sentence = True, _processed(verdict)
+        done, sentence = True, outcome_of(_("Processed again"), VERDICT_IS[Notification.Verdict(verdict)])
     except SignatureInvalid as error:
         sentence = _("Our keys do not verify it any more (%(error)s); nothing changed.") % {"error": error}
     except NotificationMalformed as error:
@@ -282,10 +282,6 @@ def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
             trouble = _("%(what)s (%(why)s)") % {"what": trouble, "why": error}
         return False, f"{account_name(account)} {trouble}"
     return True, ""
-
-
-def _processed(verdict: str) -> str:
-    return outcome_of(_("Processed again"), VERDICT_IS[Notification.Verdict(verdict)])
 
 
 def outcome_of(name: str, became: Any) -> str:

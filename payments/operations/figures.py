@@ -1,7 +1,7 @@
 """Sums of the money journal: an account by its index; the trial balance adds up all, when a person asks for it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet, Sum
 
@@ -37,16 +37,16 @@ def trial_balance() -> list[Account]:
 
 def totals(accounts: Iterable[Account]) -> list[Account]:
     """Sum all accounts by currency; the balances are zero, because every entry's is."""
-    found: dict[str, Account] = {}
-    for row in accounts:
-        before = found.get(row.currency)
-        found[row.currency] = replace(
-            row,
+    rows = list(accounts)
+    return [
+        Account(
             account=TOTAL,
-            debit_minor=row.debit_minor + (before.debit_minor if before else 0),
-            credit_minor=row.credit_minor + (before.credit_minor if before else 0),
+            currency=currency,
+            debit_minor=sum(row.debit_minor for row in rows if row.currency == currency),
+            credit_minor=sum(row.credit_minor for row in rows if row.currency == currency),
         )
-    return [found[currency] for currency in sorted(found)]
+        for currency in sorted({row.currency for row in rows})
+    ]
 
 
 def _accounts(lines: QuerySet[JournalLine]) -> list[Account]:

@@ -6,6 +6,7 @@ operator has read is for the history. A refund that did not move is no fact; it 
 refused.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
@@ -120,15 +121,7 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
         settle_here(closing.ended_unpaid(attempt), source=BY_HAND)
         result = actions.outcome_of(name, ATTEMPT_IS[AttemptStatus.CLOSED])
         return _("%(row)s was never paid and cannot be any more") % {"row": name}, result
-    fact = Fact(
-        kind=FactKind.PAID,
-        channel=attempt.channel,
-        merchant=attempt.merchant,
-        out_trade_no=attempt.out_trade_no,
-        provider_txn_id=attempt.out_trade_no,
-        amount_minor=attempt.amount_minor,
-        currency=attempt.currency,
-    )
+    fact = replace(closing.ended_unpaid(attempt), kind=FactKind.PAID, amount_minor=attempt.amount_minor)
     counts = settle_here(fact, source=BY_HAND) == [Outcome.APPLIED]
     became = _("it was paid, and that counts for the order")
     if not counts:
@@ -141,10 +134,8 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
 
 def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
     """Settle a refund, as `_record_attempt`."""
-    name, about = (
-        _("Refund %(number)s") % {"number": refund.out_refund_no},
-        {"row": named(refund), "number": number},
-    )
+    name = _("Refund %(number)s") % {"number": refund.out_refund_no}
+    about = {"row": named(refund), "number": number}
     if not moved:
         refunds.end_unmoved(refund, message="an operator recorded that it did not move")
         became = _("nothing moved; it has failed, and an anomaly is filed")
