@@ -8,7 +8,7 @@ from django.conf import settings
 
 from idempotency.webhooks import StandardWebhooks, Unverifiable
 from payments.conf import EVENT_TYPES, Endpoint
-from payments.providers.settings_fields import ConfigError, content, is_loopback
+from payments.providers.settings_fields import ConfigError, content, is_loopback, mistake_in
 
 NAME_MAX = 64
 KEY_BYTES = range(24, 65)  # Standard Webhooks 1.0.0, "Signature scheme" (read 2026-11)
@@ -49,14 +49,7 @@ def where(name: str) -> str:
 
 
 def _of_address(field: str, url: str) -> Iterator[str]:
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        yield f"{field} must be an absolute http(s) address."
-    elif "@" in parts.netloc:  # it would appear in logs
-        yield f"{field} must not hold a user or password."
-    elif parts.scheme == "http" and not settings.DEBUG and not is_loopback(url):
+    if mistake := mistake_in(url):
+        yield f"{field} {mistake}"
+    elif urlsplit(url).scheme == "http" and not settings.DEBUG and not is_loopback(url):
         yield f"{field} must begin with https://; {url} is plain http."

@@ -14,13 +14,22 @@ class ConfigError(ValueError):
 
 def url(channel: str, field: str, settings: Settings) -> str:
     """Read an absolute address, without a slash at its end."""
-    name, value = env_name(channel, field), settings[field]
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(f"{name} must be an absolute http(s) address.")
-    if parts.username is not None or parts.password is not None:  # it would appear in logs
-        raise ConfigError(f"{name} must not hold a user or password.")
+    value = settings[field]
+    if mistake := mistake_in(value):
+        raise ConfigError(f"{env_name(channel, field)} {mistake}")
     return value.rstrip("/")
+
+
+def mistake_in(url: str) -> str:
+    """Say what an absolute address must be or not hold; empty where it is sound."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        return "must be an absolute http(s) address."
+    return "must not hold a user or password." if "@" in parts.netloc else ""  # it would appear in logs
 
 
 def is_loopback(url: str) -> bool:

@@ -31,7 +31,8 @@ def proves_nothing(call: Callable[[], object], *, what: str, after: str) -> None
         return
     except Exception as error:
         raise Broken(f"{what} raised {type(error).__name__} after {after}, which proves nothing") from error
-    raise Broken(f"{what} returned {_short(result)} after {after}, which proves nothing")
+    returned = f"{getattr(result, 'status', result)!s:.60}"
+    raise Broken(f"{what} returned {returned} after {after}, which proves nothing")
 
 
 def unless_unknown(call: Callable[[], object]) -> bool:
@@ -49,7 +50,3 @@ def money(fact: Fact) -> tuple[object, ...]:
         *(fact.kind, fact.channel, fact.merchant, fact.out_trade_no, fact.provider_txn_id),
         *(fact.amount_minor, fact.currency),
     )
-
-
-def _short(result: object) -> str:
-    return f"{getattr(result, 'status', result)!s:.60}"

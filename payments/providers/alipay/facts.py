@@ -6,6 +6,7 @@ Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "a
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from payments import money
@@ -14,6 +15,7 @@ from payments.providers.documents import china_time, text_of
 
 CHANNEL = "alipay"
 CURRENCY = "CNY"
+ended_fact = partial(closed_fact, channel=CHANNEL)
 PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
 
 
@@ -23,7 +25,7 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
     if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
         return Trade(status=TradeStatus.PAID, facts=(paid_fact(answer, seller_id=seller_id),))
     if state == "TRADE_CLOSED":
-        return Trade(status=TradeStatus.CLOSED, facts=(_ended_unpaid(out_trade_no, seller_id),))
+        return Trade(status=TradeStatus.CLOSED, facts=(ended_fact(out_trade_no=out_trade_no, merchant=seller_id),))
     return Trade(status=TradeStatus.PENDING)
 
 
@@ -39,7 +41,7 @@ def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, .
         payment = paid_fact(given, seller_id=seller_id)
         return (payment, *_all_back(given, payment))
     if given["trade_status"] == "TRADE_CLOSED":
-        return (_ended_unpaid(text_of(given, "out_trade_no"), seller_id),)
+        return (ended_fact(out_trade_no=text_of(given, "out_trade_no"), merchant=seller_id),)
     return ()
 
 
@@ -114,7 +116,3 @@ def refunded_fact(
         paid_txn_id=str(answer.get("trade_no", "")),
         paid_minor=paid_minor,
     )
-
-
-def _ended_unpaid(out_trade_no: str, seller_id: str) -> Fact:
-    return closed_fact(channel=CHANNEL, merchant=seller_id, out_trade_no=out_trade_no)

@@ -119,7 +119,10 @@ def _believed(
         end = certificate.not_valid_after_utc.timestamp()
         try:
             # an expired one is judged as of its last day, when its issuers may still have been valid
-            key = _believed_key(certificate, issuers, roots, now=min(now, end))
+            if not _comes_from(certificate, issuers, roots, now=min(now, end), links=_MOST_LINKS):
+                from_none = "comes from no certificate of the root file that is valid with it"
+                raise CertificateError(PLATFORM, f"{_named(certificate)} {from_none}")
+            key = _key_of(PLATFORM, certificate)
         except CertificateError as error:
             if end >= now:
                 raise
@@ -127,20 +130,6 @@ def _believed(
         else:
             believed[certificate_sn(certificate)] = (certificate, key)
     return believed
-
-
-def _believed_key(
-    certificate: x509.Certificate,
-    issuers: Sequence[x509.Certificate],
-    roots: Sequence[x509.Certificate],
-    *,
-    now: float,
-) -> RSAPublicKey:
-    if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
-        raise CertificateError(
-            PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid with it"
-        )
-    return _key_of(PLATFORM, certificate)
 
 
 def _key_of(which: str, certificate: x509.Certificate) -> RSAPublicKey:
@@ -181,8 +170,7 @@ def _issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
 
 
 def _is_valid(certificate: x509.Certificate, now: float) -> bool:
-    moment = datetime.fromtimestamp(now, UTC)
-    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+    return key_files.is_within_time(certificate, datetime.fromtimestamp(now, UTC))
 
 
 def _when(certificate: x509.Certificate) -> str:

@@ -11,6 +11,7 @@ from payments.errors import SignatureInvalid
 from payments.providers import rsa
 from payments.providers.authenticity import MAX_SKEW_SECONDS, lower_case
 from payments.providers.documents import in_utc
+from payments.providers.key_files import is_within_time
 
 HEADERS = (
     *("Paypal-Transmission-Id", "Paypal-Transmission-Time", "Paypal-Transmission-Sig"),
@@ -35,7 +36,7 @@ def verify(
     if not -timedelta(seconds=MAX_SKEW_SECONDS) < age < AGE_MAX:
         raise SignatureInvalid("the transmission is stale or of the future")
     signed = signed_text(number=number, sent_at=sent_at, webhook_id=webhook_id, body=body)
-    valid = [held for held in certificates if held.not_valid_before_utc <= now <= held.not_valid_after_utc]
+    valid = [held for held in certificates if is_within_time(held, now)]
     keys = [key for held in valid if isinstance(key := held.public_key(), RSAPublicKey)]
     if not any(rsa.verifies(signed, signature, key) for key in keys):
         raise SignatureInvalid("the signature does not verify")
