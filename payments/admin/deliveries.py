@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
@@ -17,10 +16,9 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
-from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import STATUS, badge
 from payments.admin.forms import ReasonForm
-from payments.admin.pages import MoneyAdmin, Question, breakable, number_in, payment_column, shortened
+from payments.admin.pages import MoneyAdmin, OwnNumberSearch, Question, breakable, payment_column, shortened
 from payments.conf import EVENT_TYPES
 from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
@@ -31,7 +29,7 @@ RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "a
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
+class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
     """One row for each decision and endpoint."""
 
     appears = _("A delivery appears when a decision about a payment is due at an endpoint.")
@@ -58,10 +56,6 @@ class DeliveryAdmin(WholeTermSearch, MoneyAdmin):
         if row.status == Status.SENDING or not self.may(request, "replay_delivery"):
             return []
         return [Tool(address=reverse("admin:payments_delivery_replay", args=[row.pk]), words=_("Send again"))]
-
-    def search(self, rows: QuerySet[Delivery], term: str) -> QuerySet[Delivery]:
-        ours = number_in(term)
-        return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
 
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")

@@ -12,7 +12,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import quote as admin_quote
 from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.db.models import F
+from django.db.models import F, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import NoReverseMatch, path, reverse
@@ -23,6 +23,7 @@ from django.utils.translation import gettext_lazy, gettext_noop
 
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
+from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
 from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
@@ -112,6 +113,14 @@ class MoneyAdmin(ReadOnlyAdmin):
             for sentence in result.sentences:
                 (messages.success if result.done else messages.warning)(request, sentence)
         return HttpResponseRedirect(page_of(row))
+
+
+class OwnNumberSearch(WholeTermSearch):
+    """Search of rows by our number, their own or their payment's."""
+
+    def search(self, rows: models.QuerySet[Any], term: str) -> models.QuerySet[Any]:
+        ours = number_in(term)
+        return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
 
 
 class ResolvableAdmin(MoneyAdmin):

@@ -1,7 +1,7 @@
 """Pages of attempts, refunds and events."""
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
@@ -12,6 +12,7 @@ from payments.admin.badges import badge, badge_column
 from payments.admin.money_filters import AtAccount, Waiting
 from payments.admin.pages import (
     MoneyAdmin,
+    OwnNumberSearch,
     account_column,
     link,
     money_column,
@@ -27,7 +28,7 @@ from payments.states import AttemptStatus, RefundStatus
 
 
 @admin.register(Attempt)
-class AttemptAdmin(WholeTermSearch, MoneyAdmin):
+class AttemptAdmin(OwnNumberSearch, MoneyAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
     appears = _("An attempt appears when a payment is opened at a provider.")
@@ -60,10 +61,6 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
         *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 
-    def search(self, rows: QuerySet[Attempt], term: str) -> QuerySet[Attempt]:
-        ours = number_in(term)
-        return rows.filter(Q(pk=ours) | Q(payment_id=ours))
-
     number = column(lambda attempt: shortened(attempt.pk), _("our number"))
     out_trade_no = column(lambda attempt: attempt.out_trade_no, _("our number"))
     provider = provider_column
@@ -80,7 +77,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
 
 
 @admin.register(Refund)
-class RefundAdmin(WholeTermSearch, MoneyAdmin):
+class RefundAdmin(OwnNumberSearch, MoneyAdmin):
     """Money on its way back."""
 
     appears = _("A refund appears when one is asked for, or when a duplicate or late payment goes back.")
@@ -94,10 +91,6 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
         *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "state", "said"),
         *("shown_reason", "asked_for", "sent", "next_question", "query_count"),
     )
-
-    def search(self, rows: QuerySet[Refund], term: str) -> QuerySet[Refund]:
-        ours = number_in(term)
-        return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
     number = column(lambda refund: shortened(refund.pk), _("our number"))
     out_refund_no = column(lambda refund: refund.out_refund_no, _("our number"))
