@@ -58,9 +58,8 @@ class Latch(Waited, Asked, Resource):
             life_seconds: after which it is closed, whatever is left; at most 1e9, which is 31 years.
         """
         life_ms = max(1, round(bounded("life_seconds", life_seconds) * 1000))
-        return bool(
-            (yield from self._insist("open", self.hub().new_request(), whole_number("count", count), life_ms))
-        )
+        opening = self._insist("open", self.hub().new_request(), whole_number("count", count), life_ms)
+        return bool((yield from opening))
 
     @operation
     def count_down(self) -> Steps[int]:

@@ -35,7 +35,6 @@ class SeveralLocks(Several):
         self.locks = sorted(map(copy, locks), key=lambda lock: (lock.name, lock._prefix or ""))
         super().__init__(", ".join(lock.name for lock in self.locks), **settings)
         self.quorum = len(self.locks)
-        self.client = self.locks[0].client
         self._join()
 
     @classmethod

@@ -112,7 +112,7 @@ class Several(AskedByHolder, Entered):
 
     def _join(self) -> None:
         """Give each lock the owner of all, and have it call the listeners where its end is the end of all."""
-        self._left = {}
+        self.client, self._left = self.locks[0].client, {}
         for lock in self.locks:
             lock._owner = self._owner or lock._owner
             if self._listeners:

@@ -113,8 +113,6 @@ class Limiter(Waited, Resource):
         """Return the newest permits, because their use does not count after all; arguments as of `acquire`."""
         yield self._ask("release", whole_number("permits", permits), caller=caller)
 
-    give_back = release
-
     @operation
     def available(self, *, caller: str | None = None) -> Steps[int]:
         """Return how many permits there are now, for all or for `caller`."""

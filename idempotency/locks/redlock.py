@@ -52,7 +52,6 @@ class Majority(Several):
         if len(clients) < 3 or len(clients) % 2 == 0:
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
         super().__init__(name, **settings)
-        self.client = clients[0]
         self.majority = self.quorum = len(clients) // 2 + 1
         self._lease_seconds = lease_seconds
         each = {"prefix": prefix, "hold_seconds_max": hold_seconds_max, "release_seconds": 0.0}
@@ -108,12 +107,7 @@ class Majority(Several):
 
     @operation
     def release(self) -> Steps[None]:
-        """Give it back on every server.
-
-        Raises:
-            NotHeld: the caller does not hold it.
-            LockLost: the caller held it, but a majority had ended or forgotten it before.
-        """
+        """Give it back on every server. Raise as `Lock`, `LockLost` where a majority had ended or forgotten it."""
         held = [node for node in self.locks if node.token is not None]
         if not held:
             raise not_held(self.name)

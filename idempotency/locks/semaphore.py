@@ -71,7 +71,7 @@ class Totals(Numbered, Placed):
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""
         hub = self.hub()
         keys = self._keys
-        keys.append(f"{keys[0]}:done:{hub.new_request()}")
+        keys.append(f"{keys[0]}:done:{hub.new_request()}:{hub.channel}")
         return self._insist(Ask(_PERMITS, keys, [self._terms(hub, (0, 0)), *what]), holds)
 
     @property
@@ -125,10 +125,7 @@ class Permits(Owned, Totals):
         Args:
             permits: None: those of the last acquire. With `owner=` also what other processes acquired.
 
-        Raises:
-            NotHeld: the caller has not so many; nothing changed.
-            LockLost: it had, but a lease ended before.
-            LockUnavailable: Redis did not reply; the lease ends it.
+        Raise as `Lock` does. Where the caller has not so many, nothing changed.
         """
         what: list[Any] = ["give"]
         hub, own, keys = self.hub(), self._holder(), self._keys
@@ -187,8 +184,7 @@ class ExpirablePermits(Totals):
         name: any text; another kind of resource than a `Semaphore` of that name.
         permits: as of `Semaphore`.
         client, prefix, release_seconds: as of `Lock`.
-        on_lost, on_expired, on_released: as of `Lock`, for each permit that is taken here. One that another
-            process gives back counts as expired at its end.
+        on_lost, on_expired, on_released: as of `Lock`, for each permit taken here, wherever it is released.
     """
 
     _kind = "permits"

@@ -66,10 +66,8 @@ class Messages:
 
     def put(self, message: str | None) -> None:
         """Add a message; called by the subscriber."""
-        if self._queue.qsize() < KEPT_MAX:
-            self._queue.put_nowait(message)
-        elif self._queue.qsize() == KEPT_MAX:
-            self._queue.put_nowait(None)
+        if (behind := self._queue.qsize()) <= KEPT_MAX:
+            self._queue.put_nowait(message if behind < KEPT_MAX else None)
 
     def take(self, *, wait_seconds: float) -> str | None:
         """Return the next message; None if some may have been missed.

@@ -84,7 +84,7 @@ class Mail:
     every waiter is made to look, even before it hangs its bell. A bell hangs until it rings.
 
     Attributes:
-        holds: of the process; their `forced` is called with what a script says of one that was ended by force,
+        holds: of the process; their `ended` is called with what a script says of one that another process ended,
             and their `doubt` when that may have been missed.
     """
 
@@ -117,10 +117,10 @@ class Mail:
                 bell.ring()
 
     def deliver(self, data: bytes | str) -> None:
-        """Take a message: `request`, `request token end`, or `- token key owner` of a hold that has ended."""
+        """Take a message: `request`, `request token end`, or `- token key owner` for `Holds.ended`."""
         request, *grant = _text(data).split(" ")
         if request == "-":
-            self.holds.forced(int(grant[0]), " ".join(grant[1:]))
+            self.holds.ended(int(grant[0]), " ".join(grant[1:]))
             return
         message = (int(grant[0]), int(grant[1])) if grant else True
         with self._lock:

@@ -125,13 +125,13 @@ class Holds:
         """Return the hold of `owner`, if any."""
         return self._holds.get((key, owner))
 
-    def forced(self, token: int, place: str) -> None:
-        """Note that the hold of this token was ended by force; `place` is its key and its owner."""
+    def ended(self, token: int, place: str) -> None:
+        """Note that another ended the hold at `place` by force, or released it where `token` is negative."""
         with self._lock:
-            ended = [each for at, each in self._holds.items() if each.token == token and " ".join(at) == place]
-        for hold in ended:
+            holds = [each for at, each in self._holds.items() if " ".join(at) == place]
+        for hold in (hold for hold in holds if hold.token == abs(token)):
             hold.gone = True
-            hold.over()
+            hold.over(released=token < 0)
 
     def doubt(self) -> None:
         """Have every hold asked for at once: one may have been ended by force unheard."""

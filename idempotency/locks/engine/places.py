@@ -183,7 +183,7 @@ class Placed(Waited, Asked, Resource):
         self, hub: Hub, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0
     ) -> Ask:
         terms = self._terms(hub, share) + holder.suffix
-        return Ask(_RELEASE, keys, [terms, hub.new_request(), holder.name, token, undone])
+        return Ask(_RELEASE, keys, [terms, hub.new_request(), holder.name, token, undone, hub.channel])
 
     def _terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""

@@ -6,11 +6,9 @@
 local function called(field, record) return record.name ~= '' and string.sub(record.name, 2) or field end
 
 local holders, waiters = {}, {}
-local fields = redis.call('HGETALL', KEYS[1])
-for index = 1, #fields, 2 do
-    local holder = fields[index] ~= '#' and read_holder(fields[index + 1])
-    if holder and holder.ends > now and holder.shared + holder.exclusive > 0 then
-        table.insert(holders, {called(fields[index], holder), holder.shared, holder.exclusive, holder.ends, holder.token})
+for owner, holder in records() do
+    if holder.ends > now and holder.shared + holder.exclusive > 0 then
+        table.insert(holders, {called(owner, holder), holder.shared, holder.exclusive, holder.ends, holder.token})
     end
 end
 for _, owner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do

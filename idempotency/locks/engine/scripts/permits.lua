@@ -1,5 +1,6 @@
 -- Ask for, or change, the number of a semaphore's permits; or give permits of several holders back.
--- KEYS as in places.lua; KEYS[5] the reply to this request. The same request again changes nothing.
+-- KEYS as in places.lua; KEYS[5] the reply to this request, ending in the caller's channel. The same request again
+-- changes nothing.
 -- ARGV[1] as in places.lua   [2] what to do:
 --   look                                   returns {number of permits, how many are out}
 --   set, init: [3] a number; init only where the server has none
@@ -18,11 +19,10 @@ local reply, given, wanted = {}, {}, math.huge
 if what == 'give' then
     for at = 3, #ARGV, 3 do given[#given + 1] = {ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])} end
 elseif what == 'named' then
-    local fields, held = redis.call('HGETALL', KEYS[1]), 0
-    for index = 1, #fields, 2 do
-        local holder = fields[index] ~= '#' and read_holder(fields[index + 1])
-        if holder and holder.name == ARGV[3] and holder.shared > 0 then
-            given[#given + 1] = {fields[index], holder.token, holder.shared}
+    local held = 0
+    for owner, holder in records() do
+        if holder.name == ARGV[3] and holder.shared > 0 then
+            given[#given + 1] = {owner, holder.token, holder.shared}
             held = held + holder.shared
         end
     end
@@ -47,7 +47,10 @@ for _, each in ipairs(given) do
     if held then
         mine.shared, used = mine.shared - count, used - count
         -- `request` stays that of the acquire: a late copy of it finds this, and takes nothing
-        if mine.shared == 0 then mine.ends, mine.token = now + REMEMBER, OVER end
+        if mine.shared == 0 then
+            if mine.channel and string.sub(KEYS[5], -#mine.channel) ~= mine.channel then notify_of_end(each[1], mine, true) end
+            mine.ends, mine.token = now + REMEMBER, OVER
+        end
         redis.call('HSET', KEYS[1], each[1], written(mine))
     end
     if count > 0 then reply[#reply + 1], reply[#reply + 2] = each[1], held and mine.shared or -1 end
@@ -55,7 +58,6 @@ end
 
 capacity = places()
 if what ~= 'look' or freed then
-    if used == 0 then next_end = NEVER end
     grant()
     if redis.call('EXISTS', KEYS[1]) == 1 then close() end
 end

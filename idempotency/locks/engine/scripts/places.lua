@@ -84,22 +84,33 @@ local function weight(holder)
     return holder.shared
 end
 
+-- every owner and its record, also without places
+local function records()
+    local fields, index = redis.call('HGETALL', KEYS[1]), -1
+    return function()
+        index = index + (fields[index + 2] == '#' and 4 or 2)
+        if fields[index] then return fields[index], read_holder(fields[index + 1]) end
+    end
+end
+
+-- notify the process of a holder that another one has ended its hold: by force, or `released`
+local function notify_of_end(owner, holder, released)
+    local token = released and -holder.token or holder.token
+    redis.pcall('PUBLISH', holder.channel or '', string.format('- %.0f %s %s', token, KEYS[1], owner))
+end
+
 local function drop_expired()
     used, next_end, forget = 0, NEVER, NEVER
-    local fields = redis.call('HGETALL', KEYS[1])
-    for index = 1, #fields, 2 do
-        if fields[index] ~= '#' then
-            local holder = read_holder(fields[index + 1])
-            local places = weight(holder)
-            if holder.ends <= now then
-                redis.call('HDEL', KEYS[1], fields[index])
-                freed = freed or places > 0
-            elseif places > 0 then
-                used = used + places
-                next_end = math.min(next_end, holder.ends)
-            else
-                forget = now + REMEMBER
-            end
+    for owner, holder in records() do
+        local places = weight(holder)
+        if holder.ends <= now then
+            redis.call('HDEL', KEYS[1], owner)
+            freed = freed or places > 0
+        elseif places > 0 then
+            used = used + places
+            next_end = math.min(next_end, holder.ends)
+        else
+            forget = now + REMEMBER
         end
     end
 end
@@ -148,6 +159,7 @@ end
 -- is not room for it yet: it keeps its place if `fair`. `asker` is answered by this script itself. Returns the
 -- asker's new holder, or nil.
 local function grant(asker)
+    if used == 0 then next_end = NEVER end
     local index = 0
     while used < capacity do
         local owner = redis.call('ZRANGE', KEYS[2], index, index)[1]

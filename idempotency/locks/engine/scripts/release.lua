@@ -1,7 +1,7 @@
 -- Give places back, and hand them to waiters. The same request again changes nothing.
 -- KEYS as in places.lua
 -- ARGV[1] as in places.lua   [2] request   [3] owner   [4] the token under which it is held, or 0 for any
---      [5] the request of an acquire that is undone by this, also in the queue; or ''
+--      [5] the request of an acquire that is undone by this, also in the queue; or ''   [6] channel of the caller
 -- returns {1, places and holds left} or {0} if the owner does not hold that; an error if it was given back, but
 --     nobody may be notified: waiters find it free when they look
 
@@ -43,8 +43,10 @@ mine.shared, mine.exclusive, mine.request = mine.shared - shared, mine.exclusive
 if mine.shared < 0 or mine.exclusive < 0 then return {0} end
 
 used = used - before + weight(mine)
-if used == 0 then next_end = NEVER end
-if mine.shared + mine.exclusive == 0 then mine.ends = now + REMEMBER end
+if mine.shared + mine.exclusive == 0 then
+    if mine.channel and mine.channel ~= ARGV[6] then notify_of_end(owner, mine, true) end
+    mine.ends = now + REMEMBER
+end
 grant()
 close(owner, mine)
 if denied then return redis.error_reply('NOPERM PUBLISH: ' .. denied) end

@@ -15,7 +15,7 @@ from idempotency.locks.engine.steps import Finish, perform
 from idempotency.observability import metrics
 from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
-from tests.integration.idempotency.locks.conftest import Bench
+from tests.integration.idempotency.locks.conftest import Bench, client_of
 
 ENDS = ("lost", "expired", "released")
 
@@ -101,6 +101,33 @@ def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: list[tuple[str, 
     assert holder.do(lambda: permits.acquire(wait_seconds=0, lease_seconds=0.05))
     until(lambda: len(ends) > 2)
     assert (ends[2][0], len(ends)) == ("expired", 3)
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "PermitExpirableSemaphore"])
+def test_of_a_release_by_another_process(bench: Bench, kind: str) -> None:
+    """Another pool is to the server what another process is; no renewal is near."""
+    ends: list[tuple[str, str, int]] = []
+    how: dict[str, Any] = {} if kind == "Lock" else {"permits": 2}
+    if kind != "PermitExpirableSemaphore":
+        how["owner"] = "order 17"
+    lease: dict[str, Any] = {} if "owner" in how else {"lease_seconds": 600}
+    held, holder = listening(bench, ends, kind, **how), bench.actor()
+    with contextlib.closing(client_of(bench.kind, bench.servers)) as client:
+        other = getattr(locks, kind)("thing", client=client, **how)
+        own, theirs = (holder.do(lambda: held.acquire(**lease)) for _ in range(2))
+        tokens = [owner.token for owner in holder.do(held.state).owners]
+        permit = () if "owner" in how else (theirs,)
+        other.release(*permit)
+        if kind == "Lock":  # taken twice
+            assert ends == []
+            other.release()
+        until(lambda: len(ends) == 1)
+        assert ends == [("released", "thing", tokens[-1])]
+        with pytest.raises(NotHeld):
+            holder.do(lambda: held.release(*permit))
+        if kind == "PermitExpirableSemaphore":
+            holder.do(lambda: held.release(own))
+            assert ends[1:] == [("released", "thing", tokens[0])]
 
 
 def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:

@@ -90,7 +90,7 @@ def test_the_share_of_each_caller_is_named_while_it_counts(bench: Bench, kind: s
         assert _takes(actor, limiter, permits, caller=caller)
     assert actor.do(limiter.shares) == {"one": 2, "two: b": 2}
     assert list(actor.do(lambda: limiter.shares(most=1))) == ["one"]  # the latest
-    actor.do(lambda: limiter.give_back(2, caller="two: b"))
+    actor.do(lambda: limiter.release(2, caller="two: b"))
     assert actor.do(limiter.shares) == {"one": 2}
     assert 0 < bench.plain.pttl(f"{limiter._key}#clients") <= 600_100
     assert actor.do(lambda: limiter.set_rate(Rate(9, 600, 2), clear=True)) is True
