@@ -46,6 +46,7 @@ apt-or-skip = { $(call apt,$(1)); } || echo "Tests that need it will skip. Insta
 programs:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  $(call apt-or-skip,chromium fonts-noto-cjk)
+	@command -v redis-check-rdb >/dev/null || $(call apt-or-skip,redis-tools)
 	@[ -e /usr/share/java/zookeeper.jar ] || $(call apt-or-skip,zookeeper)
 	@PATH=$$PATH:/usr/sbin command -v pgbouncer >/dev/null || $(call apt-or-skip,pgbouncer)
 

@@ -8,6 +8,7 @@ word, as in a power cut; `start` after it brings an empty one up at the same add
 import contextlib
 import importlib.util
 import itertools
+import re
 import shutil
 import signal
 import subprocess
@@ -302,6 +303,22 @@ def valkey_program() -> str | None:
     return next(
         (str(path) for folder in folders or () for path in Path(folder).glob("_binaries/*/valkey-server")), None
     )
+
+
+def newer_redis(folder: Path) -> str | None:
+    """Redis 7 or newer, of Debian's redis-tools, by a link in `folder`; None where that is missing.
+
+    Its redis-check-rdb is the server under another name. The package starts none, and hides no wheel.
+    """
+    checks = shutil.which("redis-check-rdb")
+    if checks is None:
+        return None
+    program = folder / "redis-server"
+    if not program.exists():
+        program.symlink_to(checks)
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v=(\d+)", version)
+    return str(program) if found and int(found[1]) >= 7 else None
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from redis.cluster import RedisCluster
 from idempotency.redis import fastpath
 from shop.devserver.guardian import Guardian
 from tests import pages
-from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
+from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, newer_redis, valkey_program
 
 TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 10}
 CLUSTER, SENTINEL = (
@@ -196,7 +196,9 @@ def _valkey(guardian: Guardian, folder: Path) -> Store:
 STORES: dict[str, Callable[[Guardian, Path], Store]] = {
     "no Redis": lambda guardian, folder: Store(),
     "Redis": lambda guardian, folder: OneServer(Single(guardian, folder / "redis")),
-    "Redis Cluster": lambda guardian, folder: Clustered(Cluster(guardian, folder / "cluster")),
+    "Redis Cluster": lambda guardian, folder: Clustered(
+        Cluster(guardian, folder / "cluster", program=newer_redis(folder))
+    ),
     "Sentinel": lambda guardian, folder: BehindSentinels(Sentinels(guardian, folder / "sentinel")),
 }
 if valkey_program() is not None:

@@ -24,7 +24,7 @@ from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Faced, a_loop, until
 from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
 from tests.integration.idempotency.locks.processes import Pool
-from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
+from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, newer_redis, valkey_program
 from tests.zookeeper_server import ZooKeeperServer
 
 TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
@@ -32,7 +32,7 @@ TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
 KINDS: dict[str, Callable[..., Topology]] = {
     "Redis": Single,
     "Valkey": lambda guardian, folder: Single(guardian, folder, program=valkey_program()),
-    "Cluster": Cluster,
+    "Cluster": lambda guardian, folder: Cluster(guardian, folder, program=newer_redis(folder.parent)),
     "Sentinel": Sentinels,
 }
 FACES = {"Redis": "threads", "Valkey": "asyncio", "Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`
