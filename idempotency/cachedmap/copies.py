@@ -80,9 +80,9 @@ class Copies:
         with suppress(TimeoutError):
             while self.messages is not None:
                 message = self.messages.take(wait_seconds=0)
-                if message and message[0] == "=":
+                if message and message[0] in "+=-":
                     self.drop(message[1:])
-                else:
+                elif not message or message[0] not in "~!":  # what ended by itself, as its copies do
                     self.drop()  # None: some may be missed
 
     @contextmanager

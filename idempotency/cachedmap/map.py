@@ -5,8 +5,7 @@
 
 A value that is missing is read by one process, and the others get it. A change reaches the copies of all processes
 at once, by the one subscriber of each; a copy ends by itself where a message is lost. Nothing may be decided on a
-copy. Without Redis every process goes by its own copies. A map has no listeners: only the next command finds an
-entry that has ended, and to announce it at once would take one more thread.
+copy. Without Redis every process goes by its own copies. A caller that listens hears how entries change.
 """
 
 import json
@@ -19,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from django.utils.encoding import force_str
 
+from idempotency.cachedmap.changes import Heard
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.cachedmap.tasks import OnTasks
 from idempotency.locks import Lock, LockError, Topic
@@ -46,7 +46,7 @@ class Entry(Generic[V]):
     idle_seconds: float | None = None
 
 
-class CachedMap(OnTasks[V]):
+class CachedMap(OnTasks[V], Heard):
     """Map for threads and processes; `aget`, `aset` and so on for asyncio.
 
     Args:
@@ -303,7 +303,7 @@ class CachedMap(OnTasks[V]):
 
     def _set(self, entries: Mapping[str, Entry[V]]) -> None:
         copies = self._copies()
-        what = ["set", *self._packed(entries)] if self._stored else ["remove", *entries]
+        what = ["set", *self._packed(entries)] if self._stored else ["change", *entries]
         self._change(copies, entries, *what)
         if not self._stored or self.alone:
             for key, entry in entries.items():

@@ -1,6 +1,7 @@
 -- Entries that end by themselves, of which the least recently used go first.
 -- KEYS[1] values: key -> when it ends, for how long it may be unused, value   KEYS[2] keys, scored by their last use
--- KEYS[3] number of changes so far   KEYS[4] channel on which a change is published
+-- KEYS[3] number of changes so far   KEYS[4] channel on which a change is published: '*' of all, or of a key, which
+--     follows: '+' created, '=' updated, '-' removed; '~' expired, as it is found; '!' least recently used, and dropped
 -- ARGV[1] what to do:
 --   get: [2] and on: keys        returns {changes, and for each: value or nil, how long it lasts if it is not used}
 --   life: [2] key                returns {how long it lasts}, and is no use of it; 0 if there is none
@@ -11,7 +12,7 @@
 --   set: as fill, at any time, and of any number of keys with their values; it is a change
 --   add: as set where there is no entry; or else it returns {0}
 --   replace: as set where there is one, or else {0}; where its value is not [7], if that is given, {2}
---   remove: [2] and on: keys     clear
+--   remove: [2] and on: keys     change: the same, of a map without values     clear
 -- Times are microseconds of this server's clock; 0 is for ever.
 
 local NEVER = 9007199254740991
@@ -20,7 +21,8 @@ local what = ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local function drop(each)
+local function drop(each, why)
+    if why and redis.call('HEXISTS', KEYS[1], each) == 1 then redis.pcall('PUBLISH', KEYS[4], why .. each) end
     redis.call('HDEL', KEYS[1], each)
     redis.call('ZREM', KEYS[2], each)
 end
@@ -31,7 +33,7 @@ local function open(each)
     if not text then return drop(each) end
     local ends, idle, value_at = struct.unpack('>dd', text)
     local unused_at = (redis.call('ZSCORE', KEYS[2], each) or 0) + idle
-    if now >= math.min(ends, unused_at) then return drop(each) end
+    if now >= math.min(ends, unused_at) then return drop(each, '~') end
     return string.sub(text, value_at), ends, idle, unused_at
 end
 
@@ -78,9 +80,9 @@ if what == 'clear' then
     redis.call('DEL', KEYS[1], KEYS[2])
     return {1}
 end
-if what == 'remove' then
+if what == 'remove' or what == 'change' then
     for at = 2, #ARGV do
-        redis.call('PUBLISH', KEYS[4], '=' .. ARGV[at])
+        redis.call('PUBLISH', KEYS[4], (what == 'remove' and '-' or '=') .. ARGV[at])
         drop(ARGV[at])
     end
     return {1}
@@ -90,14 +92,14 @@ local life, idle, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local left = redis.call('PTTL', KEYS[1])
 local times = struct.pack('>dd', life > 0 and now + life or NEVER, idle > 0 and idle or NEVER)
 for at = 5, #ARGV - 1, 2 do
-    if what ~= 'fill' then redis.call('PUBLISH', KEYS[4], '=' .. ARGV[at]) end
+    if what ~= 'fill' then redis.call('PUBLISH', KEYS[4], (open(ARGV[at]) and '=' or '+') .. ARGV[at]) end
     redis.call('HSET', KEYS[1], ARGV[at], times .. ARGV[at + 1])
     redis.call('ZADD', KEYS[2], now, ARGV[at])
 end
 for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, 9)) do open(oldest) end
 local over = redis.call('ZCARD', KEYS[2]) - most
 if over > 0 then
-    for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do drop(oldest) end
+    for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do drop(oldest, '!') end
 end
 for _, each in ipairs({KEYS[1], KEYS[2]}) do  -- as long as the entry that lasts longest
     if life == 0 then redis.call('PERSIST', each)

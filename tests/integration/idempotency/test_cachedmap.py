@@ -1,6 +1,7 @@
 """`CachedMap`: what Redis and the copies of each process promise, on every kind of server."""
 
 import asyncio
+import contextlib
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from idempotency.cachedmap import CachedMap, Entry
+from idempotency.cachedmap import CachedMap, Change, Entry
 from idempotency.redis import fastpath
 from tests.conftest import hanging
 from tests.integration.idempotency.locks.conftest import KINDS, servers
@@ -141,6 +142,49 @@ def test_a_change_invalidates_the_copies_of_all_processes(client: Any, maps: Any
     until(lambda: two.get_many(["a", "b"]) == source.values)
     if stored:
         assert all(0 < one.remaining_seconds(key) <= LONG for key in "ab")
+
+
+def test_a_listener_hears_how_entries_change(client: Any, maps: Any) -> None:
+    # a name of its own: a Cluster's nodes may bring the last messages of another test
+    one, two = (
+        maps("heard", client=client, read={"read": 1}.get, copy_seconds=0, entries_max=2) for _ in range(2)
+    )
+    with one.listen() as changes:
+        assert changes.take(wait_seconds=30) is None  # what was before is not known
+        assert two.get("read") == 1
+        two.set("a", 1)
+        assert (two.replace("a", 2), two.put_if_absent("a", 3)) == (True, False)
+        two.delete("a")
+        two.delete("a")
+        two.set("b", 1, ttl_seconds=0.01)
+        until(lambda: two.get("b") is None)
+        two.clear()
+        two.set_many({"c": 1, "d": 2, "e": 3})
+        wanted = ["created a", "updated a", "removed a", "removed a", "created b", "expired b", "cleared None"]
+        wanted += ["created c", "created d", "created e", "evicted c"]
+        heard = [changes.take(wait_seconds=30) for _ in wanted]
+        assert [f"{change.what} {change.key}" for change in heard] == wanted
+        with pytest.raises(TimeoutError):
+            changes.take(wait_seconds=0)
+    with pytest.raises(TypeError, match="this process alone"), maps("").listen():
+        pass
+
+
+@pytest.mark.parametrize(("stored", "what"), [(True, "created"), (False, "updated")])
+def test_a_task_hears_how_entries_change(
+    settings: Any, redis_server: redis.Redis, maps: Any, stored: bool, what: str
+) -> None:
+    one = maps(read={}.get, stored=stored)
+
+    async def story() -> Change:
+        async with contextlib.aclosing(one.achanges()) as changes:
+            async for change in changes:
+                if change is not None:
+                    return change
+                await one.aset("a", 1, ttl_seconds=LONG)
+        raise AssertionError
+
+    assert asyncio.run(story()) == Change(what, "a")
 
 
 def test_a_copy_costs_no_command_and_each_verb_one(single: Any, maps: Any) -> None:
