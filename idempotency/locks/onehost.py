@@ -1,6 +1,7 @@
 """`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
 
-A permit is an exclusive `flock` on a file, which names its holder; the kernel gives it back when the process ends.
+A permit is an exclusive `flock` on a file, which names its holder; the kernel gives it back when the process ends,
+and takes it from no living one: there is no release by force.
 A waiter locks a file too, to be counted, and queues behind one more lock: only its holder looks at the permits.
 """
 
