@@ -237,9 +237,9 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 class CampaignAdmin(ReadOnlyAdmin):
     """Coupon campaigns; the page of one counts its coupons."""
 
-    list_display = ("slug", "name", "percent_off", time_of("created_at"))
-    search_fields = ("slug", "name")
-    fields = ("slug", "name", "percent_off", "coupons_drawn", "coupons_left", time_of("created_at"))
+    list_display = ("slug", "name", "name_zh", "percent_off", time_of("created_at"))
+    search_fields = ("slug", "name", "name_zh")
+    fields = (*list_display, "coupons_drawn", "coupons_left")
     readonly_fields = fields
 
     @admin.display(description=_("drawn"))

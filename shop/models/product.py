@@ -38,18 +38,27 @@ class ProductQuerySet(models.QuerySet["Product"]):
         return self.annotate(units=Case(in_segments, default=F("stock"), output_field=models.IntegerField()))
 
 
-class InLanguage:
-    """Mixin: texts of a product in the active language where they are translated, else as first written."""
+class Named:
+    """Mixin: a name in the active language where it is translated, else as first written."""
 
     __slots__ = ()
     name: str
     name_zh: str
-    description: str
-    description_zh: str
 
     @property
     def local_name(self) -> str:
         return (_is_chinese() and self.name_zh) or self.name
+
+    def __str__(self) -> str:
+        return self.local_name
+
+
+class InLanguage(Named):
+    """Mixin: a description too."""
+
+    __slots__ = ()
+    description: str
+    description_zh: str
 
     @property
     def local_description(self) -> str:
@@ -115,9 +124,6 @@ class Product(InLanguage, models.Model):
             models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="product_currency_is_iso"),
             models.CheckConstraint(condition=Q(version__gte=1), name="product_version_starts_at_one"),
         )
-
-    def __str__(self) -> str:
-        return self.local_name
 
 
 class StockSegment(models.Model):

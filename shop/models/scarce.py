@@ -8,7 +8,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from shop.models.order import Order
-from shop.models.product import Product
+from shop.models.product import Named, Product
 
 
 class FlashSale(models.Model):
@@ -73,7 +73,7 @@ class FlashSalePurchase(models.Model):
         return gettext("%(sale)s: order %(number)s") % {"sale": self.sale, "number": self.order_id.hex}
 
 
-class Campaign(models.Model):
+class Campaign(Named, models.Model):
     """A set of coupons that users draw from, one each.
 
     `percent_off` is what one takes off an order; with 0 the codes are for elsewhere.
@@ -81,6 +81,7 @@ class Campaign(models.Model):
 
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)
+    name_zh = models.CharField(_("name in Chinese"), max_length=120, blank=True, default="", db_default="")
     percent_off = models.PositiveSmallIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -91,9 +92,6 @@ class Campaign(models.Model):
                 condition=Q(percent_off__gte=0, percent_off__lte=90), name="campaign_leaves_something_to_pay"
             ),
         )
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class Coupon(models.Model):

@@ -98,14 +98,13 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
     Coupon.objects.filter(pk=coupon.pk).update(order=order)
 
 
-def open_campaign(*, slug: str, name: str, count: int, percent_off: int = 0) -> bool:
+def open_campaign(*, slug: str, name: str, count: int, percent_off: int = 0, name_zh: str = "") -> bool:
     """Make a campaign with `count` fresh codes; False if there is one of that name, which stays as it is.
 
     Transaction: needs the caller's.
     """
-    campaign, created = Campaign.objects.get_or_create(
-        slug=slug, defaults={"name": name, "percent_off": percent_off}
-    )
+    texts = {"name": name, "name_zh": name_zh}
+    campaign, created = Campaign.objects.get_or_create(slug=slug, defaults={**texts, "percent_off": percent_off})
     if created:
         Coupon.objects.bulk_create([Coupon(campaign=campaign, code=new_code()) for _ in range(count)], 1000)
     return created

@@ -47,7 +47,10 @@ PRODUCTS: tuple[dict[str, Any], ...] = (
 )
 
 FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650, "former_price_minor": 39900}
-CAMPAIGN: dict[str, Any] = {"slug": "welcome", "name": "Welcome", "count": 50, "percent_off": 10}
+CAMPAIGN: dict[str, Any] = {
+    **{"slug": "welcome", "name": "Welcome", "name_zh": "新人券"},
+    **{"count": 50, "percent_off": 10},
+}
 
 
 class Command(BaseCommand):

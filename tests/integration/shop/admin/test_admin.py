@@ -165,7 +165,7 @@ def test_searches_take_whole_words_and_filters_beside_them(
     with transaction.atomic():
         second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
         on_payment(order_id=second.id, event="paid")
-        coupons.open_campaign(slug="spring", name="Spring", count=2)
+        coupons.open_campaign(slug="spring", name="Spring", name_zh="春季", count=2)
         coupon = coupons.draw(slug="spring", user_id=demo.pk)
     for number in (order.id.hex, str(order.id)):
         assert found(operator, "order", q=number) == [order]
@@ -179,6 +179,7 @@ def test_searches_take_whole_words_and_filters_beside_them(
     for model, terms, row in (
         ("like", ("demo", "mug"), Like.objects.get()),
         ("coupon", ("demo", coupon.code, coupon.code.lower()), coupon),
+        ("campaign", ("spring", "Spring", "春季"), coupon.campaign),
     ):
         for term in terms:
             assert found(operator, model, q=f" {term} ") == [row]

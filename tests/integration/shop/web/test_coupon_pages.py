@@ -20,7 +20,7 @@ from tests.integration.shop.web.test_pages import INLINE, form_of, pay
 def coupon(shopper: Client, transactional_db: None) -> Coupon:
     """The member's, drawn by a double click on the page."""
     with transaction.atomic():
-        coupons.open_campaign(slug="welcome", name="Welcome", count=2, percent_off=15)
+        coupons.open_campaign(slug="welcome", name="Welcome", name_zh="新人券", count=2, percent_off=15)
     fields = form_of(shopper.get("/coupons"), "/coupons/welcome/draw")
     assert {shopper.post("/coupons/welcome/draw", fields)["Location"] for _ in range(2)} == {"/coupons"}
     return Coupon.objects.get(drawn_by__isnull=False)
@@ -46,11 +46,12 @@ def test_a_coupon_is_drawn_used_and_paid_less(
 ) -> None:
     page = shopper.get("/coupons").content.decode()
     chinese = shopper.get("/coupons", headers={"Accept-Language": "zh-CN"}).content.decode()
-    assert "8.5 折 · Welcome" in chinese
+    assert "8.5 折 · 新人券" in chinese
     assert ("15% off · Welcome" in page, coupon.code in page, "Ready to use" in page) == (True, True, True)
     assert not INLINE.search(page)
     order = an_order(demo, 3)
     path = f"/orders/{order.id.hex}"
+    assert "8.5 折 · 新人券</option>" in shopper.get(path, headers={"Accept-Language": "zh-CN"}).text
     fields = form_of(shopper.get(path), f"{path}/coupon") | {"coupon": coupon.code}
     for _ in range(2):
         assert shopper.post(f"{path}/coupon", fields)["Location"] == path
