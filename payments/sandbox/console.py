@@ -45,7 +45,6 @@ def home(request: HttpRequest) -> HttpResponse:
     shown = {switch.fault for switch in SWITCHES}
     others = {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
     context = {
-        "chinese": False,  # the console is the developer's, and English
         "switches": SWITCHES,
         "others": {name: value for name, value in others.items() if name not in shown},
         "trades": [pages.shown(trade) for trade in latest],

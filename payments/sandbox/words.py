@@ -1,4 +1,4 @@
-"""Chinese of the pages on which a shopper pays; the console is the developer's, and English.
+"""Chinese of the sandbox's pages: the console, and those on which a shopper pays.
 
 Django's catalogues are the shop's: this process has two languages and a page of sentences.
 """
@@ -69,6 +69,30 @@ CHINESE = {
         "这像是一张真实的卡，此处只接受测试卡。未扣款。"
     ),
     f"The bank did not confirm that it is you. {TRY_AGAIN}": f"银行未能确认是您本人。{_AGAIN}",
+    "Provider sandbox": "支付平台沙箱",
+    "sandbox": "沙箱",
+    "Console": "控制台",
+    "Also set:": "另有设置：",
+    "What goes wrong": "模拟故障",
+    "Wallet busy": "正在输入密码",
+    "WeChat won't close a trade: the shopper is typing the password.": "微信不关闭交易：顾客正在输入密码。",
+    "Delay": "延迟",
+    "Notifications leave ten seconds late.": "通知延迟十秒发出。",
+    "Duplicate ×10": "重复 10 次",
+    "Each notification is sent ten times.": "每条通知发送十次。",
+    "Reorder": "乱序",
+    "Notifications leave in random order.": "通知以随机顺序发出。",
+    "Wrong amount": "金额错误",
+    "The shopper is charged ¥1 more.": "向顾客多收 1 元。",
+    "Lose the answer": "丢失响应",
+    "The next call takes effect, and its answer is lost.": "下一次调用生效，但响应丢失。",
+    "Trades": "交易",
+    "waiting": "待支付",
+    "paid": "已支付",
+    "expired": "已过期",
+    "closed": "已关闭",
+    ", {amount} back": "，已退 {amount}",
+    "Nothing yet. Buy something in the shop and choose how to pay.": "暂无交易。请在商店下单并选择支付方式。",
 }
 
 
