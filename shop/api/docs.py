@@ -1,11 +1,14 @@
 """`/api/docs/`: a quickstart above Swagger's page, and the problem codes with what to do."""
 
+import json
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularSwaggerSplitView
@@ -14,6 +17,24 @@ from rest_framework.response import Response
 from shop.api.schema import EXAMPLE_KEY
 
 QUICKSTART = {"curl": "curl.txt", "Python": "python.txt", "JavaScript": "javascript.txt"}
+# Swagger's own, without the blanks around; static/apidocs/words.js shows their translations
+SWAGGER_WORDS = (
+    _("Authorize"), _("Authorized"), _("Available authorizations"), _("Apply credentials"),
+    _("Remove authorization"), _("Logout"), _("Close"), _("Name"), _("Name:"), _("In:"), _("Value:"),
+    _("Parameters"), _("No parameters"), _("Description"), _("Try it out"), _("Cancel"), _("Reset"),
+    _("Execute"), _("Clear"), _("Send empty value"), _("Default value"), _("Available values"), _("Example"),
+    _("Request body"), _("Request content type"), _("Request URL"), _("Request duration"), _("Responses"),
+    _("Server response"), _("Response body"), _("Response headers"), _("Response content type"),
+    _("Undocumented"), _("Code"), _("Details"), _("Links"), _("No links"), _("Media type"), _("Media Type"),
+    _("Controls"), _("header."), _("Example Value"), _("Edit Value"), _("Example Description"),
+    _("Examples"), _("Examples:"), _("Schema"), _("Schemas"), _("Enum:"), _("read-only"), _("characters"),
+    _("items"), _("matches"), _("Items"), _("Additional properties"), _("Any of"), _("One of"), _("All of"),
+    _("Expand all"), _("Collapse all"), _("Expand operation"), _("Collapse operation"),
+    _("Copy to clipboard"), _("Copy code to clipboard"), _("Copy path to clipboard"), _("Download"),
+    _("Copy cURL command to clipboard"), _("authorization button locked"), _("authorization button unlocked"),
+    _("Headers:"), _("Type"),
+    _("Failed to load API definition."), _("Errors"),
+)  # fmt: skip
 
 
 class DocsView(SpectacularSwaggerSplitView):
@@ -32,6 +53,7 @@ class DocsView(SpectacularSwaggerSplitView):
                 (name, render_to_string(f"apidocs/{file}", facts)) for name, file in QUICKSTART.items()
             ],
             "demo_token": token,
+            "words": json.dumps({word: gettext(word) for word in SWAGGER_WORDS}),
             "example_key": EXAMPLE_KEY,
             "sandbox": settings.SANDBOX_URL,
         }

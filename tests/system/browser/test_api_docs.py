@@ -8,11 +8,14 @@ import sys
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
+from tests.languages import latin_in
 from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, fits, follow, is_accessible, open_page
 
+# a word with a capital or several words; the rest are paths, types, names of fields and headers
+ENGLISH = re.compile(r"[A-Z][a-z]+[:.]?|[A-Za-z]+(?: [A-Za-z]+)+[:.]?")
 RUN = {"curl": ["bash", "-e"], "Python": [sys.executable, "-"], "JavaScript": ["node", "--input-type=module", "-"]}
 
 
@@ -80,3 +83,25 @@ def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser
             place.get_by_role("button", name="Execute").click()
         assert answered.value.headers.get("idempotent-replayed") == replayed
     page.context.close()
+
+
+def test_a_chinese_reader_tries_a_call_out_in_chinese(browser: Browser, shop: RunningShop) -> None:
+    page = open_page(browser, shop, locale="zh-CN", **SIZES["desktop"])
+    page.goto("/api/docs/")
+    place = page.locator("#operations-orders-orders_create")
+    place.locator(".opblock-summary-control").click()
+    place.get_by_role("button", name="试一试").click()
+    place.get_by_role("button", name="执行").click()
+    expect(place.locator(".live-responses-table")).to_contain_text("201")
+    assert english_in(page) == set()
+    page.get_by_role("button", name="授权").first.click()
+    expect(page.get_by_role("button", name="关闭").first).to_be_visible()
+    assert english_in(page) == set()
+    page.context.close()
+
+
+def english_in(page: Page) -> set[str]:
+    """Collect what Swagger's part of the page says in English."""
+    schemas = page.request.get("/api/schema/?format=json").json()["components"]["schemas"]
+    shown = page.locator("#swagger-ui").evaluate("part => part.outerHTML")
+    return set(filter(ENGLISH.fullmatch, latin_in(shown, {*schemas, "Token", "Curl"})))
