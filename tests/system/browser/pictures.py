@@ -74,6 +74,7 @@ def test_every_page(browser: Browser, shop: RunningShop) -> None:
 def take(page: Page, scene: Scene, look: tuple[str, str, str]) -> None:
     """Write the scene's picture, and the one of the docs if it is one."""
     answer = page.goto(scene.path)
+    page.locator("#swagger-ui .loading").wait_for(state="detached")
     name = "-".join((scene.name, *look))
     page.screenshot(path=FOLDER / f"{name}.png", full_page=True, animations="disabled")
     status, wider = answer and answer.status, page.evaluate(WIDER)
