@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, signature, unwrap
 from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Key = str | int | UUID
 
-places_of_tasks: dict[str, set[str]] = {}  # name of a `once.task` → the functions of modules that have it
+_places_of_tasks: dict[str, dict[str, str]] = {}  # name of a `once.task` → see `_place_of`
 
 NAME_MAX = 96  # characters of a name, or a tenant's: with a principal they fit the ledger's scope
 
@@ -154,14 +154,14 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
                 none, so that the key alone distinguishes two calls.
 
         Raises:
-            TypeError: at decoration, for a task of a queue, or an argument that the function has not.
+            TypeError: at decoration, for a task of a queue, an argument that the function has not, or the name of
+                another task.
         """
 
         def decorate(function: Callable[..., R]) -> Callable[..., R]:
             taken = _signature_without_call(function)
             refuse_deferred(function, f"@once.task({name!r})")
-            if "<locals>" not in function.__qualname__:
-                places_of_tasks.setdefault(name, set()).add(f"{function.__module__}.{function.__qualname__}")
+            _refuse_taken(name, function)
             for chooser in (key, payload, principal, tenant):
                 _refuse_unknown(name, chooser, taken)
 
@@ -281,6 +281,26 @@ def _refuse_unknown(name: str, choose: Any, taken: Signature) -> None:
             f"once.task({name!r}): key, payload, principal and tenant get arguments of the function by name."
             f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
         )
+
+
+def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
+    """Refuse the name of another function of a module, which would get the results of this one."""
+    if "<locals>" in function.__qualname__:
+        return
+    here = _place_of(function)
+    there = _places_of_tasks.setdefault(name, here)
+    if not here.items() & there.items():
+        raise TypeError(
+            f"once.task({name!r}) on {here['module']}: it is the name of {there['module']}, and equal keys would "
+            "give one of them the results of the other. Give one of them another name."
+        )
+
+
+def _place_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Name a function by its module and by its file: one module may be imported under two names."""
+    file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", "")
+    places = {"module": function.__module__, "file": file}
+    return {of: f"{place}.{function.__qualname__}" for of, place in places.items() if place}
 
 
 def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from idempotency.checks.history import check_history
 from idempotency.checks.ledger import check_constraint, check_reaping, check_server_log
 from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
-from idempotency.checks.tasks import check_tasks
 from idempotency.checks.views import (
     check_anonymous_callers,
     check_atomic_requests,
@@ -31,7 +30,6 @@ __all__ = [
     "check_reaping",
     "check_server_log",
     "check_settings",
-    "check_tasks",
     "check_tenants",
     "check_webhooks",
     "require_django_redis",

@@ -1,6 +1,7 @@
 """`once.task`: the decorator, under the ones of task queues, receivers and commands."""
 
 import inspect
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -10,8 +11,6 @@ from django.core.management.base import BaseCommand
 from django.dispatch import Signal, receiver
 
 from idempotency import KeyReused, once
-from idempotency.checks import check_tasks
-from idempotency.functions import places_of_tasks
 from tests.integration.idempotency.functions.work import place
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,15 +130,17 @@ def bill(day: str, *, dry: bool = False) -> str:
     raise NotImplementedError
 
 
-def test_a_name_of_two_functions_is_named_by_check() -> None:
-    assert check_tasks(None) == []
-    once.task("mail.greeting", key=lambda day: day)(bill)
-    try:
-        (message,) = check_tasks(None)
-    finally:
-        places_of_tasks["mail.greeting"].remove(f"{__name__}.bill")
-    assert message.id == "idempotency.E020"
-    assert f"is the name of {__name__}.bill and of {__name__}.receipt" in message.msg
+def test_a_name_of_another_task_is_refused_where_it_is_written() -> None:
+    """A worker of Celery runs no system checks."""
+    with pytest.raises(TypeError, match=rf"{__name__}\.bill.*name of {__name__}\.receipt, and equal keys"):
+        once.task("mail.greeting", key=lambda day: day)(bill)
+
+
+def test_a_module_that_is_imported_under_two_names_has_its_tasks_once() -> None:
+    """As `tasks` and `project.tasks`, as `__main__`, or again by `importlib.reload`."""
+    for module in ("bills", "project.bills", "bills"):
+        again = FunctionType(bill.__code__, {"__name__": module}, "bill")
+        once.task("bills.twice", key=lambda day: day)(again)
 
 
 class Queued:
