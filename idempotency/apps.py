@@ -14,3 +14,10 @@ class IdempotencyConfig(AppConfig):
         from idempotency.postgres import transactions  # noqa: F401, PLC0415  prepares connections
 
         checks.require_django_redis()
+        checks.require_middleware()
+
+    def refuse_mistakes(self) -> None:
+        """Stop a server that loads the middleware on what `manage.py check` refuses."""
+        from idempotency import checks  # noqa: PLC0415
+
+        checks.refuse_mistakes()

@@ -11,6 +11,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
@@ -33,13 +34,14 @@ class IdempotencyMiddleware(partial[Any]):
     """Middleware, sync and async. Place it last, after authentication and sessions.
 
     A `partial` of what follows it, so that it costs a call nothing on the way through; and it looks at views only
-    where ``KEYED`` names some.
+    where ``KEYED`` names some. A server that loads it refuses to start with what `manage.py check` refuses.
     """
 
     sync_capable = True
     async_capable = True
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        apps.get_app_config("idempotency").refuse_mistakes()  # type: ignore[attr-defined]
         is_async = iscoroutinefunction(get_response)
         if is_async:
             markcoroutinefunction(self)

@@ -14,7 +14,6 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks.registry import register
 from idempotency.conf import MARKED, Config, mistakes, parse, parsed
-from idempotency.extras import needed
 from idempotency.request.principal import is_in_our_database
 
 ROUTER = "idempotency.routers.LedgerRouter"
@@ -145,19 +144,7 @@ def _middleware(config: Config) -> list[CheckMessage]:
     return messages
 
 
-def require_django_redis() -> None:
-    """Stop the start where the cache that the settings name cannot be imported; Django would name no remedy.
-
-    Raises:
-        ImproperlyConfigured: django-redis is not installed.
-    """
-    config = parsed()
-    if config is not None and config.enabled and "django_redis" in _backend(config):
-        with needed("django-redis", by=f"CACHES[{config.redis_alias!r}]", error=ImproperlyConfigured):
-            import django_redis  # noqa: F401, PLC0415  an extra
-
-
-def _backend(config: Config) -> str:
+def backend_of(config: Config) -> str:
     """Name the class of the cache in use; empty without one."""
     alias = None if config.redis_client is not None else config.redis_alias
     backend: str = settings.CACHES.get(alias, {}).get("BACKEND", "missing") if alias is not None else ""
@@ -165,7 +152,7 @@ def _backend(config: Config) -> str:
 
 
 def _cache(config: Config) -> list[CheckMessage]:
-    backend = _backend(config)
+    backend = backend_of(config)
     if not backend or "django_redis" in backend:
         return []
     return [

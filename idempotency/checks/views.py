@@ -5,13 +5,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags
-from django.core.checks import Warning as Advice
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from idempotency.checks.registry import register
-from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
-from idempotency.conf import MARKED, parsed
+from idempotency.checks.settings import MIDDLEWARE
+from idempotency.conf import parsed
 from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
 
@@ -23,7 +22,7 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views have one policy, and that all that ``KEYED`` names can be keyed."""
     messages: dict[str, CheckMessage] = {}
     for path, view in all_views():
-        name, cls = _name(view), _class_of(view)
+        name, cls = name_of(view), class_of(view)
         messages.update(_of_options(view, name))
         if hasattr(cls, "idempotent_handlers") and not _has_mixin(cls):
             messages[f"E016 {name}"] = Error(
@@ -38,13 +37,13 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 id="idempotency.E019",
             )
         exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
-        if exempt and _is_marked(view):
+        if exempt and is_marked(view):
             messages[f"E011 {name}"] = Error(
                 f"{name} has both @idempotent and @not_keyed. Remove one of them: IDEMPOTENCY['KEYED'] leaves out "
                 "what is under @not_keyed, and @idempotent keys a view whatever KEYED is.",
                 id="idempotency.E011",
             )
-        elif is_named(path) and (reason := _why_not(view)):
+        elif is_named(path) and (reason := why_not(view)):
             messages[f"E012 {name}"] = Error(
                 f"IDEMPOTENCY['KEYED'] names {path}, which it cannot key: {reason} Leave it out by a list of "
                 "prefixes, or put @idempotent or @not_keyed on it.",
@@ -73,7 +72,7 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
                     id="idempotency.E013",
                 ),
             )
-        right = "ninja" if _is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
+        right = "ninja" if is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
         write = f"idempotency.{right}.idempotent"
         if door == right and _gets_self(view, handler):
             write = "@method_decorator(idempotent) above the method"
@@ -108,85 +107,16 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     config = parsed()
     if config is None or not config.enabled or MIDDLEWARE in settings.MIDDLEWARE:
         return []
-    if config.keyed != MARKED:
-        fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"
-    elif found := sorted({_name(view) for _, view in all_views() if _is_marked(view)}):
-        fault = f"problems and outages in {', '.join(found)} are answered by 500"
-    else:
+    found = sorted({name_of(view) for _, view in all_views() if is_marked(view)})
+    if not found:
         return []
     return [
         Error(
-            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}.", id="idempotency.E002"
+            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it problems and outages in "
+            f"{', '.join(found)} are answered by 500.",
+            id="idempotency.E002",
         )
     ]
-
-
-@register(Tags.urls)
-def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that keyed views can identify their callers."""
-    if _knows_callers():
-        return []
-    return [_nobody_is_named(view) for view in _keyed_views() if not _authenticates(view)]
-
-
-@register(Tags.security, deploy=True)
-def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Ask before a deployment if anonymous callers are meant to come; their keys must be hard to guess."""
-    config = parsed()
-    if config is None or config.anonymous != "accept":
-        return []
-    known = _knows_callers()
-    return [
-        _anybody_is_taken(view)
-        for view in _keyed_views()
-        if _is_open_to_all(view) and (known or _authenticates(view))  # else W001
-    ]
-
-
-def _keyed_views() -> list[Any]:
-    """List each keyed view once, by name; none where the settings name the caller, or E001 or E002 comes first."""
-    config = parsed()
-    if (
-        config is None
-        or not config.enabled
-        or config.principal is not None
-        or MIDDLEWARE not in settings.MIDDLEWARE
-    ):
-        return []
-    found = {_name(view): view for path, view in all_views() if _is_keyed(path, view)}
-    return [found[name] for name in sorted(found)]
-
-
-def _knows_callers() -> bool:
-    """Check if a middleware before ours names users or sessions."""
-    before = (
-        settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)] if MIDDLEWARE in settings.MIDDLEWARE else []
-    )
-    return SESSIONS in before or AUTHENTICATION in before
-
-
-def _is_keyed(path: str, view: Any) -> bool:
-    by_setting = is_named(path) and not _why_not(view) and keyed_form(view) is not None
-    return by_setting or _is_marked(view)
-
-
-def _nobody_is_named(view: Any) -> CheckMessage:
-    return Advice(
-        f"Nothing names the callers of {_name(view)}: neither AuthenticationMiddleware nor SessionMiddleware "
-        f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
-        "function in IDEMPOTENCY['PRINCIPAL'].",
-        id="idempotency.W001",
-    )
-
-
-def _anybody_is_taken(view: Any) -> CheckMessage:
-    return Advice(
-        f"{_name(view)} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
-        "anonymous, and shares a key with anyone who guesses it, so keys that can be guessed are refused.",
-        hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
-        "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
-        id="idempotency.W003",
-    )
 
 
 @register(Tags.urls)
@@ -203,7 +133,7 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             "urls[0], with the urls = api.urls that the URLconf has.",
             id="idempotency.E005",
         )
-        for name in sorted({_name(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
+        for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
     ]
 
 
@@ -223,7 +153,7 @@ def _views(resolver: URLResolver, path: str) -> Iterator[tuple[str, Any]]:
             yield here, pattern.callback
 
 
-def _why_not(view: Any) -> str:
+def why_not(view: Any) -> str:
     """Explain why ``KEYED`` cannot key a view; empty if it can."""
     try:
         keyed_form(view)
@@ -232,18 +162,18 @@ def _why_not(view: Any) -> str:
     return ""
 
 
-def _is_marked(view: Any) -> bool:
+def is_marked(view: Any) -> bool:
     """Check if the view, or a method of its class, is under `@idempotent`."""
     return any(hasattr(handler, "idempotency_mode") for handler in _handlers(view))
 
 
 def _handlers(view: Any) -> list[Any]:
     """List what may be keyed by a decorator of its own: the view, its methods or its operations."""
-    if _is_ninja(view):
+    if is_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
 
         return [operation.view_func for operation in operations_of(view)]
-    cls = _class_of(view)
+    cls = class_of(view)
     if cls is None:
         return [view]
     methods = [getattr(cls, name, None) for name in dir(cls)]
@@ -254,47 +184,24 @@ def _handlers(view: Any) -> list[Any]:
     return [function_of(method) for method in methods]
 
 
-def _is_ninja(view: Any) -> bool:
+def is_ninja(view: Any) -> bool:
     return getattr(view, "__module__", "") == "ninja.operation"
 
 
-def _authenticates(view: Any) -> bool:
-    """Check if the view itself may name its callers."""
-    if _is_ninja(view):
-        from idempotency.ninja import operations_of  # noqa: PLC0415
-
-        return all(operation.auth_callbacks for operation in operations_of(view))
-    return bool(_option(view, "authentication_classes"))
-
-
-def _option(view: Any, name: str) -> list[Any]:
-    """Read an option of a DRF view from its address or class; empty for a view of plain Django."""
-    return list(getattr(view, "initkwargs", {}).get(name, getattr(_class_of(view), name, ())))
-
-
-def _is_open_to_all(view: Any) -> bool:
-    """Check if no permission of a DRF view could turn an anonymous caller away."""
-    if not hasattr(view, "cls"):
-        return False
-    from rest_framework.permissions import AllowAny  # noqa: PLC0415  only where it is installed
-
-    return all(permission is AllowAny for permission in _option(view, "permission_classes"))
-
-
 def _keyed_inside_a_transaction(view: Any) -> bool:
-    is_function = _class_of(view) is None and not _is_ninja(view)
+    is_function = class_of(view) is None and not is_ninja(view)
     leaves = is_function or home.alias() in getattr(view, "_non_atomic_requests", ())
-    return not leaves and _is_marked(view)
+    return not leaves and is_marked(view)
 
 
-def _class_of(view: Any) -> Any:
+def class_of(view: Any) -> Any:
     return getattr(view, "view_class", getattr(view, "cls", None))
 
 
-def _name(view: Any) -> str:
-    cls = _class_of(view)
+def name_of(view: Any) -> str:
+    cls = class_of(view)
     named = view if cls is None else cls
-    if _is_ninja(view) and (operations := _handlers(view)):
+    if is_ninja(view) and (operations := _handlers(view)):
         named = operations[0]
     name = getattr(named, "__qualname__", repr(named))
     if name == "WrappedAPIView":  # of @api_view, which gives it the function's name only

@@ -1,6 +1,7 @@
 """Caller of a keyed call: their name, the first part of a key's scope, and their session."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,7 @@ from idempotency.request.keys import digest_of, session_digest
 
 ANONYMOUS = "anonymous"
 WITHIN = " in:"  # between a caller and their tenant
+NOBODY = frozenset({"", "anonymous", "anonymoususer", "guest", "none", "null", "undefined"})
 ANSWERED = "_idempotency_answered"
 OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
@@ -65,17 +67,15 @@ def _tenant_of(request: Any, path: str) -> str:
 
 def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     if by is not None:
-        return _named(by(request), source="The view's principal function")
+        return _named(by(request), request, source="The view's principal function")
     if (path := config().principal) is not None:
-        return _named(import_string(path)(request), source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
-    user: Any = getattr(request, "user", None)
-    authenticated = user is not None and user.is_authenticated
-    if authenticated and getattr(user, "pk", None) is not None:
-        return f"user:{user.pk}"
+        return _named(import_string(path)(request), request, source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
+    if (number := _number_of_user(request)) is not None:
+        return f"user:{number}"
     auth = getattr(request, "auth", None)
     if auth and auth is not True:  # True says that a credential is valid, but not whose
         return f"auth:{_digest_of(auth)}"
-    if authenticated:
+    if _is_authenticated(request):
         raise RuntimeError(
             "This request's user has no primary key to identify it by. Name a function in "
             "IDEMPOTENCY['PRINCIPAL']."
@@ -84,10 +84,30 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     return ANONYMOUS if key is None else f"session:{session_digest(key)}"
 
 
-def _named(name: Any, *, source: str) -> str:
+def _is_authenticated(request: Any) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and user.is_authenticated
+
+
+def _number_of_user(request: Any) -> Any:
+    """Return the primary key of an authenticated user; None where there is none."""
+    return getattr(request.user, "pk", None) if _is_authenticated(request) else None
+
+
+def _named(name: Any, request: Any, *, source: str) -> str:
     if not isinstance(name, str) or not name:
         raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
+    if names_nobody(name) and _number_of_user(request) is None:  # a user may be called so
+        raise RuntimeError(
+            f"{source} names this caller {name!r}, as it would every other guest, and equal keys of two would "
+            "meet. Return what only this one has, or raise PermissionDenied."
+        )
     return f"named:{name}"
+
+
+def names_nobody(name: str) -> bool:
+    """Check if the last word of a name is how a program spells that there is nobody."""
+    return re.split(r"[\s:/|=_-]", name)[-1].casefold() in NOBODY
 
 
 def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:

@@ -1,12 +1,16 @@
 """System checks that need addresses or the database."""
 
 import re
+from collections.abc import Iterator
 from functools import update_wrapper
 from typing import Any
 
 import pytest
 from django.contrib.auth.mixins import PermissionRequiredMixin
 from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
@@ -30,7 +34,9 @@ from idempotency.checks import (
     check_keyed_views,
     check_middleware,
     check_prefixes,
+    check_principal,
     check_settings,
+    require_middleware,
 )
 from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
@@ -94,6 +100,35 @@ def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None
     assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
 
 
+@pytest.mark.parametrize(
+    ("principal", "warned"),
+    [
+        (lambda request: "web", True),
+        (lambda request: request.headers.get("X-Client", "web"), True),
+        (lambda request: request.session.get("guest", "web"), True),
+        (lambda request: request.session.session_key, False),
+        (lambda request: request.COOKIES["sessionid"], False),
+        (lambda request: f"guest:{request.META['REMOTE_ADDR']}", False),
+        (lambda request: request.headers["Authorization"], False),
+        (lambda request: f"user:{request.user.pk}", False),  # refused at the call of a guest
+        (lambda request: f"partner:{request.partner.pk}", False),  # raises
+    ],
+)
+def test_a_principal_that_names_two_guests_alike_is_named(
+    monkeypatch: pytest.MonkeyPatch, principal: Any, warned: bool
+) -> None:
+    assert check_principal(None) == []
+    monkeypatch.setattr(f"{__name__}.chosen", principal)
+    with override_settings(IDEMPOTENCY={"PRINCIPAL": f"{__name__}.chosen"}):
+        found = check_principal(None)
+    assert [message.id for message in found] == ["idempotency.W008"] * warned
+    assert all("gives two guests the name 'web'" in message.msg for message in found)
+
+
+def chosen(request: Any) -> Any:
+    """Stand for the function of a parametrized test."""
+
+
 class TasksAlone:
     urlpatterns = [path("own", APIView.as_view())]
 
@@ -109,7 +144,6 @@ class OneKeyed:
         (None, {}, None),
         (OneKeyed, {}, "problems and outages in tests.integration.idempotency.urls.Things are answered by 500"),
         (OneKeyed, {"ENABLED": False}, None),
-        (TasksAlone, {"KEYED": ["/api/"]}, "IDEMPOTENCY['KEYED'] = ['/api/'] keys nothing"),
     ],
 )
 def test_the_middleware_is_asked_for_where_a_view_is_keyed(urls: Any, raw: Any, fault: str | None) -> None:
@@ -282,6 +316,55 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
     assert "Write idempotency.views.idempotent" in plain
     assert "below_api_view is under idempotency.views.idempotent" in rest
     assert "Write idempotency.drf.idempotent" in rest
+
+
+@pytest.mark.parametrize("server", [WSGIHandler, ASGIHandler])
+def test_a_server_that_runs_no_checks_refuses_to_start(server: type[Any]) -> None:
+    """Gunicorn and uvicorn: the middleware is what they load, once a process."""
+    server()
+    with override_settings(ROOT_URLCONF=Wrong):
+        with pytest.raises(ImproperlyConfigured) as refused:
+            server()
+        assert set(re.findall(r"idempotency\.(\w\d{3})\)", str(refused.value))) == {"E013", "E014", "E016", "E019"}
+        assert "Notes has idempotent_handlers, which keys nothing without IdempotentMixin." in str(refused.value)
+        with override_settings(SILENCED_SYSTEM_CHECKS=[f"idempotency.E0{number}" for number in (13, 14, 16, 19)]):
+            server()
+
+
+class Counted(list[Any]):
+    """Addresses that count how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_it_is_asked_once_for_a_urlconf_and_settings() -> None:
+    """Neither at each request nor for each `Client` of a test suite."""
+    urls = Counted([path("keyed", below_api_view)])
+    with override_settings(
+        ROOT_URLCONF=type("Urls", (), {"urlpatterns": urls}), SILENCED_SYSTEM_CHECKS=["idempotency.E014"]
+    ):
+        WSGIHandler()
+        before = urls.times
+        WSGIHandler()
+        assert before == urls.times > 0
+        with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
+            WSGIHandler()
+        assert urls.times > before
+
+
+def test_views_that_nothing_keys_stop_the_start() -> None:
+    with (
+        override_settings(MIDDLEWARE=[], IDEMPOTENCY={"KEYED": ["/api/"]}),
+        pytest.raises(ImproperlyConfigured, match=rf"\['/api/'\] keys nothing without '{MIDDLEWARE}'\. Add it"),
+    ):
+        require_middleware()
+    for changed in ({"IDEMPOTENCY": {"KEYED": ["/api/"]}}, {"MIDDLEWARE": [], "IDEMPOTENCY": {}}):
+        with override_settings(**changed):
+            require_middleware()
 
 
 def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_name() -> None:

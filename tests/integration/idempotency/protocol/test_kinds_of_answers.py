@@ -9,7 +9,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
 from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -122,8 +122,9 @@ def test_a_stream_is_done_and_not_given_again(client: Client, effects: Effects) 
 
 class TestAtomicRequests:
     @pytest.fixture(autouse=True)
-    def _on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _on(self, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+        settings.SILENCED_SYSTEM_CHECKS = ["idempotency.E005"]  # a server would refuse to start
 
     def test_a_plain_view_leaves_it_and_its_safe_methods_do_not(self, client: Client, effects: Effects) -> None:
         first, again = post(client, "/plain"), post(client, "/plain")
@@ -218,6 +219,27 @@ def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effe
         with pytest.raises(RuntimeError, match="must return the caller's name"):
             plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
     assert effects() == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [str(AnonymousUser()), "user:None", "user_none", "guest/undefined", "key=null", "anonymous", "Guest", "user:"],
+)
+def test_a_principal_that_every_guest_has_is_an_error_and_not_everybody(
+    effects: Effects, settings: Any, user: User, name: str
+) -> None:
+    settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
+    PLAN["principal"] = name
+    for nobody in (None, AnonymousUser(), User()):  # nor has a user of a token that lacks its number
+        request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
+        request.user = nobody  # type: ignore[assignment]
+        with pytest.raises(RuntimeError, match=rf"names this caller {name!r}, as it would every other guest"):
+            plain(request)
+    assert effects() == 0
+    request.user = user  # whose name it may be
+    assert plain(request).status_code == 303
+    PLAN["principal"] = "guest:5f0e"
+    assert plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})).status_code == 303
 
 
 @pytest.mark.parametrize("store", [{}, {"REDIS_ALIAS": None}], ids=["Redis", "no Redis"])
