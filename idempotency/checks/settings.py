@@ -69,20 +69,21 @@ def _database(config: Config) -> list[CheckMessage]:
 
 
 def _elsewhere(config: Config) -> list[CheckMessage]:
-    """Warn of models that are not written in the ledger's transaction."""
+    """Name models that are written elsewhere than in the ledger; an error until the project names its database."""
     others = ("django.contrib.", "idempotency.")  # of the ledger E015 speaks
     models = (model for model in apps.get_models() if not model.__module__.startswith(others))
     names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
     if not names:
         return []
+    fault = (
+        f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
+        f"{', '.join(names)}. A crash between the two commits has such a row written twice."
+    )
+    hint = "Name the database of what keyed views write in IDEMPOTENCY['DATABASE'], and route all of it there"
+    if "DATABASE" in getattr(settings, "IDEMPOTENCY", {}):
+        return [Advice(fault, hint=f"{hint}; or silence this if they write none of these.", id="idempotency.W005")]
     return [
-        Advice(
-            f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
-            f"{', '.join(names)}. A crash between the two commits has such a row written twice.",
-            hint="Name the database of what keyed views write in IDEMPOTENCY['DATABASE'], and route all of it "
-            "there; or silence this if they write none of these.",
-            id="idempotency.W005",
-        )
+        Error(fault, hint=f"{hint}: {config.database!r} too, if they write none of these.", id="idempotency.E021")
     ]
 
 

@@ -151,12 +151,17 @@ def test_a_router_that_separates_ledger_and_views_is_named(router: object) -> No
     assert (message.id, "keeps the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
 
 
-def test_models_that_are_written_elsewhere_are_named_also_beside_the_default_database() -> None:
+def test_models_that_are_written_elsewhere_are_an_error_until_the_database_is_named() -> None:
+    """Whose effects and ledger commit apart has two effects after a crash, and nothing says so."""
     with override_settings(DATABASE_ROUTERS=[Elsewhere("shop")]):
-        (message,) = check_settings(None)
-    assert message.id == "idempotency.W005"
-    assert "transactions in 'default', and these are written elsewhere: shop." in message.msg
-    assert "IDEMPOTENCY['DATABASE']" in str(message.hint)
+        (forgotten,) = check_settings(None)
+        with override_settings(IDEMPOTENCY={"DATABASE": "default"}):
+            (chosen,) = check_settings(None)
+    assert (forgotten.id, chosen.id) == ("idempotency.E021", "idempotency.W005")
+    assert (forgotten.is_serious(), chosen.is_serious()) == (True, False)
+    for message in (forgotten, chosen):
+        assert "transactions in 'default', and these are written elsewhere: shop." in message.msg
+        assert "IDEMPOTENCY['DATABASE']" in str(message.hint)
 
 
 def test_settings_changes_are_seen() -> None:
