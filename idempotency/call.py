@@ -21,7 +21,7 @@ class KeyedCall(Protocol):
         @idempotent(mode=PHASED)
         def refund(request, call: KeyedCall): ...
 
-    A call without a key, where the view's policy lets one through, has an empty `key_digest` and is never resumed.
+    A call without a key, where the view's policy lets one through, has its own `key_digest` and is never resumed.
     """
 
     @property

@@ -1,6 +1,7 @@
 """Call without a key, answered as a keyed one is but remembered nowhere."""
 
 from collections.abc import Mapping
+from secrets import token_hex
 from typing import Any
 
 from django.db import transaction
@@ -27,7 +28,8 @@ class UnkeyedExchange(Exchange):
     _atomic: transaction.Atomic | None = None
 
     def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "", digest: str = "") -> None:
-        self.mode, self.handler, self.key_digest = mode, handler, digest
+        self.mode, self.handler = mode, handler
+        self.key_digest = digest or token_hex(32)  # a handler may number its calls by it: no two may be equal
         self._config = settings() if config is None else config
         self._subject = ""
         self._redact = ()
