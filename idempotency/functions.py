@@ -298,9 +298,9 @@ def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
 
 def _place_of(function: Callable[..., Any]) -> dict[str, str]:
     """Name a function by its module and by its file: one module may be imported under two names."""
-    file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", "")
+    file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", function.__module__)
     places = {"module": function.__module__, "file": file}
-    return {of: f"{place}.{function.__qualname__}" for of, place in places.items() if place}
+    return {of: f"{place}.{function.__qualname__}" for of, place in places.items()}
 
 
 def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
