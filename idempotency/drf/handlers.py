@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import Any, TypeVar, Unpack, overload
@@ -23,7 +23,6 @@ from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.recovery import Phases
 from idempotency.request.keys import SAFE_METHODS
-from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
     is_marked,
@@ -35,7 +34,6 @@ from idempotency.views import (
 
 R = TypeVar("R", bound=HttpResponseBase)  # a method that overrides a generic view's keeps its type
 Handler = Callable[..., HttpResponseBase]
-Refuses = Callable[..., None]
 
 REFUSALS = (exceptions.APIException, Problem, *DJANGOS_REFUSALS)
 
@@ -46,7 +44,6 @@ def idempotent(handler: Callable[..., R], /) -> Callable[..., R]: ...
 def idempotent(
     *,
     body: type[serializers.BaseSerializer[Any]] | None = ...,
-    refuses: Refuses | None = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 def idempotent(
@@ -54,7 +51,6 @@ def idempotent(
     /,
     *,
     body: type[serializers.BaseSerializer[Any]] | None = None,
-    refuses: Refuses | None = None,
     **options: Unpack[Options],
 ) -> Any:
     """Make a handler's effect happen once per Idempotency-Key (or Idempotency-Token).
@@ -65,17 +61,12 @@ def idempotent(
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
-        refuses: for many refusals at once: called like the handler, before the key is claimed and with no
-            transaction open. A refusal that it raises is stored and replayed like the handler's own, at less cost;
-            where it raises none, the handler decides. It must change nothing that counts. Atomic mode only.
         options: see `idempotency.protocol.policy.Policy`.
 
     Raises:
-        TypeError: `refuses` in another mode, a wrong option, or no handler; the message says what to write.
+        TypeError: a wrong option, or no handler; the message says what to write.
     """
-    policy = Policy.of(options, refuses_early=refuses is not None)
-    if refuses is not None and policy.mode is not ATOMIC:
-        raise TypeError("A call whose refusal comes before its claim must be atomic.")
+    policy = Policy.of(options)
 
     def decorate(handler: Handler) -> Handler:
         refuse_wrong_use(handler)
@@ -83,14 +74,14 @@ def idempotent(
             raise TypeError(f"{handler.__qualname__} is async, which Django REST framework does not call.")
         if body is not None and missing(["data"], signature(handler)) is not None:
             raise TypeError(f"{handler.__qualname__} has body=, and no argument `data` for what it validates.")
-        keyed = _keyed_handler(handler, policy, body, refuses)
+        keyed = _keyed_handler(handler, policy, body)
         mark_keyed(keyed, policy, door="drf")
         return keyed
 
     return decorate if handler is None else decorate(handler)
 
 
-def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
+def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handler:
     """Build the keyed form of a method, or of a function below `@api_view`."""
     given = tuple(with_call(handler, request_at=position) for position in (0, 1))
 
@@ -110,8 +101,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
             return run.bare()
         try:
             exchange = policy.open(plain, caller=run.request)
-            refuse = None if refuses is None else partial(run.refusal, refuses)
-            return execute(exchange, run.answer, refuse=refuse, rewind=run.rewind)
+            return execute(exchange, run.answer, rewind=run.rewind)
         except AnonymousRefused:
             raise exceptions.NotAuthenticated from None  # 401 with the view's `WWW-Authenticate`, else 403
         except Problem as problem:
@@ -175,16 +165,6 @@ class _Run:
         self.request.parser_context["request"] = self.request
         self.validate()
 
-    def refusal(self, refuses: Refuses) -> HttpResponseBase | None:
-        """Return the answer to the refusal that `refuses` raises, if such an answer is stored."""
-        try:
-            refuses(*self.args, **self.kwargs)
-        except REFUSALS as error:
-            response = self._shown(error)
-            if verdict_on(response.status_code) is Verdict.REFUSAL:
-                return self._finalized(response)
-        return None
-
     def _shown(self, error: Exception) -> HttpResponseBase:
         """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
         if isinstance(error, Problem) and self.policy.on_problem is not None:
@@ -223,11 +203,10 @@ def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
 def _may_parse_later(plain: HttpRequest, policy: Policy) -> bool:
     """Check if a body is parsed for the handler alone: a replay needs its bytes, and a form's fields.
 
-    A phased claim is committed, so a body that cannot be read must be refused before it. `refuses` would swallow
-    that refusal: REST framework raises it once, and gives the next reader an empty body.
+    A phased claim is committed, so a body that cannot be read must be refused before it.
     """
     is_form = plain.content_type == "application/x-www-form-urlencoded"
-    return policy.mode is ATOMIC and not policy.refuses_early and not is_form
+    return policy.mode is ATOMIC and not is_form
 
 
 class IdempotentMixin:

@@ -8,7 +8,6 @@ from idempotency.ledger.claiming import (
     await_duplicate,
     hold,
     record,
-    record_if_new,
     redis_prefix,
     renew_epoch,
 )
@@ -52,7 +51,6 @@ __all__ = [
     "note_subject",
     "purge_bodies",
     "record",
-    "record_if_new",
     "redis_prefix",
     "renew_epoch",
     "renew_leases",

@@ -17,7 +17,6 @@ only its process knows (`idempotency.testing`), without a query.
 
 import json
 import time
-from typing import Any
 from uuid import uuid4
 
 from django.db import IntegrityError, OperationalError, connections
@@ -127,31 +126,13 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         False if the key is taken: nothing was committed, the transaction, if there is one, is unusable, and the
         caller must roll it back and replay the winner.
     """
+    who = (identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id)
+    what = (subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id)
+    statement = Statement(queries.RECORD, [*who, *what], rows=1, certain=True)
     try:
-        send(
-            Statement(queries.RECORD, _values(identity, answer, subject), rows=1, certain=True),
-            commit=True,
-            using=config().database,
-        )
+        send(statement, commit=True, using=config().database)
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
             return False
         raise
     return True
-
-
-def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
-    """Insert the finished entry of a call without a claim; wait for a duplicate that is inserting.
-
-    Returns:
-        False if the key is taken: nothing was inserted.
-    """
-    (inserted,) = send(
-        Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)), using=config().database
-    )
-    return bool(inserted)
-
-
-def _values(identity: Identity, answer: StoredResponse, subject: str) -> list[Any]:
-    who = (identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id)
-    return [*who, subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]

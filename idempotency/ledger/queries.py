@@ -48,14 +48,6 @@ INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner
 VALUES (%s, %s, %s, 'atomic', 'finished', %s, %s, 1, %s, %s, %s, %s, %s, statement_timestamp())
 """
 
-# the same for a call without a claim, which waits for a duplicate that is inserting
-RECORD_IF_NEW = """
-INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
-    response_status, response_headers, response_body, body_key_id, finished_at)
-VALUES (%s, %s, %s, 'atomic', 'finished', %s, %s, 1, %s, %s, %s, %s, %s, statement_timestamp())
-ON CONFLICT (key, scope) DO NOTHING RETURNING id
-"""
-
 # hold duplicates off until the transaction ends, without waiting
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 LOCK = "SELECT pg_advisory_xact_lock(%s)"

@@ -5,8 +5,8 @@ the commit. A duplicate insert loses, its whole transaction rolls back, and the 
 answer. The marker in Redis keeps concurrent duplicates apart; with Redis away, an advisory lock does.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -47,33 +47,12 @@ class AtomicExchange(Exchange):
                 return self._hold()
             if isinstance(found, marker.Claimed):
                 self._claimed = found
-                if (stored := self._stored_without_marker()) is not None:
-                    return stored
                 self._enter()
                 return None
             self._same_request(found.fingerprint)
             if (entry := self._find()) is not None:  # a marker may be stale, or lie; the ledger decides
                 return self._replay_entry(entry)
         raise self._in_progress()
-
-    def _stored_without_marker(self) -> StoredResponse | None:
-        """Return the answer that `refuse` has stored under this key, of which no marker was written."""
-        entry = self._find() if self._refuses_early else None
-        if entry is None:
-            return None
-        self._release()
-        return self._replay_entry(entry)
-
-    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Store a refusal by one statement, without claim and marker; an earlier answer to the key wins."""
-        response = rendered(response)
-        answer = self._stored(response)
-        with _autocommitted():
-            is_new = ledger.record_if_new(self._identity, self._sealed(answer), subject=self._subject)
-        if not is_new:
-            return self._replay_entry(self._find()).replay()
-        self._count("refused")
-        return response
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
@@ -212,8 +191,12 @@ class AtomicExchange(Exchange):
 
     def _record_alone(self, answer: StoredResponse) -> bool:
         if transaction.get_autocommit(self._config.database):  # one statement commits by itself, without a BEGIN
-            with _autocommitted():
+            try:
                 return ledger.record(self._identity, answer, subject=self._subject)
+            except (OperationalError, InterfaceError):
+                # the ledger says over another connection if it committed
+                home.connection().close_if_unusable_or_obsolete()
+                raise
         with transaction.atomic(self._config.database, durable=True):
             recorded = ledger.record(self._identity, answer, subject=self._subject)
             transaction.set_rollback(not recorded, self._config.database)
@@ -227,13 +210,3 @@ class AtomicExchange(Exchange):
         if not commit:
             self._database.set_rollback(True)
         atomic.__exit__(None, None, None)
-
-
-@contextmanager
-def _autocommitted() -> Iterator[None]:
-    """Wrap a statement that commits by itself: give the connection up if it was lost in it."""
-    try:
-        yield
-    except (OperationalError, InterfaceError):
-        home.connection().close_if_unusable_or_obsolete()  # the ledger says over another one if it committed
-        raise

@@ -66,7 +66,6 @@ class Exchange(ABC):
         request_id: str,
         handler: str = "",
         redact: tuple[str, ...] = (),
-        refuses_early: bool = False,
         request: HttpRequest | None = None,
         config: Config | None = None,
         lifetime: float | None = None,
@@ -80,7 +79,6 @@ class Exchange(ABC):
         self._redact = (*self._config.redact, *redact)
         # copies of a view's call wait as long as it would; one of `once` says itself how long
         self._has_waiters = self._config.wait_seconds > 0 or request is None
-        self._refuses_early = refuses_early
         self._lifetime = self._usual_lifetime = lifetime
         self._identity = ledger.Identity(
             scope=scope,
@@ -118,10 +116,6 @@ class Exchange(ABC):
             rewind: prepares the handler for that; returns False where it cannot run twice.
         """
         return False
-
-    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Store a refusal in place of `begin` and what follows; or return the answer that the key has already."""
-        raise RuntimeError(f"A {self.mode} call is not refused before its claim.")
 
     def about(self, kind: str, identifier: object) -> None:
         """Say what this request is about, e.g. ``about("order", order.id)``: shown in admin and logs."""

@@ -22,7 +22,6 @@ from idempotency.response.answers import REPLAYED_HEADER
 log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
-Refuse = Callable[[], HttpResponseBase | None]
 Prepare = Callable[[], bool]
 Begin = Callable[[], Awaitable[Exchange]]
 AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
@@ -31,19 +30,16 @@ AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.DEBUG)
 
 
-def execute(
-    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Prepare | None = None
-) -> HttpResponseBase:
+def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare | None = None) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
     Args:
-        refuse: called before the claim; the refusal that it returns is stored in place of the handler's answer.
         rewind: called before the handler runs again, because its transaction met another one; returns False where
             it cannot. None: it never can.
     """
     with logs.span() as span:
         try:
-            steps = _steps(exchange, refuse, rewind)
+            steps = _steps(exchange, rewind)
             answer = _advance(steps.send, None)
             while answer is None:
                 try:
@@ -76,7 +72,7 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare | 
         exchange = await begin()
         with logs.span() as span:
             try:
-                steps = _steps(exchange, None, rewind)
+                steps = _steps(exchange, rewind)
                 answer = await advance(steps.send, None)
                 while answer is None:
                     try:
@@ -129,12 +125,8 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.copy() if type(value) in containers else value for name, value in attributes.items()}
 
 
-def _steps(
-    exchange: Exchange, refuse: Refuse | None, rewind: Prepare | None
-) -> Generator[None, HttpResponseBase, HttpResponseBase]:
+def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
-    if refuse is not None and (refusal := refuse()) is not None:
-        return exchange.refuse(refusal)  # stored alone: nothing was read or done that counts
     stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
     if stored is not None:
         return stored.replay()

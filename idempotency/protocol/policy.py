@@ -62,7 +62,6 @@ class Policy:
         on_problem: shows the key's problems, and the Problems that the view raises, as ``(request, problem)``. A
             refusal among them is stored and replayed like any answer.
         on_replay: called with the request and each answer that is a replay; may change or replace it.
-        refuses_early: the door may refuse a call before its key is claimed (atomic only).
 
     Raises:
         TypeError: an option that cannot be honoured, named.
@@ -80,11 +79,10 @@ class Policy:
     window: float | None = None
     on_problem: OnProblem | None = None
     on_replay: OnReplay | None = None
-    refuses_early: bool = False
     _strategy: Callable[..., Exchange] = field(init=False)  # with what is the same for all calls
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], *, refuses_early: bool = False) -> "Policy":
+    def of(cls, options: Mapping[str, Any]) -> "Policy":
         """Read the options of a decorator.
 
         Raises:
@@ -94,7 +92,7 @@ class Policy:
         for name in options:
             if name not in known:
                 raise TypeError(f"@idempotent has no option {name!r}; {meant(name, known)}")
-        return cls(**options, refuses_early=refuses_early)
+        return cls(**options)
 
     def __post_init__(self) -> None:
         refuse_unfit(self)
@@ -137,7 +135,6 @@ class Policy:
             key=key,
             content=content,
             request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
-            refuses_early=self.refuses_early,
             request=request,
             config=self.config(),
             lifetime=self.lifetime,

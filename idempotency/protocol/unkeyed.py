@@ -60,10 +60,6 @@ class UnkeyedExchange(Exchange):
         self._leave(commit=False)
         return None
 
-    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Return the refusal; there is nothing to undo yet."""
-        return self.finish(response)
-
     def offer_again(self, keys_of_intent: str) -> None:
         """Do nothing: no key is spent."""
 

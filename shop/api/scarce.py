@@ -14,10 +14,6 @@ from shop.api.serializers import CouponResponse, OrderResponse
 from shop.sales import coupons
 
 
-def _too_late(view: APIView, request: Request, sku: str) -> None:
-    flashsale.refuse_late(sku=sku, user_id=caller_id(request))
-
-
 class FlashSaleOrder(APIView):
     @extend_schema(
         operation_id="flash_sales_order",
@@ -34,7 +30,7 @@ class FlashSaleOrder(APIView):
             keyed=True,
         ),
     )
-    @idempotent(refuses=_too_late)
+    @idempotent
     def post(self, request: Request, sku: str, *, call: KeyedCall) -> Response:
         order = flashsale.buy(sku=sku, user_id=caller_id(request))
         call.about("order", order.id)

@@ -15,7 +15,7 @@ Lock order: the sale's row, then the product's; closing an order locks the order
 """
 
 from shop.sales.buying import announce, buy, reconcile, returned
-from shop.sales.gate import Admission, admit, refuse_late
+from shop.sales.gate import Admission, admit
 from shop.sales.looking import Look, Phase, forget, look
 from shop.sales.sales import is_ahead, place_of, purchase_of, running, terms_of
 
@@ -32,7 +32,6 @@ __all__ = [
     "place_of",
     "purchase_of",
     "reconcile",
-    "refuse_late",
     "returned",
     "running",
     "terms_of",

@@ -55,10 +55,10 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
         AlreadyBought, SoldOut: by Redis.
         FlashSaleNotFound, FlashSaleNotRunning: by the database.
     """
-    answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
+    answer = _ask(sku, user_id)
     if answer is not None and answer[0] == b"unknown":
         load(running_sale(sku), replace=False)
-        answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
+        answer = _ask(sku, user_id)
     if answer is None or answer[0] == b"unknown":  # away, or its clock is not ours
         return None
     word, sale, *place = answer
@@ -67,17 +67,6 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
     if word == b"sold_out":
         raise SoldOut(sku)
     return Admission(sale=int(sale), place=int(place[0]), fresh=word == b"admitted")
-
-
-def refuse_late(*, sku: str, user_id: int) -> None:
-    """Refuse a buyer who is too late, and number the arrival; any other is for `admit`. Admits nobody.
-
-    Raises:
-        SoldOut: every unit is taken.
-    """
-    answer = _ask(sku, user_id, lease_seconds=0)
-    if answer is not None and answer[0] == b"sold_out":
-        raise SoldOut(sku)
 
 
 def load(sale: FlashSale, *, replace: bool) -> int | None:
@@ -155,8 +144,8 @@ def announced(*, sku: str, starts_at: datetime) -> None:
     fastpath.attempt(lambda redis: _announce(redis, _keys(sku), [_milliseconds(starts_at)]))
 
 
-def _ask(sku: str, user_id: int, *, lease_seconds: float) -> Any:
-    lease = round(lease_seconds * 1000)
+def _ask(sku: str, user_id: int) -> Any:
+    lease = round(LEASE_SECONDS * 1000)
     return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease, PLACES_MAX]))
 
 

@@ -2,9 +2,9 @@
 -- KEYS[1] the sale, a hash   KEYS[2] admissions, a sorted set of buyers by the end of their lease in milliseconds
 -- KEYS[3] buyers, a set   KEYS[4] places in the order of arrival, of admitted and of the first late buyers, a hash
 -- All keys are in one slot.
--- ARGV[1] buyer   ARGV[2] lease in milliseconds; 0: number a late buyer, admit nobody   ARGV[3] most places to store
--- returns {word, sale, place}: unknown (no running sale here), bought, sold_out, admitted, again (admitted already by
--- a call that runs or was cut off), or open (not late, with a lease of 0)
+-- ARGV[1] buyer   ARGV[2] lease in milliseconds   ARGV[3] most places to store
+-- returns {word, sale, place}: unknown (no running sale here), bought, sold_out, admitted, or again (admitted already
+-- by a call that runs or was cut off)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local sale = redis.call('HMGET', KEYS[1], 'sale', 'units', 'starts', 'ends')
@@ -22,9 +22,6 @@ end
 local lease = now + ARGV[2]
 local place = redis.call('HGET', KEYS[4], ARGV[1])
 local late = redis.call('SCARD', KEYS[3]) + redis.call('ZCARD', KEYS[2]) >= tonumber(sale[2])
-if tonumber(ARGV[2]) == 0 and (not late or place and redis.call('ZSCORE', KEYS[2], ARGV[1])) then
-    return {'open', sale[1]}
-end
 if place and redis.call('ZSCORE', KEYS[2], ARGV[1]) then
     redis.call('ZADD', KEYS[2], lease, ARGV[1])
     return {'again', sale[1], tonumber(place)}
