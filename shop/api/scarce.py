@@ -23,7 +23,6 @@ class FlashSaleOrder(APIView):
         "runs. A refusal is stored under its key: to try again, send a fresh one.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
         request=None,
-        examples=[schema.FLASH_SALE_EXAMPLE, schema.SOLD_OUT_EXAMPLE, schema.ALREADY_BOUGHT_EXAMPLE],
         responses=schema.responses(
             {201: OrderResponse},
             {404: "flash_sale_not_found", 409: "sold_out, already_bought, flash_sale_not_running"},
@@ -44,7 +43,6 @@ class CouponDraw(APIView):
         description="One a user and campaign, and nobody else's: a later draw returns the same code.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
         request=None,
-        examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],
         responses=schema.responses(
             {201: CouponResponse},
             {404: "campaign_not_found", 409: "none_left"},

@@ -11,7 +11,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
 from rest_framework import serializers
 
-from idempotency.errors import type_of
 from shop.api.serializers import ProblemResponse
 
 HEADER: Literal["header"] = "header"
@@ -166,71 +165,6 @@ EVENT = {
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
-ORDER = {
-    "id": "019aa2f1c3d47a0e9d1b3f5a7c9e1b2d",
-    "status": "pending",
-    "version": 1,
-    "total": {"amount_minor": 3980, "currency": "CNY"},
-    "items": [{"sku": "mug", "quantity": 2, "price": {"amount_minor": 1990, "currency": "CNY"}}],
-    "note": "",
-    "payment": None,
-    "created_at": "2026-01-15T08:00:00Z",
-    "expires_at": "2026-01-15T08:30:00Z",
-}
 ORDER_REQUEST_EXAMPLE = OpenApiExample(
     "two mugs", value={"items": [{"sku": "mug", "quantity": 2}]}, request_only=True
-)
-ORDER_EXAMPLE = OpenApiExample("a new order", value=ORDER, response_only=True, status_codes=["201"])
-FLASH_SALE_EXAMPLE = OpenApiExample(
-    "one pair of sneakers",
-    value={
-        **ORDER,
-        "total": {"amount_minor": 29900, "currency": "CNY"},
-        "items": [{"sku": "sneaker", "quantity": 1, "price": {"amount_minor": 29900, "currency": "CNY"}}],
-    },
-    response_only=True,
-    status_codes=["201"],
-)
-COUPON_EXAMPLE = OpenApiExample(
-    "a coupon", value={"code": "K7QM-2XWD-9RTB"}, response_only=True, status_codes=["201"]
-)
-
-
-def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
-    """Make an example of a refusal with status 409."""
-    value = {"type": type_of(code), "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
-    return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
-
-
-SOLD_OUT_EXAMPLE = problem_example(
-    "sold_out", "The flash sale of 'sneaker' is sold out. Nothing was ordered.", sku="sneaker"
-)
-ALREADY_BOUGHT_EXAMPLE = problem_example(
-    "already_bought",
-    "You have bought 'sneaker' in this flash sale already; each buyer may have one.",
-    sku="sneaker",
-)
-NONE_LEFT_EXAMPLE = problem_example("none_left", "All coupons of 'welcome' have been drawn.", campaign="welcome")
-PAYMENT_EXAMPLE = OpenApiExample(
-    "a WeChat QR code to show",
-    value={
-        "id": "019aa2f1d0a27c11b2c3d4e5f6071829",
-        "order": ORDER["id"],
-        "status": "pending",
-        "version": 1,
-        "amount": {"amount_minor": 3980, "currency": "CNY"},
-        "paid_minor": 0,
-        "refunded_minor": 0,
-        "attempts": [
-            {
-                "channel": "wechat",
-                "method": "native",
-                "out_trade_no": "019aa2f1d0a37d22a3b4c5d6e7f80910",
-                "status": "pending",
-                "next_action": {"type": "qr_code", "url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"},
-            }
-        ],
-    },
-    response_only=True,
-    status_codes=["201"],
 )
