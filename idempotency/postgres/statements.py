@@ -10,19 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
-from django.db.models import Model
 
 from idempotency.postgres import transactions
 from idempotency.postgres.pooling import is_pooled
-
-M = TypeVar("M", bound=Model)
 
 DIVISION_BY_ZERO = "22012"
 USES = 5
@@ -206,26 +202,6 @@ def _prepared(connection: psycopg.Connection[Any], sql: str) -> str:
     connection.execute(f"PREPARE {name} AS {numbered}".encode())
     places = ", ".join(["%s"] * (next(numbers) - 1))
     return f"EXECUTE {name} ({places})" if places else f"EXECUTE {name}"
-
-
-def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[M]:
-    """Make model instances of rows; a missing column is fetched when it is used.
-
-    Args:
-        columns: of the rows, in the order of the model's fields.
-
-    Raises:
-        ValueError: they are in another order, and Django would mix the values up.
-    """
-    _refuse_disorder(model, tuple(columns))
-    return [model.from_db(DEFAULT_DB_ALIAS, columns, row) for row in rows]
-
-
-@cache
-def _refuse_disorder(model: type[Model], columns: tuple[str, ...]) -> None:
-    ordered = tuple(field.attname for field in model._meta.concrete_fields if field.attname in columns)
-    if columns != ordered:
-        raise ValueError(f"{model.__name__} is made of {', '.join(ordered)}: give its columns in this order")
 
 
 def broken_constraint(error: IntegrityError) -> str | None:

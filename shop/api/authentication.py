@@ -1,8 +1,4 @@
-"""The API's callers: Django REST framework's tokens, found by a constant statement.
-
-Building it was the largest part of a replay's cost. It refuses as the framework does: an unknown token and an
-inactive user get 401.
-"""
+"""The API's callers: who is still let in, and the end of a token."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -13,31 +9,10 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import SessionBase
 from django.db import DEFAULT_DB_ALIAS
 from django.http import HttpRequest
-from django.utils.functional import SimpleLazyObject
-from rest_framework import authentication, exceptions
+from rest_framework import exceptions
+from rest_framework.authentication import TokenAuthentication
 from rest_framework.authtoken.models import Token
 from rest_framework.request import Request
-
-from idempotency.postgres.statements import Statement, instances, send
-
-# columns that permissions and pages read; Django fetches the others (password, names, dates) on demand
-_FIELDS = ["id", "is_superuser", "username", "is_staff", "is_active"]
-# one table after the other: planning their join would double the cost
-_FIND = """
-SELECT id, is_superuser, username, is_staff, is_active FROM auth_user
-WHERE id = (SELECT user_id FROM authtoken_token WHERE key = %s)
-"""
-
-
-class TokenAuthentication(authentication.TokenAuthentication):
-    """`Authorization: Token …`, one statement."""
-
-    def authenticate_credentials(self, key: str) -> tuple[User, Any]:
-        (rows,) = send(Statement(_FIND, [key]))
-        user = next(iter(instances(User, _FIELDS, rows)), None)
-        if user is None or not user.is_active:
-            raise exceptions.AuthenticationFailed
-        return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # hardly ever read
 
 
 def let_in_again(request: Request) -> Callable[[], bool]:

@@ -8,16 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from csp.constants import HEADER
-from csp.middleware import CSPMiddleware
-from csp.utils import build_policy
 from django.conf import settings
-from django.contrib.messages.middleware import MessageMiddleware
 from django.core.exceptions import BadRequest
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
@@ -28,7 +23,6 @@ from idempotency.postgres.availability import outage
 from payments.api.views import webhook
 from payments.providers import registry
 from shop.platform import fallbacks, health
-from shop.platform.fallbacks import is_of_api
 
 DRAIN_MAX_BYTES = 4 * 1024 * 1024  # of an unread body; after a longer one the connection ends
 WEBHOOKS = {
@@ -101,21 +95,6 @@ class HeadersMiddleware(Middleware):
         return response
 
 
-class ContentPolicyMiddleware(CSPMiddleware):
-    """django-csp's, with the header of ordinary pages built once."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        super().__init__(get_response)
-        self._ordinary = build_policy()
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        special = "_csp" in " ".join((*vars(request), *vars(response)))
-        if special or settings.DEBUG:
-            return super().process_response(request, response)
-        response.headers.setdefault(HEADER, self._ordinary)
-        return response
-
-
 class BodyMiddleware(Middleware):
     """Check and drain bodies.
 
@@ -142,7 +121,7 @@ class BodyMiddleware(Middleware):
 
 
 def _speak_to(request: HttpRequest) -> None:
-    """Activate the caller's language before `LanguageMiddleware`, not the one of this thread's last request."""
+    """Activate the caller's language before `LocaleMiddleware`, not the one of this thread's last request."""
     translation.activate(translation.get_language_from_request(request))
 
 
@@ -195,27 +174,6 @@ class WebhooksMiddleware(Middleware):
             response = problem_response(problem, request)
         response.headers.setdefault("Content-Length", str(len(response.content)))
         return response
-
-
-class LanguageMiddleware(LocaleMiddleware):
-    """Django's, without the search for a language in the path."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        translation.activate(translation.get_language_from_request(request))
-        request.LANGUAGE_CODE = translation.get_language()
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        patch_vary_headers(response, ("Accept-Language",))
-        response.headers.setdefault("Content-Language", translation.get_language())
-        return response
-
-
-class MessagesMiddleware(MessageMiddleware):
-    """Django's, for pages: a program has nobody to show a message to."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        if not is_of_api(request.path_info):
-            super().process_request(request)
 
 
 class QueryMiddleware(Middleware):

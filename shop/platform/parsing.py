@@ -3,15 +3,12 @@
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 from django.utils.translation import gettext_noop as _
 from rest_framework.exceptions import ParseError
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
-from rest_framework.renderers import BaseRenderer
-from rest_framework.request import Request
 
 from idempotency.errors import Problem
 
@@ -40,22 +37,6 @@ class ShallowJSONParser(JSONParser):
         if _SURROGATE.search(raw):  # only an escape can bring in half of a pair
             _refuse_surrogates(value)
         return value
-
-
-class Negotiation(DefaultContentNegotiation):
-    """REST framework's, which parses and orders media types for each call, skipped for a caller that takes any."""
-
-    def select_renderer(
-        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        """Choose renderer and media type. Raises NotAcceptable, which becomes 406."""
-        asked = request._request.META
-        anything = asked.get("HTTP_ACCEPT", "*/*") == "*/*"
-        if anything and format_suffix is None and not asked.get("QUERY_STRING"):  # may hold `?format=`
-            first = next(iter(renderers))
-            return first, str(first.media_type)
-        chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
-        return chosen
 
 
 def _refuse_encodings(encodings: str) -> None:

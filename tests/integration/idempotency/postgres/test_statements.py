@@ -21,7 +21,7 @@ from django.db.backends.utils import CursorWrapper
 from django.test.utils import CaptureQueriesContext
 
 from idempotency.postgres import statements
-from idempotency.postgres.statements import Statement, UnexpectedRows, instances, send
+from idempotency.postgres.statements import Statement, UnexpectedRows, send
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,9 +49,6 @@ def test_in_order_in_one_round_trip_and_each_sees_the_ones_before_it() -> None:
     assert len(captured) == 3  # BEGIN, all of them, COMMIT
     assert (nothing, also_nothing) == ([], [])
     assert ([name for _, name in before], [name for _, name in after]) == (NAMES[:1], NAMES)
-    found = instances(User, ["id", "username"], after)
-    assert [user.username for user in found] == NAMES
-    assert found[0].is_active  # fetched by who asks
 
 
 @pytest.mark.usefixtures("server_side_binding")
@@ -243,9 +240,3 @@ def _kept() -> int:
     raw = connection.connection
     (count,) = raw.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'payonce%'").fetchone()
     return int(count)
-
-
-def test_columns_in_another_order_than_the_models_are_refused() -> None:
-    for columns in (["id", "last_name", "first_name"], ["id", "nickname"]):
-        with pytest.raises(ValueError, match="User is made of id"):
-            instances(User, columns, [(1, "a", "b")])

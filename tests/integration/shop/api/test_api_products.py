@@ -1,13 +1,8 @@
 """docs/contract.md, 2, products and likes."""
 
-import itertools
 from typing import Any
 
-import pytest
-
 from shop.models import Like, Product
-from shop.platform.parsing import Negotiation
-from tests.integration.shop.conftest import Caller
 
 
 def test_products_to_the_letter(caller: Any, mug: Product, poster: Product) -> None:
@@ -52,22 +47,3 @@ def test_liking_nothing_is_a_problem(caller: Any) -> None:
     for call in (caller.http.put, caller.http.delete):
         response = call("/api/v1/products/nothing/like")
         assert (response.status_code, response.json()["code"]) == (404, "product_not_found")
-
-
-def test_who_takes_anything_is_answered_as_by_the_framework(
-    caller: Caller, mug: Product, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = ["/api/v1/products", "/api/v1/products?format=json", "/api/v1/products?format=xml"]
-    accepts = [None, "*/*", "application/json; indent=2", "text/html, */*;q=0.1", "text/html"]
-
-    def answer(accept: str | None, path: str) -> tuple[int, str, bytes]:
-        headers = {} if accept is None else {"Accept": accept}
-        response = caller.http.get(path, headers={"X-Request-Id": "trace-0042", **headers})
-        return response.status_code, response["Content-Type"], response.content
-
-    asked = list(itertools.product(accepts, paths))
-    ours = [answer(*each) for each in asked]
-    monkeypatch.delattr(Negotiation, "select_renderer")
-    assert ours == [answer(*each) for each in asked]
-    for (accept, path), (status, *_) in zip(asked, ours, strict=True):
-        assert status == (404 if path.endswith("xml") else 406 if accept == "text/html" else 200)

@@ -13,10 +13,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework.authentication import TokenAuthentication
 from rest_framework.authtoken.models import Token
 
 from payments.models import Payment
-from shop.api.authentication import TokenAuthentication
 from shop.models import Order, Product
 from shop.orders.placing import create_order
 from tests.integration.shop.conftest import Caller
