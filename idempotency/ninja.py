@@ -35,12 +35,12 @@ from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.request.keys import SAFE_METHODS
 from idempotency.views import (
-    DJANGOS_REFUSALS,
+    REFUSALS,
     answer,
     answer_async,
     is_marked,
-    refusal_of_django,
-    transaction_of_requests,
+    outside,
+    refusal,
 )
 
 View = Callable[..., Any]
@@ -106,12 +106,9 @@ def operations_of(view: Any) -> list[Operation]:
 def _keyed_sync(view: View, given: View, policy: Policy) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        if request.method in SAFE_METHODS:
-            policy.pass_by(request)
-            with transaction_of_requests():
+        if (outer := outside(request, policy)) is not None:
+            with outer:
                 return given(request, *args, **kwargs)
-        if policy.joins(request):
-            return given(request, *args, **kwargs)
         operation, rewind = _operation_of(request, view), Rewind(request)
 
         def handler() -> HttpResponseBase:
@@ -119,8 +116,6 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
                 if not rewind.begins():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, given(request, *args, **kwargs), kwargs)
-            except Problem as problem:
-                return policy.show(request, problem)
             except Exception as error:
                 return _refusal(operation, request, error, policy)
 
@@ -135,10 +130,7 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
 def _keyed_async(view: View, given: View, policy: Policy) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        if request.method in SAFE_METHODS:
-            policy.pass_by(request)
-            return await given(request, *args, **kwargs)
-        if policy.joins(request):
+        if outside(request, policy) is not None:
             return await given(request, *args, **kwargs)
         operation, rewind = _operation_of(request, view), Rewind(request)
 
@@ -147,8 +139,6 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
                 if not rewind.begins():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, await given(request, *args, **kwargs), kwargs)
-            except Problem as problem:
-                return policy.show(request, problem)
             except Exception as error:
                 return await sync_to_async(_refusal)(operation, request, error, policy)
 
@@ -162,12 +152,14 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
 
 def _refusal(operation: Operation, request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
     """Answer as the API's exception handlers do; the rest as Django does. A fault of the program is raised."""
+    if isinstance(error, Problem):
+        return policy.show(request, error)
     if problem_of(error) is not None:
         raise error  # the database is away: nothing is to be stored
     try:
         return operation.api.on_exception(request, error)
-    except DJANGOS_REFUSALS as left:
-        return refusal_of_django(request, left, policy)
+    except REFUSALS as left:
+        return refusal(request, left, policy)
 
 
 def _outage(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:

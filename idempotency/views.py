@@ -32,9 +32,9 @@ from idempotency.request.keys import SAFE_METHODS
 V = TypeVar("V")
 View = Callable[..., Any]
 
-# Django's own 4xx answers: refusals of the view, no faults of the program
 MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError)
-DJANGOS_REFUSALS = (Http404, PermissionDenied, *MALFORMED)
+# ours, and Django's own 4xx answers: refusals of the view, no faults of the program
+REFUSALS = (Problem, Http404, PermissionDenied, *MALFORMED)
 
 
 @overload
@@ -127,23 +127,17 @@ def _keyed_sync(view: View, policy: Policy) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
-        if request.method in SAFE_METHODS:
-            policy.pass_by(request)
-            with transaction_of_requests():
+        if (outer := outside(request, policy)) is not None:
+            with outer:
                 return view(request, *args, **kwargs)
-        if policy.joins(request):
-            return view(request, *args, **kwargs)
-
         rewind = Rewind(request, *_instance_of(view, args))
 
         def handler() -> HttpResponseBase:
             rewind.begins()
             try:
                 response: HttpResponseBase = view(request, *args, **kwargs)
-            except Problem as problem:
-                return policy.show(request, problem)
-            except DJANGOS_REFUSALS as error:
-                return refusal_of_django(request, error, policy)
+            except REFUSALS as error:
+                return refusal(request, error, policy)
             return response
 
         response = answer(request, policy, handler, rewind=rewind)
@@ -156,22 +150,16 @@ def _keyed_async(view: View, policy: Policy) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
-        if request.method in SAFE_METHODS:
-            policy.pass_by(request)
+        if outside(request, policy) is not None:
             return await view(request, *args, **kwargs)
-        if policy.joins(request):
-            return await view(request, *args, **kwargs)
-
         rewind = Rewind(request, *_instance_of(view, args))
 
         async def handler() -> HttpResponseBase:
             rewind.begins()
             try:
                 response: HttpResponseBase = await view(request, *args, **kwargs)
-            except Problem as problem:
-                return policy.show(request, problem)
-            except DJANGOS_REFUSALS as error:
-                return await sync_to_async(refusal_of_django)(request, error, policy)
+            except REFUSALS as error:
+                return await sync_to_async(refusal)(request, error, policy)
             return response
 
         response = await answer_async(request, policy, handler, rewind=rewind)
@@ -224,8 +212,8 @@ async def answer_async(
         return policy.show(request, problem)
 
 
-def refusal_of_django(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
-    """Answer one of `DJANGOS_REFUSALS` with the project's own page, as Django does; while `error` is handled."""
+def refusal(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
+    """Answer one of `REFUSALS`, Django's with the project's own page as Django does; while `error` is handled."""
     problem = problem_of(error)
     return response_for_exception(request, error) if problem is None else policy.show(request, problem)
 
@@ -233,6 +221,17 @@ def refusal_of_django(request: HttpRequest, error: Exception, policy: Policy) ->
 def outside_atomic_requests(view: View) -> View:
     """Take `view` out of ATOMIC_REQUESTS for the database of the ledger."""
     return non_atomic_requests(using=home.alias())(view)
+
+
+def outside(request: HttpRequest, policy: Policy) -> AbstractContextManager[object] | None:
+    """Return the block for the handler of a call that is no keyed one of its own; None: it is one.
+
+    A safe method runs in the transaction of requests; a handler that a keyed one calls joins that one's call.
+    """
+    if request.method in SAFE_METHODS:
+        policy.pass_by(request)
+        return transaction_of_requests()
+    return nullcontext() if policy.joins(request) else None
 
 
 def transaction_of_requests() -> AbstractContextManager[object]:

@@ -24,18 +24,16 @@ from idempotency.protocol.policy import Policy
 from idempotency.protocol.recovery import Phases
 from idempotency.request.keys import SAFE_METHODS
 from idempotency.views import (
-    DJANGOS_REFUSALS,
+    REFUSALS,
     is_marked,
     keyed_subclass,
     outside_atomic_requests,
-    refusal_of_django,
+    refusal,
     transaction_of_requests,
 )
 
 R = TypeVar("R", bound=HttpResponseBase)  # a method that overrides a generic view's keeps its type
 Handler = Callable[..., HttpResponseBase]
-
-REFUSALS = (exceptions.APIException, Problem, *DJANGOS_REFUSALS)
 
 
 @overload
@@ -146,7 +144,7 @@ class _Run:
                 self._read_again()
             _ = self.request.data
             response = self.bare()
-        except REFUSALS as error:
+        except (exceptions.APIException, *REFUSALS) as error:
             response = self._shown(error)
         return self._finalized(response)
 
@@ -173,8 +171,8 @@ class _Run:
             return self.view.handle_exception(error)
         except Problem as left:
             return self.policy.show(self.request, left)
-        except DJANGOS_REFUSALS as left:
-            return refusal_of_django(self.request._request, left, self.policy)
+        except REFUSALS as left:
+            return refusal(self.request._request, left, self.policy)
 
     def _finalized(self, response: HttpResponseBase) -> HttpResponseBase:
         view: Any = self.view  # its type knows no answers of Django's own
