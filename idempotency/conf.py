@@ -219,35 +219,37 @@ def _is_redis_url(value: str) -> bool:
     return True
 
 
-def _database(name: str, value: Any) -> None:
-    if value not in settings.DATABASES:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
-
-
-def _switch(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be True or False, not {value!r}.")
-
-
 def is_header_name(value: Any) -> bool:
     """Check if `value` can name the header with the key."""
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
 
 
-def _header(name: str, value: Any) -> None:
-    if not is_header_name(value):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be the name of a header, not {value!r}.")
+def is_number(value: Any) -> bool:
+    """Check if `value` is 0 or a positive number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
-def _positive(name: str, value: Any) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or value < 0 or (value == 0 and name != "WAIT_SECONDS"):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a positive number, not {value!r}.")
+def _is_address(value: Any) -> bool:
+    return (
+        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
+    )
 
 
-def _count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 0 or a positive integer, not {value!r}.")
+def _is_names(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(part, str) and part for part in value)
+
+
+def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any], None]:
+    def read(name: str, value: Any) -> None:
+        if not fits(value):
+            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be {wanted}, not {value!r}.")
+
+    return read
+
+
+def _database(name: str, value: Any) -> None:
+    if value not in settings.DATABASES:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
 
 
 def _alias(name: str, value: Any) -> None:
@@ -285,29 +287,6 @@ def _keyed(name: str, value: Any) -> None:
             )
 
 
-def _word(name: str, value: Any) -> None:
-    if value not in ("accept", "refuse"):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 'accept' or 'refuse', not {value!r}.")
-
-
-def _text(name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a text, not {value!r}.")
-
-
-def _address(name: str, value: Any) -> None:
-    fits = (
-        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
-    )
-    if value is not None and not fits:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be an http(s) address or a path, not {value!r}.")
-
-
-def _names(name: str, value: Any) -> None:
-    if not isinstance(value, (tuple, list)) or not all(isinstance(part, str) and part for part in value):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a list of names, not {value!r}.")
-
-
 def _texts(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not all(
         isinstance(part, str) and part for pair in value.items() for part in pair
@@ -334,25 +313,32 @@ def _keyring(name: str, value: Any) -> None:
     keyring(tuple(value.items()))
 
 
+_positive = _must_be("a positive number", lambda value: is_number(value) and value > 0)
+_switch = _must_be("True or False", lambda value: isinstance(value, bool))
+_names = _must_be("a list of names", _is_names)
+
 _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "ENABLED": _switch,
     "DATABASE": _database,
     "KEYED": _keyed,
     "REQUIRED": _switch,
-    "HEADER": _header,
+    "HEADER": _must_be("the name of a header", is_header_name),
     "IGNORE": _names,
     "REDIS": _redis,
-    "REPEATS": _count,
+    "REPEATS": _must_be("0 or a positive integer", lambda value: is_number(value) and isinstance(value, int)),
+    "WAIT_SECONDS": _must_be("0 or a positive number", is_number),
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,
-    "REDIS_PREFIX": _text,
+    "REDIS_PREFIX": _must_be("a text", lambda value: isinstance(value, str)),
     "LOCK_SERVERS": _lock_servers,
     "PRINCIPAL": _dotted_path,
     "TENANT": _dotted_path,
-    "ANONYMOUS": _word,
+    "ANONYMOUS": _must_be("'accept' or 'refuse'", lambda value: value in ("accept", "refuse")),
     "ON_REPLAY": _dotted_path,
-    "PROBLEM_TYPE_BASE": _address,
+    "PROBLEM_TYPE_BASE": _must_be(
+        "an http(s) address or a path", lambda value: value is None or _is_address(value)
+    ),
     "REDACT": _names,
     "BODY_KEYS": _keyring,
     "SUBJECT_ADMIN": _texts,

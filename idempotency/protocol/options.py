@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http.response import HttpResponseBase
 
-from idempotency.conf import is_header_name
+from idempotency.conf import is_header_name, is_number
 from idempotency.errors import Problem
 from idempotency.modes import Mode
 
@@ -68,7 +68,7 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
 
 
 def _is_seconds(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
+    return value is None or is_number(value)
 
 
 def _is_names(value: Any) -> bool:
