@@ -6,8 +6,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
 from django.views.decorators.http import require_POST
@@ -55,18 +56,10 @@ def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
         named: that page's address takes the arguments of the form's.
     """
 
-    def decorate(view: View) -> View:
-        posted = require_POST(view)
+    def go_back(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        return redirect(back_to, **kwargs if named else {})
 
-        @wraps(view)
-        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-            if request.method in {"GET", "HEAD"}:
-                return HttpResponseRedirect(reverse(back_to, kwargs=kwargs if named else None))
-            return posted(request, **kwargs)
-
-        return wrapper
-
-    return decorate
+    return confirmed(go_back)
 
 
 def confirmed(ask: View) -> Callable[[View], View]:
