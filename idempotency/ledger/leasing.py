@@ -114,15 +114,12 @@ def forget(run: Run) -> bool:
     Returns:
         True if it was removed.
     """
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.FORGET, [run.entry_id, run.fence])
-        forgotten = cursor.fetchone() is not None
-    if not forgotten:
+    if not (forgotten := _forget(run, is_stalled=False)):
         drop_lease(run)
     return forgotten
 
 
-def forget_stalled(*, entry_id: int, fence: int) -> bool:
+def forget_stalled(run: Run) -> bool:
     """Remove an entry that no process runs, of a handler without recovery points, once its effects are known.
 
     Its key is as good as new then.
@@ -130,8 +127,12 @@ def forget_stalled(*, entry_id: int, fence: int) -> bool:
     Returns:
         False if it changed since it was read, or its caller has heard 202.
     """
+    return _forget(run, is_stalled=True)
+
+
+def _forget(run: Run, *, is_stalled: bool) -> bool:
     with home.connection().cursor() as cursor:
-        cursor.execute(queries.FORGET_STALLED, [entry_id, fence])
+        cursor.execute(queries.FORGET, [run.entry_id, run.fence, is_stalled])
         return cursor.fetchone() is not None
 
 

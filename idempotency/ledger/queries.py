@@ -159,7 +159,8 @@ NOTE_SUBJECT = """
 UPDATE idempotency_ledgerentry SET subject = coalesce(nullif(%s, ''), subject) WHERE id = %s AND fence = %s
 """
 
-# drop an entry of which nothing can have begun outside: no recovery point, and its caller never heard 202
+# drop an entry of which nothing can have begun outside: no recovery point, and its caller never heard 202. By its
+# own run, or, if so asked, by another process when no process runs it any more
 FORGET = """
 WITH entry AS (
     DELETE FROM idempotency_ledgerentry
@@ -167,23 +168,8 @@ WITH entry AS (
       AND NOT EXISTS (
           SELECT FROM idempotency_ledgerattempt
           WHERE entry_id = idempotency_ledgerentry.id AND outcome = 'uncertain')
-      AND (fence = 1 OR handler <> '')
-    RETURNING id
-), history AS (
-    DELETE FROM idempotency_ledgerattempt USING entry WHERE entry_id = entry.id
-)
-SELECT id FROM entry
-"""
-
-# the same for one that no process runs any more
-FORGET_STALLED = """
-WITH entry AS (
-    DELETE FROM idempotency_ledgerentry
-    WHERE id = %s AND fence = %s AND state = 'running' AND recovery_point = ''
-      AND NOT EXISTS (
-          SELECT FROM idempotency_ledgerattempt
-          WHERE entry_id = idempotency_ledgerentry.id AND outcome = 'uncertain')
-      AND handler = '' AND lease_until <= statement_timestamp()
+      AND CASE WHEN %s THEN handler = '' AND lease_until <= statement_timestamp()
+          ELSE fence = 1 OR handler <> '' END
     RETURNING id
 ), history AS (
     DELETE FROM idempotency_ledgerattempt USING entry WHERE entry_id = entry.id

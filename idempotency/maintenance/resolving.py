@@ -52,7 +52,7 @@ def resolve_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> in
 
 def _end(entry: LedgerEntry) -> bool:
     stalled = entry.state == State.RUNNING
-    ended = (stalled and ledger.forget_stalled(entry_id=entry.pk, fence=entry.fence)) or ledger.close_by_hand(
+    ended = (stalled and ledger.forget_stalled(ledger.Run(entry.pk, entry.fence))) or ledger.close_by_hand(
         entry_id=entry.pk,
         fence=entry.fence,
         answer=ANSWER,
