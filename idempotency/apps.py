@@ -17,7 +17,7 @@ class IdempotencyConfig(AppConfig):
         checks.require_middleware()
 
     def refuse_mistakes(self) -> None:
-        """Stop a server that loads the middleware on what `manage.py check` refuses."""
+        """Stop a server that loads the middleware on mistakes that no call would say."""
         from idempotency import checks  # noqa: PLC0415
 
         checks.refuse_mistakes()
