@@ -81,7 +81,8 @@ def test_an_index_that_postgresql_does_not_trust_is_an_error(mistaken: ForeignPr
 
 
 def test_a_mistake_stops_the_server_and_migrate_as_well(mistaken: ForeignProject) -> None:
-    for command in (["runserver", "--noreload", "127.0.0.1:0"], ["migrate", "--plan"]):
+    server = ["runserver", "--noreload", "127.0.0.1:0"]
+    for command in (server, [*server, "--skip-checks"], ["migrate", "--plan"]):  # the second one as gunicorn
         done = mistaken.command(*command, MISTAKE="cache in memory")
         assert done.returncode != 0
         assert "idempotency.E004" in done.stderr
