@@ -35,6 +35,14 @@ from idempotency.conf import config
 
 URN = "urn:payonce:problem:"
 DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2"
+HTTP = "https://www.rfc-editor.org/rfc/rfc9110.html#section-"
+# pages of the key's problems whose code does not begin with `idempotency_`
+PAGES = {
+    "token_unknown": DRAFT,
+    "operation_abandoned": DRAFT,
+    "not_authenticated": f"{HTTP}15.5.4",
+    "service_unavailable": f"{HTTP}15.6.4",
+}
 UNDEFINED_TABLE, TABLES = "42P01", "idempotency_"  # of PostgreSQL, and the prefix of our tables
 
 
@@ -90,13 +98,14 @@ def type_of(code: str) -> str:
 
 
 def link_of(problem: Problem) -> dict[str, str]:
-    """Build the `Link` header to the page of the problem's type, or to the draft for the key's own problems.
+    """Build the `Link` header to the page of the problem's type, or to the standard for the key's own problems.
 
-    Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.3 and 2.7, and RFC 8288 (October 2017).
+    Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.3 and 2.7, RFC 8288 (October 2017) and
+        RFC 9110 (June 2022).
     """
     target = type_of(problem.code)
     if target.startswith(URN):
-        target = DRAFT if problem.code.startswith("idempotency_") else ""
+        target = DRAFT if problem.code.startswith("idempotency_") else PAGES.get(problem.code, "")
     return {"Link": f'<{target}>; rel="describedby"; type="text/html"'} if target else {}
 
 
