@@ -4,10 +4,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import AdminPasswordChangeForm, SetUnusablePasswordMixin
 from django.contrib.auth.models import AbstractUser, AnonymousUser, Group, Permission, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.text import format_lazy
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import Token
@@ -28,11 +30,22 @@ class Rights:
         return field
 
 
+class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
+    """Django's, whose help is put together once, in English."""
+
+    usable_password_help_text = format_lazy(
+        '{}<ul id="id_unusable_warning" class="messagelist"><li class="warning">{}</li></ul>',
+        SetUnusablePasswordMixin.usable_password_help_text,
+        _("If disabled, the current password for this user will be lost."),
+    )
+
+
 class AccountAdmin(Rights, UserAdmin):  # type: ignore[type-arg]
     """Django's, where `auth.change_user` alone would lead to every right and account."""
 
     list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
     actions = ("end_tokens",)
+    change_password_form = PasswordForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         accounts: QuerySet[User] = super().get_queryset(request)

@@ -26,18 +26,20 @@ from tests.languages import latin_in
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DATA = ["clerk", "ann", "mug", "Mug", "spring", "Spring", *EXPONENTS]
-DATA += ["Control", "Mac", "Command", "LDAP", "Procrastinate"]
+DATA += ["Control", "Mac", "Command", "LDAP", "Procrastinate", "md5"]
 # models without a page, which permissions name
 DATA += [english(model._meta, "verbose_name") for model in apps.get_models() if model not in site._registry]
 
 ELSEWHERE = re.compile("/logout/|/admin/(?:payments|idempotency)/.")  # those apps have tests of their own
-NUMBER = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}…[0-9a-f]{6}|\b[0-9A-F]{6}\b")  # the last as shoppers write it
+NUMBER = re.compile(
+    r"[0-9a-f]{32}|[0-9a-f]{8}…[0-9a-f]{6}|\b[0-9A-F]{6}\b|\w+\*+"
+)  # …, as shoppers write it, hashes
 
 
 @pytest.fixture
 def operator() -> Client:
     client = Client(headers={"Accept-Language": "zh-CN"})
-    client.force_login(User.objects.create_superuser("clerk"))
+    client.force_login(User.objects.create_superuser("clerk", password="clerk"))
     return client
 
 
