@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
 from django.views.decorators.http import require_POST
@@ -57,7 +56,7 @@ def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
     """
 
     def go_back(request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        return redirect(back_to, **kwargs if named else {})
+        return HttpResponseRedirect(reverse(back_to, kwargs=kwargs if named else None))
 
     return confirmed(go_back)
 
