@@ -14,7 +14,7 @@ ADMIN = "/admin/payments"
 LISTS = [
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent", "delivery"),
     *("journalentry", "journalline", "../idempotency/ledgerentry"),
-    *("../shop/order", "../shop/product", "../shop/flashsale"),
+    *("../shop/order", "../shop/product", "../shop/flashsale", "../auth/user"),
 ]
 
 
@@ -72,12 +72,20 @@ def rows_of(page: Page, payment: dict[str, Any]) -> list[str]:
 
 
 def list_fits(page: Page) -> None:
-    """Nothing sticks out; on a desktop no column is cut; on a phone the list may be scrolled, and fades where it goes on."""
+    """Nothing sticks out, no date is broken; on a desktop no column is cut; on a phone a list may be scrolled, and fades."""
     for size in at_each_size(page):
         found = page.locator("#changelist .results").evaluate(
-            """box => [
+            r"""box => [
               [document.documentElement.scrollWidth, document.documentElement.clientWidth],
               getComputedStyle(box).maskImage === "none" ? [box.scrollWidth, box.clientWidth] : [0, 0],
+              ...[...box.querySelectorAll("td")].map((cell) => cell.firstChild)
+                .filter((text) => text?.nodeType === Node.TEXT_NODE && /^\d{4}-\d\d-\d\d /.test(text.data))
+                .map((text) => {
+                  const date = new Range();
+                  date.setStart(text, 0);
+                  date.setEnd(text, 10);
+                  return [date.getClientRects().length, 1];
+                }),
             ]"""
         )
         assert all(width <= room for width, room in found), (page.url, size, found)
