@@ -33,7 +33,7 @@ class Rights:
 class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
     """Django's, whose help is put together once, in English."""
 
-    usable_password_help_text = format_lazy(
+    usable_password_help_text: Any = format_lazy(
         '{}<ul id="id_unusable_warning" class="messagelist"><li class="warning">{}</li></ul>',
         SetUnusablePasswordMixin.usable_password_help_text,
         _("If disabled, the current password for this user will be lost."),
@@ -46,6 +46,9 @@ class AccountAdmin(Rights, UserAdmin):  # type: ignore[type-arg]
     list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
     actions = ("end_tokens",)
     change_password_form = PasswordForm
+
+    class Media:
+        css = {"all": ["idempotency/admin.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         accounts: QuerySet[User] = super().get_queryset(request)
