@@ -123,6 +123,19 @@ def test_wechat_with_double_clicks_everywhere(page: Page, shop: RunningShop, api
     paid_once(shop, api, order_id)
 
 
+def test_no_picture_is_in_the_way_of_a_click_before_the_style_sheet_is_there(
+    page: Page, shop: RunningShop
+) -> None:
+    """The second of two clicks on Buy may meet the next page as early as that."""
+    order_id = buy(page, clicks=1)
+    page.route("**/*.css", lambda route: route.fulfill(body="", content_type="text/css"))
+    for address in ("/", "/products/mug", f"/orders/{order_id}"):
+        page.goto(address)
+        heights = page.locator("svg:visible").evaluate_all("all => all.map(each => each.clientHeight)")
+        assert heights, address
+        assert max(heights) <= 150, address
+
+
 def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> None:
     before = order_ids(shop)
     order_id = buy(page, clicks=1)
