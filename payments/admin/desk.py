@@ -166,7 +166,7 @@ def _next_question(work: Work) -> str:
     if work.due is None:
         return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
     about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
-    return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
+    return _("%(channel)s is asked again at %(at)s; nothing moves twice.") % about
 
 
 def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:

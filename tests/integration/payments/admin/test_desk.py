@@ -83,7 +83,7 @@ def test_what_is_uncertain_says_what_will_happen(admin_client: Client, open_atte
     Attempt.objects.filter(pk=given_up.pk).update(next_query_at=None)
     Attempt.objects.filter(pk=asked.pk).update(next_query_at=timezone.now().replace(hour=7, minute=8, second=9))
     first, second = queue(admin_client)
-    assert "WeChat Pay is asked again at 07:08:09; nothing is charged twice. 19.90 CNY ann" in first
+    assert "WeChat Pay is asked again at 07:08:09; nothing moves twice. 19.90 CNY ann" in first
     assert f"/admin/payments/payment/{asked.payment_id}/ask/ Ask now" in first
     assert "is not asked again by itself" in second
     assert f"/admin/payments/payment/{given_up.payment_id}/change/ Record the outcome" in second
