@@ -34,7 +34,8 @@ class IdempotencyMiddleware(partial[Any]):
     """Middleware, sync and async. Place it last, after authentication and sessions.
 
     A `partial` of what follows it, so that it costs a call nothing on the way through; and it looks at views only
-    where ``KEYED`` names some. A server that loads it refuses to start with a mistake that no call would say.
+    where ``KEYED`` names some. A server that loads it refuses to start with useless settings, or with a mistake
+    that no call would say.
     """
 
     sync_capable = True

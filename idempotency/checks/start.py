@@ -14,8 +14,9 @@ from idempotency.extras import needed
 
 # those that ask no database
 CHECKS = (check_settings, check_tenants, check_keyed_views)
-# what no call would say: it is answered as if all was well; the other mistakes are an error of each call
-SILENT = frozenset({f"idempotency.E{number}" for number in ("003", "009", "010", "013", "016", "019", "021")})
+# settings of no use, and what no call would say, as it is answered; of other mistakes each call is an error
+_NUMBERS = ("001", "003", "004", "006", "009", "010", "013", "016", "019", "021")
+STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
 
 
 def require_django_redis() -> None:
@@ -45,7 +46,7 @@ def require_middleware() -> None:
 
 
 def refuse_mistakes() -> None:
-    """Stop a server at its start on the errors of the system checks that no call would say, all at once.
+    """Stop a server at its start on the errors of the system checks that `STOPPING` lists, all at once.
 
     Raises:
         ImproperlyConfigured: with the messages, but those that ``SILENCED_SYSTEM_CHECKS`` names.
@@ -57,5 +58,5 @@ def refuse_mistakes() -> None:
 def _refuse(*of: Any) -> None:
     """Ask once for a URLconf and configuration: a test suite makes a handler for each client."""
     found = [message for check in CHECKS for message in check(None)]
-    if errors := [str(each) for each in found if each.id in SILENT and not each.is_silenced()]:
+    if errors := [str(each) for each in found if each.id in STOPPING and not each.is_silenced()]:
         raise ImproperlyConfigured("\n".join(errors))
