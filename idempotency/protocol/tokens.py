@@ -17,7 +17,6 @@ from secrets import token_urlsafe
 from typing import Any
 
 from django.core import signing
-from django.middleware.csrf import get_token
 
 from idempotency import ledger
 from idempotency.conf import config
@@ -57,39 +56,29 @@ class Taken:
     refused: int | None = None
 
 
-def issue(principal: str) -> Token:
-    """Issue a token that counts alone to `principal` (see `principal_of`), who may use it."""
-    return _token(principal, token_urlsafe(16))
-
-
-def issue_for_page(request: Any, *, intent: str = "") -> str:
-    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again.
+def issue(principal: str, *, intent: str = "") -> Token:
+    """Issue a token to `principal` (see `principal_of`); asks the ledger for that of an intent, else nothing.
 
     Args:
-        intent: the purpose that its tokens share, which count once together (several open pages of one form), at
-            the cost of a query; empty: it counts alone.
+        principal: who may use it.
+        intent: the purpose that its tokens share, which count once together (several open pages of one form);
+            empty: it counts alone, as each token of an anonymous caller does.
     """
-    principal = principal_of(request)
-    if not intent:
-        return issue(principal).token
-    begin = _keys_of(_visitor(request, principal), intent)
-    call = getattr(request, "idempotency", None)
-    if call is not None:
-        call.offer_again(begin)
-    tries = _tries(token_scope_of(principal=principal), begin, limit=1) if config().enabled else []
-    return _token(principal, f"{begin}{_next(tries)}").token
-
-
-def _token(principal: str, word: str) -> Token:
+    word = token_urlsafe(16)
+    if intent and not is_anonymous(principal):
+        begin = _keys_of(principal, intent)
+        tries = _tries(token_scope_of(principal=principal), begin, limit=1) if config().enabled else []
+        word = f"{begin}{_next(tries)}"
     return Token(_signer(principal).sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
-def _visitor(request: Any, principal: str) -> str:
-    """Name who shares an intent: the caller, or an anonymous one's browser by its cookie against forgery."""
-    if not is_anonymous(principal):
-        return principal
-    get_token(request)  # the form has it too, and so the page sets the cookie
-    return f"{principal} {request.META['CSRF_COOKIE']}"
+def issue_for_page(request: Any, *, intent: str = "") -> str:
+    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again."""
+    principal = principal_of(request)
+    call = getattr(request, "idempotency", None)
+    if intent and call is not None:
+        call.offer_again(_keys_of(principal, intent))
+    return issue(principal, intent=intent).token
 
 
 def read(token: str, *, principal: str) -> Taken:
