@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 import math
 import os
-import selectors
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -35,7 +34,7 @@ __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transac
 Row = TypeVar("Row", bound=Model)
 
 QUERY_CANCELED = "57014"  # by statement_timeout
-LOOK_SECONDS = 1.0  # between looks whether the thread that listens is still needed
+LOOK_SECONDS = 1.0  # between looks whether a session has ended that is listened to
 
 
 class StaleToken(LockLost):
@@ -82,7 +81,10 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
             all.
         skip_locked: leave out rows that others have locked, and do not wait.
 
-    Raise as `transaction_lock`; then no row is locked by this call.
+    Raises:
+        LockError: no transaction is open.
+        LockTimeout: a row was not free in time, or a shorter `statement_timeout`; none is locked by this call, and
+            the transaction goes on as it was.
 
     Transaction: needs the caller's.
     """
@@ -153,26 +155,18 @@ _desk = Desk()
 os.register_at_fork(
     before=_desk.guard.acquire, after_in_parent=_desk.guard.release, after_in_child=_desk.guard.release
 )
-_listened: list[selectors.BaseSelector] = []  # of threads: the one, while any session is listened to
+_listened: set[Session] = set()  # of threads
 os.register_at_fork(after_in_child=_listened.clear)
 
 
-def _heard(session: Session, number: int, forget: Callable[[int], Any]) -> None:
-    """Look whether it has ended. `number` is a descriptor of our own: libpq closes its one at once."""
-    if session.ended:
-        forget(number)
-        os.close(number)
-
-
-def _listen(selector: selectors.BaseSelector, worker: Worker) -> None:
-    """Hear of the end of sessions at once, until none is listened to."""
-    with selector:
-        while True:
-            for found, _ in selector.select(LOOK_SECONDS):
-                _heard(found.data, found.fd, selector.unregister)
-            with _desk.guard:  # a caller that adds one has seen whether there is a selector
-                if worker.stopping.is_set() or not selector.get_map():
-                    return _listened.clear()
+def _look(worker: Worker) -> None:
+    """Look whether sessions have ended, until none is listened to."""
+    while not worker.stopping.wait(LOOK_SECONDS):
+        over = {session for session in list(_listened) if not session.notify or session.ended}
+        with _desk.guard:  # who adds one has seen whether another is there
+            _listened.difference_update(over)
+            if not _listened:
+                return
 
 
 class _ReadableInLoop:
@@ -199,7 +193,7 @@ class Advisory(Counted):
         name: any text; the same name is the same lock in the whole database, or schema of a tenant, for
             `transaction_lock` too.
         using: alias of the database. It must lead to PostgreSQL itself, not to a pooler.
-        settings: as of `Counted`; connecting does not count as waiting. `on_lost` is called at once.
+        settings: as of `Counted`; connecting does not count as waiting. `on_lost` is called within a second.
 
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
     """
@@ -280,10 +274,8 @@ class AdvisoryLock(WithStatement, Advisory, Blocking):
     def _watch(self, hold: Session) -> None:
         with _desk.guard:
             if not _listened:
-                selector = selectors.DefaultSelector()
-                Worker("locks-sessions", partial(_listen, selector)).start()
-                _listened.append(selector)
-            _listened[0].register(os.dup(hold.fileno()), selectors.EVENT_READ, hold)
+                Worker("locks-sessions", _look).start()
+            _listened.add(hold)
 
 
 class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
@@ -292,5 +284,6 @@ class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
     _bell = _ReadableInLoop
 
     def _watch(self, hold: Session) -> None:
-        loop, number = asyncio.get_running_loop(), os.dup(hold.fileno())
-        loop.add_reader(number, _heard, hold, number, loop.remove_reader)
+        # not while it is released: that has the connection
+        if hold.count and hold.notify and not hold.ended:
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._watch, hold)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from idempotency.locks import LockLost, postgres
+from idempotency.locks import LockLost
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.test_every_server import OF_SESSIONS
 
@@ -24,8 +24,7 @@ class TestSessions:
         assert waiting.result(30) is True
         second.do(once.release)
 
-    def test_a_listener_hears_at_once_how_it_ended(self, mutexes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(postgres, "LOOK_SECONDS", 3600.0)  # nobody looks by the clock
+    def test_a_listener_hears_how_it_ended(self, mutexes: Any) -> None:
         ends: list[tuple[str, int]] = []
         calls: Any = {
             f"on_{end}": lambda _, token, end=end: ends.append((end, token)) for end in ("lost", "released")
