@@ -53,7 +53,8 @@ def differences(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]
 
 
 def _route(parts: Mapping[str, bytes]) -> dict[str, str]:
-    if parts.get("type", b"").decode() not in FORMS:  # to look takes 30 µs, and a header's key has it in its scope
+    media_type = parts.get("type", b"").decode(errors="replace")  # it may be cut off within a character
+    if media_type not in FORMS:  # to look takes 30 µs, and a header's key has it in its scope
         return {}
     try:
         return {ROUTE: f"{parts['method'].decode()} {resolve(parts['path'].decode(errors='replace')).route}"}
@@ -76,7 +77,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
             yield name, media_type
             content = content[end:]
         body = content[8:]
-    yield from _members(body, is_form=media_type.decode() in FORMS)
+    yield from _members(body, is_form=media_type.decode(errors="replace") in FORMS)
 
 
 def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:

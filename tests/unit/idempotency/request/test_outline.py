@@ -58,6 +58,11 @@ def test_what_differs_is_named(first: HttpRequest, other: HttpRequest, words: li
     assert differences(outline(canonical(first)), outline(canonical(other))) == words
 
 
+@pytest.mark.parametrize("most", [CONTENT_MAX, CONTENT_MAX - 1])
+def test_a_content_type_that_is_cut_off_within_a_character_is_outlined(most: int) -> None:
+    assert outline(canonical(posted(b"x", kind="\xe9" * 5_000))[:most]).keys() >= {"path", "type"}
+
+
 def test_a_functions_payload_too() -> None:
     first, other = (outline(canonical_value({"to": to})) for to in "ab")
     assert differences(first, other) == ["“to” has another value"]
