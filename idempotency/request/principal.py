@@ -21,8 +21,12 @@ from idempotency.errors import AnonymousRefused
 from idempotency.request.keys import digest_of, session_digest
 
 ANONYMOUS = "anonymous"
+NAMED = "named:"
 WITHIN = " in:"  # between a caller and their tenant
-NOBODY = frozenset({"", "anonymous", "anonymoususer", "guest", "none", "null", "undefined"})
+# how a program spells that there is nobody, or a prefix with nothing behind it
+NOBODY = re.compile(
+    r"(?:.*[:/|=])?(?:anonymous|anonymoususer|guest|none|null|undefined)|[a-z]+:", re.IGNORECASE | re.DOTALL
+)
 ANSWERED = "_idempotency_answered"
 OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
@@ -67,9 +71,9 @@ def _tenant_of(request: Any, path: str) -> str:
 
 def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     if by is not None:
-        return _named(by(request), request, source="The view's principal function")
+        return _named(by(request), source="The view's principal function")
     if (path := config().principal) is not None:
-        return _named(import_string(path)(request), request, source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
+        return _named(import_string(path)(request), source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
     if (number := _number_of_user(request)) is not None:
         return f"user:{number}"
     auth = getattr(request, "auth", None)
@@ -94,20 +98,20 @@ def _number_of_user(request: Any) -> Any:
     return getattr(request.user, "pk", None) if _is_authenticated(request) else None
 
 
-def _named(name: Any, request: Any, *, source: str) -> str:
+def _named(name: Any, *, source: str) -> str:
     if not isinstance(name, str) or not name:
         raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
-    if names_nobody(name) and _number_of_user(request) is None:  # a user may be called so
+    return f"{NAMED}{name}"
+
+
+def _refuse_nobody(request: Any, principal: str) -> None:
+    """Refuse a name that every guest has; a user may be called so."""
+    name = principal.partition(WITHIN)[0].removeprefix(NAMED)
+    if principal.startswith(NAMED) and NOBODY.fullmatch(name) and _number_of_user(request) is None:
         raise RuntimeError(
-            f"{source} names this caller {name!r}, as it would every other guest, and equal keys of two would "
-            "meet. Return what only this one has, or raise PermissionDenied."
+            f"The principal function names this caller {name!r}, as it would every other guest, and equal keys of "
+            "two would meet. Return what only this one has, or raise PermissionDenied."
         )
-    return f"named:{name}"
-
-
-def names_nobody(name: str) -> bool:
-    """Check if the last word of a name is how a program spells that there is nobody."""
-    return re.split(r"[\s:/|=_-]", name)[-1].casefold() in NOBODY
 
 
 def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
@@ -115,9 +119,10 @@ def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
 
     Raises:
         AnonymousRefused: nothing names the caller, and ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
-        RuntimeError: as `principal_of`.
+        RuntimeError: as `principal_of`; or the name is one that every guest has.
     """
     principal = principal_of(request, by=by)
+    _refuse_nobody(request, principal)
     if config().anonymous == "refuse" and is_anonymous(principal):
         raise AnonymousRefused
     return principal

@@ -18,6 +18,7 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from idempotency.models import LedgerEntry, State
+from idempotency.protocol.tokens import issue_for_page
 from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN, plain
 
@@ -222,7 +223,7 @@ def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effe
 
 @pytest.mark.parametrize(
     "name",
-    [str(AnonymousUser()), "user:None", "user_none", "guest/undefined", "key=null", "anonymous", "Guest", "user:"],
+    [str(AnonymousUser()), "user:None", "guest/undefined", "key=null", "anonymous", "Guest", "user:"],
 )
 def test_a_principal_that_every_guest_has_is_an_error_and_not_everybody(
     effects: Effects, settings: Any, user: User, name: str
@@ -237,8 +238,16 @@ def test_a_principal_that_every_guest_has_is_an_error_and_not_everybody(
     assert effects() == 0
     request.user = user  # whose name it may be
     assert plain(request).status_code == 303
-    PLAN["principal"] = "guest:5f0e"
-    assert plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})).status_code == 303
+    for somebody in ("guest:5f0e", "device:abc_", "YWJjZA==", "https://issuer.example/", "team none"):
+        PLAN["principal"] = somebody
+        assert plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})).status_code == 303
+
+
+def test_a_page_with_a_form_is_shown_to_a_guest_whom_the_principal_does_not_name(settings: Any) -> None:
+    """Only the call needs a caller."""
+    settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
+    PLAN["principal"] = "user:None"
+    assert issue_for_page(RequestFactory().get("/plain"), intent="a basket")
 
 
 @pytest.mark.parametrize("store", [{}, {"REDIS_ALIAS": None}], ids=["Redis", "no Redis"])
