@@ -3,12 +3,12 @@
 Registered when the app is ready.
 """
 
-from idempotency.checks.callers import check_anonymous_callers, check_callers, check_principal
+from idempotency.checks.callers import check_anonymous_callers, check_callers
 from idempotency.checks.history import check_history
 from idempotency.checks.ledger import check_constraint, check_reaping, check_server_log
 from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants
-from idempotency.checks.start import refuse_mistakes, require_django_redis, require_middleware
+from idempotency.checks.start import refuse_mistakes, require_django_redis
 from idempotency.checks.views import check_atomic_requests, check_keyed_views, check_middleware
 from idempotency.checks.webhooks import check_webhooks
 
@@ -23,7 +23,6 @@ __all__ = [
     "check_keyed_views",
     "check_middleware",
     "check_prefixes",
-    "check_principal",
     "check_reaping",
     "check_server_log",
     "check_settings",
@@ -31,5 +30,4 @@ __all__ = [
     "check_webhooks",
     "refuse_mistakes",
     "require_django_redis",
-    "require_middleware",
 ]

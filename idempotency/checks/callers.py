@@ -1,21 +1,16 @@
 """System checks of the callers of keyed views."""
 
-from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Tags
 from django.core.checks import Warning as Advice
-from django.http import HttpRequest
-from django.utils.module_loading import import_string
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
 from idempotency.checks.views import all_views, class_of, is_marked, is_ninja, name_of, why_not
 from idempotency.conf import parsed
 from idempotency.middleware import is_named, keyed_form
-from idempotency.request.principal import names_nobody
 
 
 @register(Tags.urls)
@@ -38,46 +33,6 @@ def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessag
         for view in _keyed_views()
         if _is_open_to_all(view) and (known or _authenticates(view))  # else W001
     ]
-
-
-@register(Tags.security)
-def check_principal(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of a ``PRINCIPAL`` that gives two guests one name; what names nobody is refused at the call."""
-    config = parsed()
-    if config is None or not config.enabled or config.principal is None:
-        return []
-    one, other = (_name_of_guest(config.principal, of) for of in ("one", "other"))
-    if one != other or not one or names_nobody(one):
-        return []
-    return [
-        Advice(
-            f"IDEMPOTENCY['PRINCIPAL'] ({config.principal}) gives two guests the name {one!r}: with equal keys, "
-            "one gets the answer of the other. Return what only one has, such as request.session.session_key.",
-            hint="If no guest comes to a keyed view, let the function raise PermissionDenied for one.",
-            id="idempotency.W008",
-        )
-    ]
-
-
-def _name_of_guest(path: str, of: str) -> Any:
-    """Ask the project's function for the name of a guest, who has a session and nothing else."""
-    request: Any = HttpRequest()
-    request.method = "POST"
-    request.META = {"REMOTE_ADDR": of, "HTTP_AUTHORIZATION": of}
-    request.COOKIES = {settings.SESSION_COOKIE_NAME: of, settings.CSRF_COOKIE_NAME: of}
-    request.user = SimpleNamespace(is_authenticated=False, is_anonymous=True, pk=None)
-    request.session = _Session(of)
-    with suppress(Exception):  # it needs more of a request, or refuses guests
-        return import_string(path)(request)
-    return None
-
-
-class _Session(dict[str, Any]):
-    """Session without content, for functions that read one."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__()
-        self.session_key = key
 
 
 def _keyed_views() -> list[Any]:

@@ -71,7 +71,7 @@ def _database(config: Config) -> list[CheckMessage]:
 def _elsewhere(config: Config) -> list[CheckMessage]:
     """Name models that are written elsewhere than in the ledger; an error until the project names its database."""
     others = ("django.contrib.", "idempotency.")  # of the ledger E015 speaks
-    models = (model for model in apps.get_models() if not model.__module__.startswith(others))
+    models = (each for each in apps.get_models() if each._meta.managed and not each.__module__.startswith(others))
     names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
     if not names:
         return []

@@ -10,7 +10,7 @@ from django.urls import URLResolver, get_resolver
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import MIDDLEWARE
-from idempotency.conf import parsed
+from idempotency.conf import MARKED, parsed
 from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
 
@@ -107,14 +107,15 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     config = parsed()
     if config is None or not config.enabled or MIDDLEWARE in settings.MIDDLEWARE:
         return []
-    found = sorted({name_of(view) for _, view in all_views() if is_marked(view)})
-    if not found:
+    if config.keyed != MARKED:
+        fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"
+    elif found := sorted({name_of(view) for _, view in all_views() if is_marked(view)}):
+        fault = f"problems and outages in {', '.join(found)} are answered by 500"
+    else:
         return []
     return [
         Error(
-            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it problems and outages in "
-            f"{', '.join(found)} are answered by 500.",
-            id="idempotency.E002",
+            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}.", id="idempotency.E002"
         )
     ]
 

@@ -3,17 +3,20 @@
 import re
 from collections.abc import Iterator
 from functools import update_wrapper
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.mixins import PermissionRequiredMixin
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_started
 from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse
-from django.test import override_settings
+from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path, re_path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -34,9 +37,7 @@ from idempotency.checks import (
     check_keyed_views,
     check_middleware,
     check_prefixes,
-    check_principal,
     check_settings,
-    require_middleware,
 )
 from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
@@ -100,35 +101,6 @@ def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None
     assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
 
 
-@pytest.mark.parametrize(
-    ("principal", "warned"),
-    [
-        (lambda request: "web", True),
-        (lambda request: request.headers.get("X-Client", "web"), True),
-        (lambda request: request.session.get("guest", "web"), True),
-        (lambda request: request.session.session_key, False),
-        (lambda request: request.COOKIES["sessionid"], False),
-        (lambda request: f"guest:{request.META['REMOTE_ADDR']}", False),
-        (lambda request: request.headers["Authorization"], False),
-        (lambda request: f"user:{request.user.pk}", False),  # refused at the call of a guest
-        (lambda request: f"partner:{request.partner.pk}", False),  # raises
-    ],
-)
-def test_a_principal_that_names_two_guests_alike_is_named(
-    monkeypatch: pytest.MonkeyPatch, principal: Any, warned: bool
-) -> None:
-    assert check_principal(None) == []
-    monkeypatch.setattr(f"{__name__}.chosen", principal)
-    with override_settings(IDEMPOTENCY={"PRINCIPAL": f"{__name__}.chosen"}):
-        found = check_principal(None)
-    assert [message.id for message in found] == ["idempotency.W008"] * warned
-    assert all("gives two guests the name 'web'" in message.msg for message in found)
-
-
-def chosen(request: Any) -> Any:
-    """Stand for the function of a parametrized test."""
-
-
 class TasksAlone:
     urlpatterns = [path("own", APIView.as_view())]
 
@@ -144,6 +116,7 @@ class OneKeyed:
         (None, {}, None),
         (OneKeyed, {}, "problems and outages in tests.integration.idempotency.urls.Things are answered by 500"),
         (OneKeyed, {"ENABLED": False}, None),
+        (TasksAlone, {"KEYED": ["/api/"]}, "IDEMPOTENCY['KEYED'] = ['/api/'] keys nothing"),
     ],
 )
 def test_the_middleware_is_asked_for_where_a_view_is_keyed(urls: Any, raw: Any, fault: str | None) -> None:
@@ -319,16 +292,38 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
 
 
 @pytest.mark.parametrize("server", [WSGIHandler, ASGIHandler])
-def test_a_server_that_runs_no_checks_refuses_to_start(server: type[Any]) -> None:
+def test_a_server_that_runs_no_checks_refuses_to_start_on_useless_settings(server: type[Any]) -> None:
     """Gunicorn and uvicorn: the middleware is what they load, once a process."""
     server()
+    with override_settings(IDEMPOTENCY={"WAIT": 3}):
+        with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['WAIT'\] is unknown"):
+            server()
+        with override_settings(SILENCED_SYSTEM_CHECKS=["idempotency.E001"]):
+            server()
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_it_answers_nothing_with_views_that_do_wrong_silently(client: type[Any]) -> None:
+    """The views are asked about at the first request: to import them sooner may import what makes the server."""
     with override_settings(ROOT_URLCONF=Wrong):
-        with pytest.raises(ImproperlyConfigured) as refused:
-            server()
-        assert set(re.findall(r"idempotency\.(\w\d{3})\)", str(refused.value))) == {"E013", "E016", "E019"}
+        for _ in range(2):
+            with pytest.raises(ImproperlyConfigured) as refused:
+                asked_for_something(client)
+            found = re.findall(r"idempotency\.(\w\d{3})\)", str(refused.value))
+            assert set(found) == {"E013", "E016", "E019"}
         assert "Notes has idempotent_handlers, which keys nothing without IdempotentMixin." in str(refused.value)
-        with override_settings(SILENCED_SYSTEM_CHECKS=[f"idempotency.E0{number}" for number in (13, 16, 19)]):
-            server()
+        for allowed in (
+            {"SILENCED_SYSTEM_CHECKS": [f"idempotency.E0{number}" for number in (13, 16, 19)]},
+            {"IDEMPOTENCY": {"ENABLED": False}},
+        ):
+            with override_settings(**allowed):
+                asked_for_something(client)
+
+
+def asked_for_something(client: type[Any]) -> None:
+    get = client(raise_request_exception=False).get
+    answer = async_to_sync(get)("/") if iscoroutinefunction(get) else get("/")
+    assert answer.status_code == 500  # there is no such page, and none to say so
 
 
 class Counted(list[Any]):
@@ -344,25 +339,17 @@ class Counted(list[Any]):
 def test_it_is_asked_once_for_a_urlconf_and_settings() -> None:
     """Neither at each request nor for each `Client` of a test suite."""
     urls = Counted([path("keyed", below_api_view)])
+
+    def serve() -> int:
+        WSGIHandler()
+        request_started.send(sender=WSGIHandler)
+        return urls.times
+
     with override_settings(ROOT_URLCONF=type("Urls", (), {"urlpatterns": urls})):
-        WSGIHandler()
-        before = urls.times
-        WSGIHandler()
-        assert before == urls.times > 0
+        first = serve()
+        assert serve() == serve() == first > 0
         with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
-            WSGIHandler()
-        assert urls.times > before
-
-
-def test_views_that_nothing_keys_stop_the_start() -> None:
-    with (
-        override_settings(MIDDLEWARE=[], IDEMPOTENCY={"KEYED": ["/api/"]}),
-        pytest.raises(ImproperlyConfigured, match=rf"\['/api/'\] keys nothing without '{MIDDLEWARE}'\. Add it"),
-    ):
-        require_middleware()
-    for changed in ({"IDEMPOTENCY": {"KEYED": ["/api/"]}}, {"MIDDLEWARE": [], "IDEMPOTENCY": {}}):
-        with override_settings(**changed):
-            require_middleware()
+            assert serve() > first
 
 
 def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_name() -> None:
