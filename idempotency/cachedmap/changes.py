@@ -1,5 +1,7 @@
 """Changes of a map's entries, for a caller that listens: a hint each, as the messages of a `Topic`."""
 
+import asyncio
+import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
@@ -7,8 +9,8 @@ from typing import Any, NamedTuple
 from asgiref.sync import sync_to_async
 
 from idempotency.locks import Topic
+from idempotency.locks.topic import AsyncMessages
 
-WAIT_SECONDS = 1.0  # for which a thread waits beside a loop, before it looks whether that goes on
 _WHAT = {"+": "created", "=": "updated", "-": "removed", "~": "expired", "!": "evicted", "*": "cleared"}
 
 
@@ -37,11 +39,10 @@ class Changes:
         Raises:
             TimeoutError: none came within `wait_seconds`.
         """
-        message = self._messages.take(wait_seconds=wait_seconds)
-        return Change(_WHAT.get(message[:1], "updated"), message[1:] or None) if message else None
+        return _read(self._messages.take(wait_seconds=wait_seconds))
 
 
-class Heard:
+class Listenable:
     """Base of a map that can be listened to."""
 
     name: str
@@ -50,19 +51,36 @@ class Heard:
     @contextmanager
     def listen(self) -> Iterator[Changes]:
         """Receive changes from now on, on the subscriber that the process has. What is read is no change."""
-        if not self.name:
-            raise TypeError("A map of this process alone has no changes to hear.")
-        with Topic(f"map:{self.name}", client=self._client).listen() as messages:
+        with self._topic().listen() as messages:
             yield Changes(messages)
 
     async def achanges(self) -> AsyncGenerator[Change | None, None]:
         """Iterate over what `listen` receives, without end."""
-        listening = ExitStack()
+        messages, listening = _OfThread(), ExitStack()
         try:
-            changes = await sync_to_async(listening.enter_context)(self.listen())
-            take = sync_to_async(changes.take, thread_sensitive=False)
+            await sync_to_async(listening.enter_context)(self._topic().listen(messages))
             while True:
-                with suppress(TimeoutError):
-                    yield await take(wait_seconds=WAIT_SECONDS)
+                yield _read(await messages.take(wait_seconds=math.inf))
         finally:
             await sync_to_async(listening.close)()
+
+    def _topic(self) -> Topic:
+        if not self.name:
+            raise TypeError("A map of this process alone has no changes to hear.")
+        return Topic(f"map:{self.name}", client=self._client)
+
+
+class _OfThread(AsyncMessages):
+    """Messages for a task, from the thread that receives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, message: str | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(super().put, message)
+
+
+def _read(message: str | None) -> Change | None:
+    return Change(_WHAT.get(message[:1], "updated"), message[1:] or None) if message else None

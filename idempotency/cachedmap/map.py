@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from django.utils.encoding import force_str
 
-from idempotency.cachedmap.changes import Heard
+from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.cachedmap.tasks import OnTasks
 from idempotency.locks import Lock, LockError, Topic
@@ -46,7 +46,7 @@ class Entry(Generic[V]):
     idle_seconds: float | None = None
 
 
-class CachedMap(OnTasks[V], Heard):
+class CachedMap(OnTasks[V], Listenable):
     """Map for threads and processes; `aget`, `aset` and so on for asyncio.
 
     Args:

@@ -50,9 +50,9 @@ class Topic(OnThreads, Publishing):
     """Topic for threads and processes; see `Resource` for its arguments."""
 
     @contextlib.contextmanager
-    def listen(self) -> Iterator["Messages"]:
-        """Receive messages from now on."""
-        messages = Messages()
+    def listen(self, messages: "Messages | None" = None) -> Iterator["Messages"]:
+        """Receive messages from now on, into `messages` if they are given."""
+        messages = messages or Messages()
         with self.hub().subscriber.joined(self.channel, messages.put):
             self._connected()
             yield messages
