@@ -107,11 +107,12 @@ def _query(channel: Provider, attempt: Attempt) -> Trade:
 
 
 def close(channel: Provider, attempt: Attempt) -> None:
-    if not channels.can(attempt.account, Capability.CLOSE):
-        ask(channel, attempt)  # until it has ended there
-        return
-    if not channels.can(attempt.account, Capability.VOID) and ask(channel, attempt) is TradeStatus.APPROVED:
-        return  # the same: what is approved has to lapse there
+    can_close, can_void = (channels.can(attempt.account, able) for able in (Capability.CLOSE, Capability.VOID))
+    if not (can_close and can_void):
+        trade = _query(channel, attempt)  # and no capture: what is approved has to lapse there
+        _settle(trade, attempt, source="query")
+        if not can_close or trade.status is TradeStatus.APPROVED:
+            return  # it is asked about until it has ended
     trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)

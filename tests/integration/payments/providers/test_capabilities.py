@@ -35,6 +35,8 @@ from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import ROOMS, Rooms, changed, forget_plugins, plug_in
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 PACKAGE = "coins_for_payonce"
 
 
@@ -225,7 +227,6 @@ def test_what_is_approved_there_and_cannot_be_let_go_is_left_until_it_lapses(
     order = Group.objects.create(name="a room")
     attempt = payments.start(order, method="coins")
     provider.approve(attempt.out_trade_no)
-    Attempt.objects.update(expires_at=timezone.now())
     assert payments.close_payment(order_id=order.pk) is closing.CloseResult.UNCERTAIN
     provider.trades[attempt.out_trade_no].status = TradeStatus.CLOSED
     assert payments.close_payment(order_id=order.pk) is closing.CloseResult.CLOSED
