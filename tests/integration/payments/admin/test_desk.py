@@ -119,7 +119,9 @@ def test_an_empty_desk_says_what_was_looked_at_and_when_next(admin_client: Clien
     assert re.search(r"Nothing needs you\..* at \d\d:\d\d:\d\d UTC\..* next at 0[258]:30 UTC\.", shown)
     assert shown.count("<strong>0</strong>") == 8
     assert re.search(
-        r"Yesterday.*No bill has been compared yet; that is next at 0[258]:30 UTC\.", shown, re.DOTALL
+        r"Yesterday.*No bill of the last three days has been compared; that is next at 0[258]:30 UTC\.",
+        shown,
+        re.DOTALL,
     )
 
 
