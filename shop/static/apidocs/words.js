@@ -4,8 +4,11 @@
   const words = new Map(Object.entries(JSON.parse(document.querySelector("[data-words]").dataset.words)));
   const SHOWN = ["title", "aria-label", "ariaLabel", "placeholder", "source"]; // a source is a line of Markdown
   const PART = /(?<=^<i>)[\w ]+(?=<\/i>)|(?<=\d\]? )\w+$|^matches(?= )/; // "≤ 32 characters"
-  const said = (text) =>
-    typeof text === "string" ? words.get(text.trim()) ?? text.replace(PART, (part) => words.get(part) ?? part) : text;
+  const NAME = /^\s*[a-z_]+\s*$/; // of the API's own, such as "items"
+  const said = (text) => {
+    if (typeof text !== "string" || NAME.test(text)) return text;
+    return words.get(text.trim()) ?? text.replace(PART, (part) => words.get(part) ?? part);
+  };
 
   const translate = ({ React }) => {
     const draw = React.createElement;
