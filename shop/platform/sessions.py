@@ -15,8 +15,8 @@ from django.contrib.sessions.backends import db
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils import timezone
+from rest_framework.permissions import SAFE_METHODS
 
-from idempotency.request.keys import SAFE_METHODS
 from shop.platform.fallbacks import is_of_api
 from shop.platform.middleware import Middleware
 

@@ -18,10 +18,10 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext_noop as _
+from rest_framework.permissions import SAFE_METHODS
 
 from idempotency.errors import Problem
 from idempotency.locks import RateExceeded, RateLimiter
-from idempotency.request.keys import SAFE_METHODS
 from payments.api.throttling import THROTTLED
 from payments.channels.sharing import give_back, shared
 from shop.platform.clientip import client_network
