@@ -36,8 +36,11 @@ OpenAttempt = Callable[..., Attempt]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each test here committed rows of its own, which other threads and sessions see."""
-    if item.get_closest_marker("django_db") is None:
+    """Give each test committed rows of its own, which other threads and sessions see.
+
+    Of providers and limits only those that ask for it: the others fail where their code begins to query.
+    """
+    if item.path.parent.name not in {"providers", "limits"} and item.get_closest_marker("django_db") is None:
         item.add_marker(pytest.mark.django_db(transaction=True))
 
 

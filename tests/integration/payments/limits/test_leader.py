@@ -22,6 +22,8 @@ from tests.running import until
 from tests.threads import at_once
 from tests.unit.payments.providers.conftest import Answer, Company
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 
 @pytest.fixture
 def due(open_attempt: OpenAttempt) -> Callable[[int], None]:

@@ -14,6 +14,8 @@ from payments.webhooks import nonces
 from tests.integration.payments.conftest import letter, payment_of
 from tests.integration.payments.limits.conftest import OpenAttempt, counted
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 
 def replayed() -> float:
     """Counted when Redis' answer is read: by what is asked next on the connection that was told last."""

@@ -98,6 +98,7 @@ def test_shoppers_questions_have_a_share_of_the_rate(
     assert len(company.asked) == 8
 
 
+@pytest.mark.django_db(transaction=True)
 def test_an_attempt_that_found_no_room_goes_on_under_its_number(
     open_attempt: OpenAttempt,
     wechat: Provider,
@@ -147,6 +148,7 @@ def test_a_turn_that_comes_in_time_is_waited_for(
     assert [call.result() for call in calls] == [TradeStatus.PENDING] * 4
 
 
+@pytest.mark.django_db(transaction=True)
 def test_no_transaction_is_open_while_one_waits(
     open_attempt: OpenAttempt, desk: Desk, settings: Any, redis_server: redis.Redis
 ) -> None:
@@ -221,6 +223,7 @@ def test_a_redis_that_forgets_or_goes_away_in_the_middle_does_not_cost_the_answe
     assert counted(UNSHARED, what=limits.PERMIT) == before + 1
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_page_payment_makes_no_call_and_takes_no_room(
     open_attempt: OpenAttempt, company: Company, redis_server: redis.Redis
 ) -> None:

@@ -15,6 +15,8 @@ from shop.models import Order, Product
 from tests.integration.payments.limits.conftest import counted, scripts_run
 from tests.threads import at_once
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 PRODUCTS = "/api/v1/products"
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from idempotency.models import LedgerEntry
@@ -99,6 +100,22 @@ class TestPayment:
         assert checkout.order().json()["status"] == "paid"
         late = checkout.pay("alipay", key="pay3")
         assert (late.status_code, late.json()["code"]) == (409, "order_paid")
+
+    def test_a_silent_provider_is_202_and_the_same_key_tells_how_it_ends(self, checkout: Checkout) -> None:
+        checkout.wechat.fails(SILENCE, "create", "query")
+        first = checkout.pay()
+
+        assert first.status_code == 202
+        assert first.json()["status"] == "uncertain"
+
+        checkout.wechat.works()
+        second = checkout.pay()
+
+        assert second.status_code == 202
+        assert second.json()["status"] == "pending"
+        assert second["Idempotent-Replayed"] == "true"
+        assert second.json()["attempts"][0]["out_trade_no"] == first.json()["attempts"][0]["out_trade_no"]
+        assert Attempt.objects.count() == 1
 
     def test_a_retry_after_202_opens_no_second_attempt(self, checkout: Checkout) -> None:
         """Whatever became of the first: here it was charged in another amount, and the order is still to be paid."""
@@ -234,6 +251,14 @@ class TestPayment:
         assert checkout.pay().status_code == 201
         assert len(checkout.wechat.trades) == 1
 
+    def test_no_transaction_is_open_while_the_provider_is_called(self, checkout: Checkout) -> None:
+        seen: list[bool] = []
+        checkout.wechat.before_close = lambda number: seen.append(connection.in_atomic_block)
+        checkout.pay()
+        checkout.cancel()
+
+        assert seen == [False]
+
 
 FORM = "application/x-www-form-urlencoded"
 BODIES_OF_NO_USE = [
@@ -264,6 +289,21 @@ class TestCancel:
         assert (again.status_code, again.json()) == (200, first.json())
         assert stock() == 100
 
+    def test_a_silent_provider_is_202_and_ends_later(self, checkout: Checkout) -> None:
+        checkout.pay()
+        checkout.wechat.fails(SILENCE, "close", "query")
+        first = checkout.cancel()
+
+        assert (first.status_code, first.json()["status"]) == (202, "pending")
+        assert stock() == 98
+        blocked = checkout.pay("alipay", key="pay2")
+        assert (blocked.status_code, blocked.json()["code"]) == (409, "order_closed")
+
+        checkout.wechat.works()
+        second = checkout.cancel()
+        assert (second.status_code, second.json()["status"]) == (202, "closed")
+        assert stock() == 100
+
     def test_a_channel_that_was_switched_off_meanwhile_is_waited_for(self, checkout: Checkout) -> None:
         """And does not keep the others open."""
         for channel in ("alipay", "wechat"):
@@ -272,7 +312,6 @@ class TestCancel:
         cancelled = checkout.cancel()
         assert (cancelled.status_code, cancelled.json()["status"]) == (202, "pending")
         assert [attempt["status"] for attempt in checkout.attempts()] == ["pending", "closed"]
-        assert checkout.pay(key="late").json()["code"] == "order_closed"
 
         checkout.channels["alipay"] = alipay
         assert checkout.cancel().json()["status"] == "closed"

@@ -15,7 +15,7 @@ from payments.errors import OutcomeUnknown
 from shop import tasks
 from shop.catalog import products as catalog
 from shop.errors import OrderNotFound
-from shop.models import Order, OrderItem, OrderStatus, Product
+from shop.models import Like, Order, OrderItem, OrderStatus, Product
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
 from tests.integration.shop.settling import on_payment
@@ -239,6 +239,11 @@ class TestDatabase:
         item.pk = None
         with pytest.raises(IntegrityError, match="item_once_per_order_and_product"), transaction.atomic():
             item.save()
+
+    def test_one_like_a_user_and_product(self, demo: User, mug: Product) -> None:
+        Like.objects.create(user=demo, product=mug)
+        with pytest.raises(IntegrityError, match="like_once_per_user_and_product"), transaction.atomic():
+            Like.objects.create(user=demo, product=mug)
 
 
 def test_what_the_wallet_shows(demo: User, mug: Product, poster: Product) -> None:

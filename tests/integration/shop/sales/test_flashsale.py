@@ -157,6 +157,14 @@ class TestBuying:
         assert state(sale) == (UNITS, UNITS, 100 - UNITS)
         assert FlashSalePurchase.objects.count() == UNITS + 1
 
+    def test_an_order_past_its_time_gives_its_unit_back(self, buyers: list[Caller], sale: FlashSale) -> None:
+        for buyer in buyers[:UNITS]:
+            buyer.post(PATH, key="k")
+        Order.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        assert tasks.expire_orders(timestamp=0) == UNITS
+        assert state(sale) == (0, 0, 100)
+        assert [buyer.post(PATH, key="again").status_code for buyer in buyers] == [201] * UNITS + [409] * 3
+
     def test_a_refund_leaves_the_unit_sold(self, caller: Caller, sale: FlashSale, channels: Any) -> None:
         order_id = caller.post(PATH, key="k").json()["id"]
         assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 201

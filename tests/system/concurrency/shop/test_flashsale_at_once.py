@@ -1,10 +1,12 @@
-"""Flash sales at the same instant, without Redis; see test_three_processes.py for Redis and its death."""
+"""Flash sales at the same instant, without Redis and while it forgets; see test_three_processes.py too."""
 
+import threading
 from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import override_settings
@@ -67,6 +69,30 @@ def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: boo
     assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
     assert refusals(answers) == {"already_bought": 7}
     sold_exactly(1, sale)
+
+
+def test_redis_is_flushed_all_the_while(sale: FlashSale, redis_server: redis.Redis) -> None:
+    crowd = callers(BUYERS)
+    over = threading.Event()
+
+    def flush() -> None:
+        while not over.wait(0.002):
+            redis_server.flushall()
+
+    flusher = threading.Thread(target=flush)
+    flusher.start()
+    try:
+        answers = at_once(*[lambda c=caller: c.post(PATH, key="k") for caller in crowd])
+    finally:
+        over.set()
+        flusher.join()
+
+    # a forgotten marker costs nothing, a forgotten admission lets more through to the database, which refuses
+    assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
+    sold_exactly(UNITS, sale)
+    tasks.sweep_flash_sales(timestamp=0)
+    late = Caller(User.objects.create_user("late"))
+    assert late.post(PATH, key="k").json()["code"] == "sold_out"
 
 
 def test_buying_against_closing(sale: FlashSale) -> None:

@@ -4,6 +4,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,10 @@ from django.utils import timezone
 
 from idempotency.errors import Problem
 from idempotency.postgres.unit import UnitOfWork
+from shop import sales as flashsale
 from shop import stock
-from shop.models import Order, OrderItem, OrderStatus, Product, StockSegment, StockStrategy
+from shop.errors import SoldOut
+from shop.models import FlashSale, Order, OrderItem, OrderStatus, Product, StockSegment, StockStrategy
 from shop.orders import lifecycle
 from shop.orders import placing as orders
 from tests.threads import at_once
@@ -144,3 +147,24 @@ def test_changing_the_strategy_while_buyers_buy(crowd: list[int]) -> None:
     made.refresh_from_db()
     in_segments = StockSegment.objects.filter(product=made).aggregate(units=Sum("units"))["units"] or 0
     assert made.stock + in_segments == left(made)
+
+
+@pytest.mark.parametrize("strategy", [StockStrategy.ROW_LOCK, StockStrategy.SEGMENTED])
+def test_a_flash_sale_takes_from_the_same_rows(crowd: list[int], strategy: str) -> None:
+    made, now = product("rush", strategy, units=8, flash_only=True), timezone.now()
+    FlashSale.objects.create(
+        product=made, units=8, starts_at=now - timedelta(seconds=1), ends_at=now + timedelta(hours=1)
+    )
+
+    def buy(user: int) -> str:
+        try:
+            with transaction.atomic():
+                flashsale.buy(sku="rush", user_id=user)
+        except SoldOut as refusal:
+            return refusal.code
+        return "ordered"
+
+    found = at_once(*[lambda u=user: buy(u) for user in crowd[:12]])
+
+    assert sorted(found) == ["ordered"] * 8 + ["sold_out"] * 4
+    assert (left(made), Order.objects.count()) == (0, 8)
