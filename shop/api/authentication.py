@@ -1,4 +1,4 @@
-"""The API's callers: who is still let in, and the end of a token."""
+"""Check that a caller's token or session still holds; end tokens."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial

@@ -235,5 +235,5 @@ def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
         return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: {error}"
+            f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be stored: {error}"
         ) from error

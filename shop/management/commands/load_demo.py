@@ -48,8 +48,11 @@ PRODUCTS: tuple[dict[str, Any], ...] = (
 
 FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650, "former_price_minor": 39900}
 CAMPAIGN: dict[str, Any] = {
-    **{"slug": "welcome", "name": "Welcome", "name_zh": "新人券"},
-    **{"count": 50, "percent_off": 10},
+    "slug": "welcome",
+    "name": "Welcome",
+    "name_zh": "新人券",
+    "count": 50,
+    "percent_off": 10,
 }
 
 
