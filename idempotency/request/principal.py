@@ -106,8 +106,10 @@ def _named(name: Any, *, source: str) -> str:
 
 def _refuse_nobody(request: Any, principal: str) -> None:
     """Refuse a name that every guest has; a user may be called so."""
-    name = principal.partition(WITHIN)[0].removeprefix(NAMED)
-    if principal.startswith(NAMED) and NOBODY.fullmatch(name) and _number_of_user(request) is None:
+    if not principal.startswith(NAMED):
+        return
+    name = principal.removeprefix(NAMED).partition(WITHIN)[0]
+    if NOBODY.fullmatch(name) and _number_of_user(request) is None:
         raise RuntimeError(
             f"The principal function names this caller {name!r}, as it would every other guest, and equal keys of "
             "two would meet. Return what only this one has, or raise PermissionDenied."
