@@ -1,4 +1,4 @@
-"""The catalogue's page from memory: when it ends, what other processes are told, and what never reads it."""
+"""The catalogue's page from memory: when it ends, what other processes hear, and what never reads it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -90,8 +90,8 @@ def test_what_nobody_is_told_of_is_seen_when_the_copy_ends(shown: Any, settings:
     settings.CATALOGUE_SECONDS = 0.05
     cache.forget_copy()
     shown()
-    Product.objects.update(name="Nobody is told")
-    until(lambda: shown().name == "Nobody is told")
+    Product.objects.update(name="Nobody hears of it")
+    until(lambda: shown().name == "Nobody hears of it")
 
 
 def test_the_api_and_the_page_of_a_product_never_read_it(
