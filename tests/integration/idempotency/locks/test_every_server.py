@@ -213,7 +213,7 @@ class TestMutex:
 
 
 def test_the_cluster_is_of_redis_7_or_newer(servers: Callable[[str], Any], tmp_path: Path) -> None:
-    """So that what `bench` runs, runs on it too; the single server and Sentinel's are the wheel's 6.2."""
+    """So that `make test` meets it too, where the single server and Sentinel's are of 6.2."""
     if newer_redis(tmp_path) is None:
         pytest.skip("needs redis-tools of Redis 7 or newer")
     with servers("Cluster").data_nodes() as nodes:
