@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from idempotency.locks import LockLost, NotHeld, RateExceeded
+from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -111,7 +112,8 @@ def test_a_cancelled_wait_takes_its_own_permits_from_a_rate(one: Bench, kind: st
 
 
 @pytest.mark.parametrize("kind", ["Semaphore", "PermitExpirableSemaphore"])
-def test_permits_are_taken_by_force(bench: Bench, kind: str) -> None:
+def test_permits_are_taken_by_force(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "LEASE_SECONDS", 600.0)  # no renewal says so in time
     semaphore = bench.make(kind, permits=3)
     expirable = kind != "Semaphore"
     lease = {"lease_seconds": 600} if expirable else {}
@@ -128,6 +130,8 @@ def test_permits_are_taken_by_force(bench: Bench, kind: str) -> None:
     assert other.do(semaphore.acquired) == 3
     assert other.do(semaphore.force_release) is True
     assert other.do(semaphore.available) == 3
+    if not expirable:
+        until(lambda: holder.do(lambda: semaphore.lost), "the holder hears it")
     for permit in reversed(taken):
         with pytest.raises(NotHeld):
             holder.do(lambda permit=permit: semaphore.release(*[permit] if expirable else []))

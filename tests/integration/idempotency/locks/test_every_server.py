@@ -189,6 +189,7 @@ class TestMutex:
         assert second.do(lambda: read.acquire(wait_seconds=0))
         tokens = [reader.do(lambda: read.token) for reader in (first, second)]
         assert sorted(owner.token for owner in late.do(read.state).owners) == tokens
+        assert (late.do(read.locked), first.do(read.hold_count), late.do(read.hold_count)) == (True, 1, 0)
         with pytest.raises(UpgradeRefused):
             first.do(lambda: write.acquire(wait_seconds=0))
         writing = writer.begin(write.acquire)

@@ -66,18 +66,18 @@ def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(desk
 
 
 @pytest.mark.parametrize("way", ["clear", "delete"])
-def test_what_was_used_is_forgotten_for_clients_too(desk: Bench, kind: str, way: str) -> None:
-    limiter = desk.make(kind, permits=4, interval_seconds=600, permits_per_client=2)
-    actor = desk.actor()
+def test_what_was_used_is_forgotten_for_clients_too(bench: Bench, kind: str, way: str) -> None:
+    limiter = bench.make(kind, permits=4, interval_seconds=600, permits_per_client=2)
+    actor = bench.actor()
     for caller in ("one", "two"):
         assert _takes(actor, limiter, 2, caller=caller)
     assert not _takes(actor, limiter, caller="three")
     if way == "clear":
-        assert limiter.set_rate(Rate(5, 600, 2), clear=True) is True
-        assert limiter.available() == 5
-        assert limiter.delete() is True
-    assert limiter.delete() is False
-    assert limiter.rate() == Rate(4, 600.0, 2)
+        assert actor.do(lambda: limiter.set_rate(Rate(5, 600, 2), clear=True)) is True
+        assert actor.do(limiter.available) == 5
+        assert actor.do(limiter.delete) is True
+    assert actor.do(limiter.delete) is False
+    assert actor.do(limiter.rate) == Rate(4, 600.0, 2)
     for caller in ("one", "two"):
         assert _takes(actor, limiter, 2, caller=caller)
     assert not _takes(actor, limiter, caller="three")

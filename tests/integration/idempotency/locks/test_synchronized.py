@@ -57,16 +57,19 @@ def test_it_raises_where_the_lock_is_taken(one: Bench, how: dict[str, Any]) -> N
         holder.do(lambda: whole(8))
 
 
-def test_calls_at_once_wait_for_each_other(desk: Bench) -> None:
+def test_calls_at_once_wait_for_each_other(one: Bench) -> None:
     done: list[int] = []
 
-    @synchronized("order:{order_id}", client=desk.client)
-    def work(order_id: int) -> int:
-        desk.waits(3 - len(done), "order:7")  # all the others do
+    def body(order_id: int) -> int:
+        one.waits(3 - len(done), "order:7")  # all the others do
         done.append(order_id)
         return order_id
 
-    answers = [actor.begin(lambda: work(7)) for actor in desk.actors(4)]
+    async def abody(order_id: int) -> int:
+        return await asyncio.to_thread(body, order_id)
+
+    work = synchronized("order:{order_id}", client=one.client)(abody if one.loop else body)
+    answers = [actor.begin(lambda: work(7)) for actor in one.actors(4)]
     assert [answer.result(30) for answer in answers] == done == [7] * 4
 
 

@@ -100,6 +100,9 @@ class TestTotals:
         }
         if kind == "Semaphore":
             verbs |= {"drain": semaphore.drain, "part": lambda: semaphore.release(4)}
+        else:
+            names = iter([actor.do(lambda: _take(semaphore, 3)) for _ in range(2)])
+            verbs["several"] = lambda: semaphore.release(*next(names))
         for verb in verbs.values():
             actor.do(verb)
         actor.do(lambda: semaphore.set_total(99))
@@ -182,8 +185,8 @@ class TestPiecewise:
         assert waiting.result(30) is True
         assert one.do(semaphore.drain) == 1
 
-    def test_an_owners_permits_are_released_by_another_process(self, desk: Bench, pool: Pool) -> None:
-        url, name = desk.servers.url, ""
+    def test_an_owners_permits_are_released_by_another_process(self, one: Bench, pool: Pool) -> None:
+        url, name, actor = one.servers.url, "", one.actor()
         owned = {}
         for owner in ("order 17", "order 1", "order 2"):
             name, owned[owner] = hands(pool(2), url, "Semaphore", name, permits=4, owner=owner)
@@ -192,19 +195,19 @@ class TestPiecewise:
             assert first.do(f"lock.acquire({count})")
         assert other.do("lock.acquire()")
         waiter.begin("lock.acquire(2)")
-        desk.waits(1, name, kind="semaphore")
-        semaphore = desk.make("Semaphore", name, permits=4, owner="order 17")
+        one.waits(1, name, kind="semaphore")
+        semaphore = one.make("Semaphore", name, permits=4, owner="order 17")
         with pytest.raises(NotHeld):
-            semaphore.release(4)
-        semaphore.release()
+            actor.do(lambda: semaphore.release(4))
+        actor.do(semaphore.release)
         assert waiter.answer() is True
-        semaphore.release(1)
+        actor.do(lambda: semaphore.release(1))
         with pytest.raises(NotHeld):
-            semaphore.release()
-        waited = desk.make("Semaphore", name, permits=4, owner="order 2")
+            actor.do(semaphore.release)
+        waited = one.make("Semaphore", name, permits=4, owner="order 2")
         for left in (2, 1):  # of an owner who waited for them
-            waited.release(1)
-            assert waited.acquired() == left
+            actor.do(lambda: waited.release(1))
+            assert actor.do(waited.acquired) == left
         for _ in range(2):
             with pytest.raises(LockLost):
                 first.do("lock.release()")

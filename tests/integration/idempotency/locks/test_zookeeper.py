@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -435,10 +436,14 @@ def test_permits_are_shared_in_order_of_arrival(connect: Callable[[], Client], f
         until(lambda: first.do(permits[0].waiters) == 2, WAIT_SECONDS)
         assert [first.do(getattr(permits[0], ask)) for ask in ("total", "acquired", "available")] == [2, 2, 0]
         assert len(first.do(permits[0].contenders)) == 4
+        other = faced.actor()
+        assert [other.do(permits[3].locked), other.do(permits[3].remaining_seconds)] == [True, math.inf]
+        assert other.do(permits[3].owner).token == first.do(lambda: permits[0].token)
+        assert [each.do(permits[3].hold_count) for each in (first, second, other)] == [1, 1, 0]
         second.do(permits[1].release)
         assert waiting.result(WAIT_SECONDS) is True
         assert not last.done()
-        faced.actor().do(permits[3].cancel)
+        other.do(permits[3].cancel)
         assert last.result(WAIT_SECONDS) is False
         assert first.do(permits[0].acquired) == 2
         third.do(permits[2].release)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from kazoo.client import KazooClient
 
 from idempotency import locks
 from idempotency.locks import aio
@@ -21,6 +22,7 @@ from idempotency.locks.engine.steps import Ask, BesideTheLoop, Finish, Listen, S
 from idempotency.locks.latch import Latch
 from idempotency.locks.mutex import Mutex
 from idempotency.locks.postgres import AdvisoryLock
+from idempotency.locks.zookeeper import ZooKeeperLock
 from idempotency.redis.mailbox import Bell, Mailbox
 
 
@@ -254,13 +256,17 @@ def test_a_listener_that_never_joined_leaves_and_ends_nothing() -> None:
 
 
 def test_a_lock_shows_its_kind_and_its_key() -> None:
-    for kind, key in {"Lock": "lock", "ReadWriteLock": "readwrite", "CountDownLatch": "latch"}.items():
+    semaphores = {"Semaphore": "semaphore", "PermitExpirableSemaphore": "permits", "CountDownLatch": "latch"}
+    locks_of_one = {"Lock": "lock", "FairLock": "lock", "ReadWriteLock": "readwrite", "Topic": "topic"}
+    limiters = {"RateLimiter": "rate", "TokenBucket": "bucket"}
+    for kind, key in (locks_of_one | semaphores | limiters).items():
         for face in (locks, aio):
             assert re.fullmatch(rf"<(Async)?{kind} \S+:{key}:{{thing}}>", repr(getattr(face, kind)("thing")))
     assert repr(locks.MultiLock.of(["b", "a"])) == "<MultiLock 'a, b'>"
     assert repr(locks.RedLock("thing", clients=[None] * 3)) == "<RedLock 'thing'>"
     assert repr(locks.HostSemaphore("thing", permits=1)) == "<HostSemaphore 'thing'>"
     assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
+    assert repr(ZooKeeperLock("thing", client=KazooClient())) == "<ZooKeeperLock 'thing'>"
     assert re.fullmatch(r"<ExpiringSet \S+:seen:{0:}>", repr(locks.ExpiringSet("", ttl_seconds=1)))
 
 
