@@ -167,14 +167,14 @@ class AtomicExchange(Exchange):
 
     def _enter(self) -> None:
         self._database = transaction.get_connection(self._config.database)
-        self._atomic = transaction.atomic(self._config.database, durable=True)
+        atomic = transaction.atomic(self._config.database, durable=True)
         try:
-            self._atomic.__enter__()
-        except RuntimeError:
-            self._atomic = None
+            home.refuse_open_transaction()
+            atomic.__enter__()
+        except BaseException:  # the database is away, say
             self._release()
-            home.refuse_open_transaction()  # says what to write, which Django's message does not
             raise
+        self._atomic = atomic
         transactions.defer(self._database)
 
     def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:

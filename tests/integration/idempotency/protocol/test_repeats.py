@@ -19,7 +19,6 @@ from rest_framework.views import APIView
 from idempotency import KeyedCall, drf, once
 from idempotency.models import LedgerEntry
 from idempotency.observability import metrics
-from idempotency.protocol.atomic import AtomicExchange
 from idempotency.views import idempotent
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.functions.work import place
@@ -112,17 +111,17 @@ def test_an_async_function_runs_again() -> None:
 
 def test_where_it_cannot_begin_again_its_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     function = Failing(1)
-    enter = AtomicExchange._enter
 
-    def refuse(exchange: AtomicExchange) -> None:
-        if function.runs:
-            monkeypatch.undo()
-            raise OperationalError("the database is away")
-        enter(exchange)
+    def fail_and_leave() -> Any:
+        try:
+            function()
+        finally:
+            connection.close()
+            monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"host": "/nowhere"})
 
-    monkeypatch.setattr(AtomicExchange, "_enter", refuse)
     with pytest.raises(OperationalError, match="it met another"):
-        once("n", key="k").run(function)
+        once("n", key="k").run(fail_and_leave)
+    monkeypatch.undo()
     assert not connection.in_atomic_block
     assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
 
