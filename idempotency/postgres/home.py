@@ -32,12 +32,19 @@ def refuse_open_transaction() -> None:
     """Refuse a keyed call inside a transaction, which it could not commit; that of a `TestCase` is none.
 
     Raises:
-        RuntimeError: one is open; the message says what to write.
+        RuntimeError: one is open, or autocommit is off; the message says what to write.
     """
-    blocks = connection().atomic_blocks
-    if blocks and not blocks[-1]._from_testcase:
+    database = connection()
+    blocks = database.atomic_blocks
+    if not blocks[-1]._from_testcase if blocks else not _commits_by_itself(database):
         raise RuntimeError(
             f"A transaction is open on {alias()!r}, and a keyed call opens its own. Remove atomic() or "
-            "ATOMIC_REQUESTS around it. For once() inside a transaction, write transaction.on_commit, or "
-            "consume_once."
+            "ATOMIC_REQUESTS around it, or set_autocommit(False). For once() inside a transaction, write "
+            "transaction.on_commit, or consume_once."
         )
+
+
+def _commits_by_itself(database: Any) -> bool:
+    # not by `get_autocommit`, which connects: a replay from Redis needs no connection
+    by_itself: bool = database.settings_dict["AUTOCOMMIT"] if database.connection is None else database.autocommit
+    return by_itself

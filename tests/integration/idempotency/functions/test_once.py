@@ -155,6 +155,17 @@ def test_inside_a_transaction_it_refuses_as_a_view_does(lease: Any) -> None:
     once("n", key="k", lease=lease).run(place)  # at once: the key is free
 
 
+def test_without_autocommit_each_statement_is_in_a_transaction(lease: Any) -> None:
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(RuntimeError, match=r"set_autocommit\(False\)"):
+            once("n", key="k", lease=lease).run(place)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert once("n", key="k", lease=lease).run(place) == {"id": Group.objects.get().pk}
+
+
 def test_the_function_may_ask_for_its_call(run: Any, lease: Any) -> None:
     seen: list[Any] = []
 
