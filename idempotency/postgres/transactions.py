@@ -8,7 +8,7 @@ sent at once.
 It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they always see.
 Without wrappers, Django's methods `savepoint` and `savepoint_commit` make no cursor: it costs most. A
 text that the server has not parsed yet goes alone, after what waits: in one message with a savepoint, its syntax
-error would take the savepoint along. Server-side cursors, which only read, may come before a savepoint that waits.
+error would take the savepoint along. A server-side cursor comes after what waits, too.
 psycopg's own `Connection.transaction` blocks are out of reach.
 
 `cursor_of` is the cursor of hand-written statements, reused and without Django's layers around it.
@@ -32,6 +32,7 @@ IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, Transact
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
+_REPLACED = ("savepoint", "savepoint_commit", "chunked_cursor")  # methods of Django's connection
 _CONTROLS = ("SAVEPOINT ", "RELEASE ", "ROLLBACK ")
 
 _parsed: set[str] = set()
@@ -110,6 +111,15 @@ class _Deferral:
         if not self._is_noted("RELEASE SAVEPOINT", name):
             type(self._database).savepoint_commit(self._database, name)
 
+    @async_unsafe
+    def chunked_cursor(self) -> Any:
+        """Make a server-side cursor, as Django's method of this name, after what waits."""
+        database: Any = self._database
+        if self.waiting:
+            with database.wrap_database_errors:
+                database.create_cursor()._flush()
+        return type(database).chunked_cursor(database)
+
     def _is_noted(self, command: str, name: str) -> bool:
         """Take a statement into account as `execute` does; False if Django must send it, or refuse to."""
         database, raw = self._database, self._database.connection
@@ -169,12 +179,12 @@ def defer(database: BaseDatabaseWrapper) -> None:
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if is_outermost and _is_prepared(raw) and not database.queries_logged:
         deferral = _deferrals[raw] = _Deferral(database)
-        vars(database).update(savepoint=deferral.savepoint, savepoint_commit=deferral.savepoint_commit)
+        vars(database).update({name: getattr(deferral, name) for name in _REPLACED})
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    for name in ("savepoint", "savepoint_commit"):
+    for name in _REPLACED:
         vars(database).pop(name, None)
     if database.connection is not None:
         _deferrals.pop(database.connection, None)

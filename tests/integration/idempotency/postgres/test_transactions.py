@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Group
 from django.db import DatabaseError, connection, transaction
+from django.db.models.expressions import RawSQL
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,8 @@ from tests.messages import messages
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
+# fails at its first row
+BROKEN = Group.objects.annotate(broken=RawSQL("1 / (id - id)", []))
 INSERT = "INSERT INTO auth_group (name) VALUES (%s)"
 
 
@@ -135,6 +138,14 @@ class TestAsDjango:
                 connection.connection.execute(INSERT, ["d"])
         assert names() == ["a", "d"]
 
+    def test_a_server_side_cursor_that_fails_is_undone_with_its_block(self) -> None:
+        with keyed():
+            insert("a")
+            with pytest.raises(DatabaseError, match="division by zero"), transaction.atomic():
+                list(BROKEN.iterator())
+            insert("b")
+        assert names() == ["a", "b"]
+
     def test_logged_queries_are_what_django_ran(self) -> None:
         def logged(block: Callable[[], Any]) -> list[str]:
             with CaptureQueriesContext(connection) as captured, block():
@@ -186,7 +197,21 @@ class TestAsDjango:
 
 OUTCOMES = st.sampled_from(["pass", "raise", "rollback"])
 STEPS = st.sampled_from(
-    ["insert", "insert", "again", "nested", "syntax", "nul", "read", "locked", "many", "hook", "point", "mark"]
+    [
+        "insert",
+        "insert",
+        "again",
+        "nested",
+        "syntax",
+        "nul",
+        "read",
+        "locked",
+        "broken",
+        "many",
+        "hook",
+        "point",
+        "mark",
+    ]
 )
 BLOCKS = st.recursive(
     st.tuples(STEPS),
@@ -248,6 +273,9 @@ class Script:
                 return names()
             case "locked":
                 return [each.name for each in Group.objects.select_for_update().order_by("name").iterator()]
+            case "broken":
+                with transaction.atomic():
+                    return len(list(BROKEN.iterator()))
             case "many":
                 self.made += 2
                 with connection.cursor() as cursor:
