@@ -14,6 +14,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefuncti
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.base import BaseHandler
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -23,7 +24,7 @@ from idempotency.protocol.policy import Policy
 from idempotency.protocol.problem_pages import as_page
 from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.request.keys import FORM_FIELD, FORMS, SAFE_METHODS
-from idempotency.views import View, is_marked, keyed_class, keyed_function
+from idempotency.views import View, is_marked, keyed_class, keyed_function, outside_atomic_requests
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
 
@@ -147,7 +148,9 @@ def is_named(path: str) -> bool:
 def _keyed_for(request: HttpRequest, view: View) -> View | None:
     if request.method in SAFE_METHODS or not is_named(request.path_info):
         return None
-    return keyed_form(view)
+    keyed = keyed_form(view)
+    # as Django does with a view, of which this answers in place
+    return None if keyed is None else BaseHandler().make_view_atomic(outside_atomic_requests(keyed))
 
 
 @cache

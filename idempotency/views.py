@@ -13,7 +13,6 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_asy
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
 from django.db import connections, transaction
-from django.db.transaction import non_atomic_requests
 from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
@@ -219,8 +218,10 @@ def refusal(request: HttpRequest, error: Exception, policy: Policy) -> HttpRespo
 
 
 def outside_atomic_requests(view: View) -> View:
-    """Take `view` out of ATOMIC_REQUESTS for the database of the ledger."""
-    return non_atomic_requests(using=home.alias())(view)
+    """Take `view` out of ATOMIC_REQUESTS for the database of the ledger, but not the view that it wraps."""
+    others = getattr(view, "_non_atomic_requests", ())
+    view._non_atomic_requests = {home.alias(), *others}  # type: ignore[attr-defined]
+    return view
 
 
 def outside(request: HttpRequest, policy: Policy) -> AbstractContextManager[object] | None:

@@ -29,7 +29,11 @@ if __name__ == "__main__":
         ROOT_URLCONF=__name__,
         ALLOWED_HOSTS=["testserver"],
         DATABASES={
-            "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SQLITE"]},
+            "default": {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": os.environ["SQLITE"],
+                "ATOMIC_REQUESTS": True,
+            },
             "orders": Env.db_url_config(os.environ["ORDERS"]),
         },
         DATABASE_ROUTERS=["idempotency.routers.LedgerRouter"],
@@ -42,6 +46,7 @@ if __name__ == "__main__":
     )
     django.setup()
 
+    from django.contrib.auth.models import Group
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError
@@ -70,7 +75,11 @@ if __name__ == "__main__":
         assert not connections["orders"].in_atomic_block
         return HttpResponse(place(request.POST["text"]), status=201)
 
-    urlpatterns = [path("charge", charge)]
+    def register(request: HttpRequest) -> HttpResponse:
+        Group.objects.create(name="in the default database")
+        raise RuntimeError("after that")
+
+    urlpatterns = [path("charge", charge), path("marked", idempotent(register)), path("named", register)]
 
     def a_phased_call_counts_once() -> None:
         def post() -> Any:
@@ -79,6 +88,12 @@ if __name__ == "__main__":
         answers = at_once(*[post] * COPIES)
         assert {(found.status_code, found.content) for found in answers} == {(201, answers[0].content)}
         assert count("by phases") == 1
+
+    @override_settings(IDEMPOTENCY=settings.IDEMPOTENCY | {"KEYED": ["/named"]})
+    def the_other_database_has_the_transaction_that_its_settings_ask_for() -> None:
+        for address in ("/marked", "/named"):
+            Client(raise_request_exception=False).post(address, headers={"Idempotency-Key": "k1"})
+            assert not Group.objects.exists(), address
 
     def a_function_counts_once() -> None:
         call = once("orders.place", key="basket-8", wait=20)
@@ -124,7 +139,13 @@ if __name__ == "__main__":
     call_command("migrate", database="orders", verbosity=0)
     with connections["orders"].cursor() as cursor:
         cursor.execute("CREATE TABLE placed (id serial PRIMARY KEY, text text)")
-    scenarios = (a_phased_call_counts_once, a_function_counts_once, a_message_counts_once, a_webhook_counts_once)
+    scenarios = (
+        a_phased_call_counts_once,
+        the_other_database_has_the_transaction_that_its_settings_ask_for,
+        a_function_counts_once,
+        a_message_counts_once,
+        a_webhook_counts_once,
+    )
     without_redis = override_settings(IDEMPOTENCY=settings.IDEMPOTENCY | {"REDIS": None})
     for scenario in (without_redis(a_phased_call_counts_once), *scenarios, commands_and_checks_look_there):
         print(scenario.__name__, flush=True)
