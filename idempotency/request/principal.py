@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -34,9 +35,10 @@ OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in 
 def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
     """Name the caller of a request, as stable as what authenticated it; within ``IDEMPOTENCY["TENANT"]``.
 
-    The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token;
-    `auth:<digest>` of `request.auth`, for an API that knows credentials and no users; `session:<digest>` of a
-    guest's stored session; `anonymous`. It stores nothing and creates no session.
+    The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token,
+    or `<model>:<id>` for a user of another model than ``AUTH_USER_MODEL``; `auth:<digest>` of `request.auth`, for
+    an API that knows credentials and no users; `session:<digest>` of a guest's stored session; `anonymous`. It
+    stores nothing and creates no session.
 
     Args:
         request: a Django or DRF request that authentication has seen.
@@ -75,7 +77,7 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     if (path := config().principal) is not None:
         return _named(import_string(path)(request), source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
     if (number := _number_of_user(request)) is not None:
-        return f"user:{number}"
+        return f"{_kind_of(request.user.__class__, settings.AUTH_USER_MODEL)}:{number}"
     auth = getattr(request, "auth", None)
     if auth and auth is not True:  # True says that a credential is valid, but not whose
         return f"auth:{_digest_of(auth)}"
@@ -96,6 +98,16 @@ def _is_authenticated(request: Any) -> bool:
 def _number_of_user(request: Any) -> Any:
     """Return the primary key of an authenticated user; None where there is none."""
     return getattr(request.user, "pk", None) if _is_authenticated(request) else None
+
+
+@lru_cache(maxsize=64)
+def _kind_of(user: type[Any], of_project: str) -> str:
+    """Name a class of users: ``user`` for the project's, else its model, whose numbers may be the same."""
+    if not issubclass(user, Model):
+        return "user"
+    own: Any = user._meta
+    labels: list[str] = [model._meta.label_lower for model in (own.concrete_model, *own.get_parent_list())]
+    return "user" if of_project.lower() in map(str.lower, labels) else labels[0]
 
 
 def _named(name: Any, *, source: str) -> str:

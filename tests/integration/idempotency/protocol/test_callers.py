@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.test import AsyncClient, Client, override_settings
 from django.test.client import RequestFactory
 from django.urls import path
+from django.utils.functional import SimpleLazyObject
 from ninja import NinjaAPI
 from rest_framework.test import APIClient
 
@@ -128,6 +129,18 @@ def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User)
     assert principal_of(request).startswith("auth:")
     request.user = user
     assert principal_of(request) == f"user:{user.pk}"
+
+
+def test_users_of_two_models_are_two_callers_though_their_numbers_are_equal(user: User) -> None:
+    def name_of(who: Any) -> str:
+        request: Any = RequestFactory().post("/")
+        request.user = SimpleLazyObject(lambda: who)
+        return principal_of(request)
+
+    partner: Any = Group(pk=user.pk)
+    partner.is_authenticated = True
+    assert name_of(partner) == f"auth.group:{user.pk}"
+    assert name_of(user) == f"user:{user.pk}"
 
 
 @dataclass
