@@ -225,8 +225,8 @@ def is_header_name(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Check if `value` is 0 or a positive number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    """Check if `value` is 0 or a positive number, and finite."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
 def _is_address(value: Any) -> bool:

@@ -37,6 +37,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"REDIS": None, "REDIS_ALIAS": "default"}, "'REDIS', which replaces 'REDIS_ALIAS'"),
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
+        ({"BODY_SECONDS": float("inf")}, "BODY_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
         ({"REPEATS": 1.5}, r"REPEATS.* must be 0 or a positive integer"),
         ({"KEYED": "all"}, r"'KEYED'\] is 'all'\. Write 'marked'"),
