@@ -6,6 +6,7 @@ A command is bounded by the client's time-outs. After a failure the breaker keep
 
 import hashlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +44,10 @@ class Breaker:
     """
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Close, with a lock that nobody has: in a forked child the one that held it is not there."""
         self._lock = threading.Lock()
         self._open_until = 0.0
 
@@ -77,6 +82,7 @@ class Breaker:
 
 
 breaker = Breaker()
+os.register_at_fork(after_in_child=breaker.begin)
 
 
 def client() -> Any:

@@ -1,6 +1,7 @@
 """The thread's own connection to Redis: commands sent without waiting arrive, in order; a lost one is a marker."""
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -210,6 +211,16 @@ def test_every_thread_and_process_has_its_own(ours: PipelinedConnection) -> None
         os._exit(connection_of(fastpath.client()) is ours)
     assert os.waitpid(child, 0)[1] == 0
     assert connection_of(fastpath.client()) is ours
+
+
+def test_a_forks_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    with fastpath.breaker._lock:
+        if (child := os.fork()) == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            fastpath.breaker.failed(open_seconds=1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_clients_over_one_pool_share_it_and_one_that_finds_its_own_way_is_used_as_it_is(
