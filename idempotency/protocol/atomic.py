@@ -58,7 +58,7 @@ class AtomicExchange(Exchange):
         response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
-            self._refuse_lost_writes(response.status_code)
+            refuse_lost_writes(self._database, response.status_code)
             self._count("not_stored")
             replay = self._undo()
             return response if replay is None else replay.replay()
@@ -72,23 +72,6 @@ class AtomicExchange(Exchange):
         self._show(answer)
         self._count("executed" if verdict is Verdict.EFFECT else "refused")
         return response
-
-    def _refuse_lost_writes(self, status: int) -> None:
-        """Refuse to undo what a handler wrote whose answer says that it was done.
-
-        Raises:
-            RuntimeError: it said `do_not_store`; the message says what to write. Not inside a `TestCase`.
-        """
-        if status >= 400 or self._database.savepoint_ids:
-            return
-        with self._database.cursor() as cursor:
-            cursor.execute("SELECT pg_current_xact_id_if_assigned() IS NULL")
-            if cursor.fetchone()[0]:
-                return
-        raise RuntimeError(
-            f"A keyed handler answered {status}, and do_not_store() would undo what it wrote. Answer with a "
-            "refusal, or write call.set_lifetime(0) in its place."
-        )
 
     def repeat(self, error: BaseException, rewind: Callable[[], bool]) -> bool:
         reason = conflict(error)
@@ -210,3 +193,21 @@ class AtomicExchange(Exchange):
         if not commit:
             self._database.set_rollback(True)
         atomic.__exit__(None, None, None)
+
+
+def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
+    """Refuse to undo what a handler wrote whose answer says that it was done.
+
+    Raises:
+        RuntimeError: it said `do_not_store`; the message says what to write. Not inside a `TestCase`.
+    """
+    if status >= 400 or database.savepoint_ids or database.vendor != "postgresql":
+        return
+    with database.cursor() as cursor:
+        cursor.execute("SELECT pg_current_xact_id_if_assigned() IS NULL")
+        if cursor.fetchone()[0]:
+            return
+    raise RuntimeError(
+        f"A keyed handler answered {status}, and do_not_store() would undo what it wrote. Answer with a "
+        "refusal, or write call.set_lifetime(0) in its place."
+    )

@@ -10,6 +10,7 @@ from django.http.response import HttpResponseBase
 from idempotency.conf import Config
 from idempotency.conf import config as settings
 from idempotency.modes import Mode
+from idempotency.protocol.atomic import refuse_lost_writes
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import StoredResponse, Verdict, rendered
 
@@ -34,6 +35,9 @@ class UnkeyedExchange(Exchange):
         self._subject = ""
         self._redact = ()
 
+    def look(self) -> StoredResponse | None:
+        return None
+
     def begin(self) -> StoredResponse | None:
         if self.mode is Mode.ATOMIC:
             self._atomic = transaction.atomic(self._config.database)
@@ -42,7 +46,10 @@ class UnkeyedExchange(Exchange):
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
-        self._leave(commit=self._verdict_on(response) is Verdict.EFFECT)
+        verdict = self._verdict_on(response)
+        if verdict is Verdict.NOT_STORED and self._atomic is not None:
+            refuse_lost_writes(transaction.get_connection(self._config.database), response.status_code)
+        self._leave(commit=verdict is Verdict.EFFECT)
         self._count("unkeyed")
         if not self._config.enabled:
             response.headers[HEADER] = "disabled"

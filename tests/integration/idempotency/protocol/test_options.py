@@ -190,12 +190,15 @@ def test_a_refusal_that_is_not_stored_leaves_the_key_free(opened: Open, effects:
     assert (caller.post(key="k1").status_code, effects()) == (201, 1)
 
 
-def test_what_was_done_is_not_undone_under_an_answer_that_says_it_was(opened: Open, effects: Effects) -> None:
+@pytest.mark.parametrize("key", ["k1", None])
+def test_what_was_done_is_not_undone_under_an_answer_that_says_it_was(
+    opened: Open, effects: Effects, key: str | None
+) -> None:
     PLAN["act"] = lambda call: call.do_not_store()
     with pytest.raises(
         RuntimeError, match=r"answered 201, and do_not_store\(\) would undo .* call\.set_lifetime\(0\)"
     ):
-        opened().post(key="k1")
+        opened(required=False).post(key=key)
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
 
 
