@@ -15,9 +15,9 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from idempotency.call import missing, with_call
-from idempotency.errors import AnonymousRefused, Problem
+from idempotency.errors import AnonymousRefused, Problem, ResultExpired
 from idempotency.modes import ATOMIC, Mode
-from idempotency.protocol.execute import Rewind, execute
+from idempotency.protocol.execute import Rewind, execute, replay
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
@@ -55,7 +55,7 @@ def idempotent(
 
     Written `@idempotent` or `@idempotent(…)`, on a method of an APIView or ViewSet, or on a function below
     `@api_view`. By the time it runs, DRF has authenticated, throttled and checked permissions; `body` is validated
-    before the key is looked at, so a 400 never burns a key. A parameter named `call` gets the `KeyedCall`.
+    before the key is claimed, so a 400 never burns a key. A parameter named `call` gets the `KeyedCall`.
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
@@ -94,12 +94,15 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handle
                 return run.bare()
         if plain.content_type == "multipart/form-data" or (plain.body and not _may_parse_later(plain, policy)):
             _ = run.request.data
-        run.validate()
         if policy.joins(plain):
+            run.validate()
             return run.bare()
         try:
-            exchange = policy.open(plain, caller=run.request)
-            return execute(exchange, run.answer, rewind=run.rewind)
+            try:
+                run.validate()
+            except exceptions.ValidationError as refused:
+                return run.answered_before(refused)
+            return execute(policy.open(plain, caller=run.request), run.answer, rewind=run.rewind)
         except AnonymousRefused:
             raise exceptions.NotAuthenticated from None  # 401 with the view's `WWW-Authenticate`, else 403
         except Problem as problem:
@@ -154,6 +157,23 @@ class _Run:
             serializer = self.body(data=self.request.data, context={"request": self.request, "view": self.view})
             serializer.is_valid(raise_exception=True)
             self.kwargs["data"] = serializer.validated_data
+
+    def answered_before(self, refused: exceptions.ValidationError) -> HttpResponseBase:
+        """Return the first call's answer: the name it took, say, may be what its copy is refused for.
+
+        Raises:
+            ValidationError: `refused`, before any problem of the key.
+            ResultExpired: it was answered, and the answer is stored no more.
+        """
+        try:
+            answer = replay(self.policy.open(self.request._request, caller=self.request))
+        except Problem as problem:
+            if isinstance(problem, ResultExpired):
+                raise
+            answer = None
+        if answer is None:
+            raise refused
+        return answer
 
     def _read_again(self) -> None:
         """Forget the parsed body, which the run before may have changed; the caller stays who they are."""

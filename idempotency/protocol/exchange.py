@@ -101,6 +101,13 @@ class Exchange(ABC):
             Problem: the key's own problems, see `idempotency.errors`.
         """
 
+    def look(self) -> StoredResponse | None:
+        """Return the stored answer of this call, without a claim; None where a handler must run."""
+        entry = self._find()
+        if entry is None or entry.answer is None or entry.answer.status == HTTPStatus.ACCEPTED:
+            return None
+        return self._replay_entry(entry)
+
     @abstractmethod
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         """Store the handler's answer and return it; or the answer of a concurrent duplicate that was faster."""

@@ -53,6 +53,16 @@ def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare | None = No
             _report(exchange, span)
 
 
+def replay(exchange: Exchange) -> HttpResponseBase | None:
+    """Answer a copy of a call that has been answered; None for any other, of which nothing is begun."""
+    try:
+        stored = exchange.look()
+        return None if stored is None else _answered(exchange, stored.replay())
+    finally:
+        if exchange.outcome:
+            _report(exchange, None)
+
+
 async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare | None = None) -> HttpResponseBase:
     """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
 

@@ -1,11 +1,18 @@
 """docs/contract.md, 1: what test_doors.py does not show of every view, nor tests/system/stores of every store."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.views import APIView
 
+from idempotency import Mode, drf
 from idempotency.models import LedgerEntry, State
 from tests.integration.idempotency.conftest import Caller, Effects
 
@@ -64,3 +71,30 @@ def test_a_server_that_takes_no_writes_is_left_for_another(caller: Caller, effec
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
     assert int(answer["Retry-After"]) >= 1
     assert (caller.post().status_code, effects()) == (201, 1)
+
+
+class Name(serializers.ModelSerializer[Group]):
+    class Meta:
+        model = Group
+        fields = ("name",)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_body_that_is_refused_by_now_is_still_the_first_calls(user: User, mode: Mode) -> None:
+    class Names(APIView):
+        @drf.idempotent(body=Name, mode=mode)
+        def post(self, request: Request, *, data: dict[str, Any]) -> Response:
+            return Response({"id": Group.objects.create(**data).pk}, status=201)
+
+    def post(key: str | None, name: str = "taken from now on") -> Any:
+        headers = {"Idempotency-Key": key} if key else {}
+        request = APIRequestFactory().post("/", {"name": name}, format="json", headers=headers)
+        force_authenticate(request, user)
+        return Names.as_view()(request)
+
+    first, again = post("k1"), post("k1")
+    assert (again.status_code, again.content) == (201, first.render().content)
+    assert again["Idempotent-Replayed"] == "true"
+    assert [post(*sent).status_code for sent in (("k2",), (None,), ("k1", ""))] == [400, 400, 400]
+    LedgerEntry.objects.update(response_body=None)
+    assert (post("k1").status_code, Group.objects.count()) == (410, 1)
