@@ -8,15 +8,16 @@ REST framework authenticate, throttle and check permissions first, also before a
 from collections.abc import Callable
 from functools import cache, partial, update_wrapper
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.base import BaseHandler
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 
 from idempotency.conf import MARKED, UNSAFE, config, parsed
 from idempotency.errors import problem_response, raise_if_not_migrated
@@ -125,17 +126,17 @@ def _is_of_ninja(view: Any) -> bool:
     return getattr(view, "__module__", "").startswith("ninja.")
 
 
-class _Raised(HttpResponse):
+class _Raised(SimpleTemplateResponse):
     """Error of a view, raised again where Django asks each middleware's `process_exception`.
 
     Django does not ask them for what `process_view` raises, but for what rendering a response does.
     """
 
     def __init__(self, error: Exception) -> None:
-        super().__init__()
+        super().__init__(None)
         self._error = error
 
-    def render(self) -> HttpResponse:
+    def render(self) -> NoReturn:
         raise self._error
 
 

@@ -191,6 +191,10 @@ class Reports:
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         self.seen.append(exception)
 
+    def process_template_response(self, request: HttpRequest, response: Any) -> Any:
+        assert response.context_data is None
+        return response
+
 
 def test_other_middlewares_hear_of_what_a_view_raises(named: Callable[[str], Door], settings: Any) -> None:
     settings.MIDDLEWARE = [f"{__name__}.Reports", *settings.MIDDLEWARE]
