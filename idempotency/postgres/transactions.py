@@ -30,6 +30,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
+TEXT_MAX = 8_192  # characters of one
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
 _REPLACED = ("savepoint", "savepoint_commit", "chunked_cursor")  # methods of Django's connection
@@ -255,7 +256,7 @@ _DJANGOS = _methods(BaseDatabaseWrapper)
 
 
 def _remember(query: Any) -> None:
-    if query not in _parsed and isinstance(query, str):
+    if query not in _parsed and isinstance(query, str) and len(query) <= TEXT_MAX:
         if len(_parsed) >= PARSED_MAX:
             _parsed.clear()
         _parsed.add(query)

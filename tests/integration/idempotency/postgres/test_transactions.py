@@ -99,6 +99,11 @@ class TestRoundTrips:
         assert len(sent) > 3
         assert names() == ["a", "b", "c"]
 
+    def test_a_text_that_is_longer_than_any_round_trip_is_worth_is_not_remembered(self) -> None:
+        with keyed():
+            list(Group.objects.filter(pk__in=range(5_000)))
+        assert max(map(len, transactions._parsed)) < 10_000
+
     @pytest.mark.parametrize(
         ("redis", "wanted"),
         [
