@@ -48,3 +48,25 @@ def _commits_by_itself(database: Any) -> bool:
     # not by `get_autocommit`, which connects: a replay from Redis needs no connection
     by_itself: bool = database.settings_dict["AUTOCOMMIT"] if database.connection is None else database.autocommit
     return by_itself
+
+
+def refuse_other_thread(database: Any) -> None:
+    """Refuse to end a transaction in another thread than its own, whose writes would be lost.
+
+    Raises:
+        RuntimeError: a task went on after its request had ended, and with it the thread.
+    """
+    if is_left_behind(database):
+        raise RuntimeError(
+            "A keyed call went on after its request had ended, and with that the thread of its transaction. "
+            "Nothing was done. Await the call in the request, or give it to a task queue."
+        )
+
+
+def is_left_behind(database: Any) -> bool:
+    """Check if the thread of this connection has ended, and undo its transaction then."""
+    if connection() is database:
+        return False
+    if database.connection is not None:
+        database.connection.close()  # psycopg's, as Django's is for its own thread only
+    return True

@@ -55,6 +55,7 @@ class AtomicExchange(Exchange):
         raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        home.refuse_other_thread(self._database)
         response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
@@ -187,7 +188,7 @@ class AtomicExchange(Exchange):
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
-        if atomic is None:
+        if atomic is None or (not commit and home.is_left_behind(self._database)):
             return
         transactions.stop(self._database)
         if not commit:

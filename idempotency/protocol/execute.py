@@ -7,7 +7,7 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -72,7 +72,9 @@ async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare 
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        while not running.done():  # it may be cancelled again: by a time limit, then by a client that has gone
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         raise
 
 

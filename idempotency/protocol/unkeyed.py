@@ -5,11 +5,13 @@ from secrets import token_hex
 from typing import Any
 
 from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http.response import HttpResponseBase
 
 from idempotency.conf import Config
 from idempotency.conf import config as settings
 from idempotency.modes import Mode
+from idempotency.postgres import home
 from idempotency.protocol.atomic import refuse_lost_writes
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import StoredResponse, Verdict, rendered
@@ -27,6 +29,7 @@ class UnkeyedExchange(Exchange):
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
     _atomic: transaction.Atomic | None = None
+    _database: BaseDatabaseWrapper
 
     def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "", digest: str = "") -> None:
         self.mode, self.handler = mode, handler
@@ -40,15 +43,18 @@ class UnkeyedExchange(Exchange):
 
     def begin(self) -> StoredResponse | None:
         if self.mode is Mode.ATOMIC:
+            self._database = transaction.get_connection(self._config.database)
             self._atomic = transaction.atomic(self._config.database)
             self._atomic.__enter__()
         return None
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        if self._atomic is not None:
+            home.refuse_other_thread(self._database)
         response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED and self._atomic is not None:
-            refuse_lost_writes(transaction.get_connection(self._config.database), response.status_code)
+            refuse_lost_writes(self._database, response.status_code)
         self._leave(commit=verdict is Verdict.EFFECT)
         self._count("unkeyed")
         if not self._config.enabled:
@@ -75,7 +81,7 @@ class UnkeyedExchange(Exchange):
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
-        if atomic is None:
+        if atomic is None or (not commit and home.is_left_behind(self._database)):
             return
         if not commit:
             transaction.set_rollback(True, self._config.database)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
@@ -131,6 +131,64 @@ async def test_copies_on_one_event_loop_happen_once(transactional_db: None, leas
         await once("n", key="k", payload=2, lease=lease).arun(aplace)
     assert await Group.objects.acount() == 1
     await sync_to_async(connections.close_all)()  # asgiref's shared thread would outlive the database
+
+
+class OfARequest:
+    """Call inside a request under ASGI, which has a thread of its own until it ends."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.inside, self.go, self.enabled = asyncio.Event(), asyncio.Event(), enabled
+
+    async def slow(self) -> str:
+        await Group.objects.acreate(name="slow")
+        self.inside.set()
+        await self.go.wait()
+        return "done"
+
+    async def call(self) -> str:
+        try:
+            with override_settings(IDEMPOTENCY={"ENABLED": self.enabled}):
+                return await once("n", key="k").arun(self.slow)
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    async def request(self) -> str:
+        async with ThreadSensitiveContext():
+            return await self.call()
+
+
+async def counts() -> tuple[int, int]:
+    """How many effects and entries are committed."""
+    try:
+        return await Group.objects.acount(), await LedgerEntry.objects.acount()
+    finally:
+        await sync_to_async(connections.close_all)()
+
+
+async def test_a_request_that_is_cancelled_twice_ends_with_its_call(transactional_db: None) -> None:
+    of = OfARequest()
+    request = asyncio.create_task(of.request())
+    await of.inside.wait()
+    for _ in range(2):
+        request.cancel()
+        for _ in range(5):  # turns of the loop, for what the cancellation wakes
+            await asyncio.sleep(0)
+    of.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert await counts() == (1, 1)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_call_that_outlives_its_request_is_undone(transactional_db: None, enabled: bool) -> None:
+    of = OfARequest(enabled=enabled)
+    async with ThreadSensitiveContext():
+        call = asyncio.create_task(of.call())
+        await of.inside.wait()
+    of.go.set()
+    with pytest.raises(RuntimeError, match="went on after its request had ended"):
+        await call
+    assert await counts() == (0, 0)
 
 
 def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:
