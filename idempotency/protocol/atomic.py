@@ -55,7 +55,8 @@ class AtomicExchange(Exchange):
         raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
-        home.refuse_other_thread(self._database)
+        if transaction.get_connection(self._config.database) is not self._database:
+            home.refuse_other_thread(self._database)
         response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
@@ -153,7 +154,8 @@ class AtomicExchange(Exchange):
         self._database = transaction.get_connection(self._config.database)
         atomic = transaction.atomic(self._config.database, durable=True)
         try:
-            home.refuse_open_transaction()
+            if not self._database.autocommit:  # or there is no connection yet
+                home.refuse_open_transaction()
             atomic.__enter__()
         except BaseException:  # the database is away, say
             self._release()
