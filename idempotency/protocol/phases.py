@@ -119,10 +119,15 @@ class PhasedExchange(Exchange):
     def fail(self) -> StoredResponse | None:
         self._lease = None
         self._count_failure()
-        if self.run is not None and not self.is_finished:
-            ledger.drop_lease(self.run)
-            marker.ring(self._marker)
-        return None
+        if self.run is None or self.is_finished:
+            return None
+        ledger.drop_lease(self.run)
+        marker.ring(self._marker)
+        # the last step may have committed its answer, and a hook failed after it
+        entry = self._find() if self._has_request else None
+        if entry is None or entry.answer is None or entry.answer.body is None:
+            return None
+        return self._replay_entry(entry)
 
     def complete(self, response: HttpResponseBase) -> bool:
         """Finish the entry with `response`, inside the transaction of the step that made it.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
@@ -17,7 +18,7 @@ from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
 from idempotency.views import idempotent
 from tests.integration.idempotency.conftest import Caller, Effects
-from tests.integration.idempotency.urls import STEPS
+from tests.integration.idempotency.urls import STEPS, effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -232,6 +233,30 @@ def test_the_completer_hides_what_the_request_would_and_tells_what_it_was_about(
     assert entry.subject == "thing:7"
     assert b"4242" not in bytes(entry.response_body or b"")
     assert b"paid" in bytes(entry.response_body or b"")
+
+
+hooked = Phases("tests.hooked")
+
+
+@hooked.atomic("started")
+def answer_and_fail(progress: Progress) -> Response:
+    def fail() -> None:
+        raise RuntimeError("after the commit")
+
+    transaction.on_commit(fail)
+    return Response(201, {"id": effect("hooked").pk})
+
+
+@idempotent(mode=hooked)
+def order(request: HttpRequest) -> Any:
+    return hooked.respond(request, {})
+
+
+@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+def test_what_fails_after_the_commit_of_an_answer_takes_none_away(effects: Effects) -> None:
+    first, again = (order(RequestFactory().post("/", headers={"Idempotency-Key": "k1"})) for _ in range(2))
+    assert (first.status_code, first.content) == (again.status_code, again.content)
+    assert (first.status_code, effects()) == (201, 1)
 
 
 def test_the_completer_goes_on_over_batches_of_known_handlers(
