@@ -8,7 +8,7 @@ PayPal-Request-Id. Source: PayPal, Orders v2, Payments v2, Transaction Search v1
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,7 +17,7 @@ import httpx
 from cryptography.x509 import load_pem_x509_certificates
 
 from payments import money
-from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.account import Account, Opening, Refunding, unfunded_if, unless_refused
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
@@ -45,6 +45,7 @@ from payments.providers.transport import Limits, ask, reading
 
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
+LISTED_AFTER = timedelta(hours=3)  # at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
@@ -168,7 +169,12 @@ class PayPalOrders(Account):
         return self._refund_result(known, self._trade(order).facts)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """List what moved on `day`; PayPal lists it three hours later at the latest."""
+        """List what moved on `day`; of a day that is not over, what PayPal lists so far."""
+        midnight = datetime.combine(day + timedelta(days=1), time.min, UTC)
+        whole = midnight + LISTED_AFTER
+        # what is compared counts as done, so nobody would read a line that comes later
+        if midnight.timestamp() <= self._clock() < whole.timestamp():
+            raise ProviderUnavailable(f"the bill of {day} may lack lines until {whole:%H:%M} UTC")
         return tuple(line for entry in self._searched(day) if (line := _line(entry)) is not None)
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:

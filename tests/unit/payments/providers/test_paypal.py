@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -276,6 +276,21 @@ def test_a_compressed_answer_is_none(platform: Platform) -> None:
     platform.order = Reply(status=200, body=order("APPROVED").body, headers={"Content-Encoding": "gzip"})
     with pytest.raises(OutcomeUnknown, match="encoding 'gzip', which was not asked for"):
         account(platform.url).query(out_trade_no="0193", reference="89T")
+
+
+@pytest.mark.parametrize(("hours", "is_whole"), [(-1, True), (0, False), (2.5, False), (3, True)])
+def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
+) -> None:
+    """A day that is compared counts as done, so what is listed later would be learned by nobody."""
+    platform.order = Reply(status=200, body=b'{"transaction_details": [], "total_pages": 0}')
+    ours, midnight = account(platform.url), datetime(2026, 11, 25, tzinfo=UTC)
+    monkeypatch.setattr(ours, "_clock", (midnight + timedelta(hours=hours)).timestamp)
+    if is_whole:
+        assert ours.bill(day=date(2026, 11, 24)) == ()
+    else:
+        with pytest.raises(ProviderUnavailable, match="may lack lines until 03:00"):
+            ours.bill(day=date(2026, 11, 24))
 
 
 def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
