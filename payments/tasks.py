@@ -102,7 +102,7 @@ def handle_overdue_events(timestamp: int) -> int:
 @app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
 def compare_bills(timestamp: int) -> int:
     """Compare bills thrice a day; see `bills.compare_recent`."""
-    return bills.compare_recent(today=datetime.fromtimestamp(timestamp, UTC).date())
+    return bills.compare_recent(now=datetime.fromtimestamp(timestamp, UTC))
 
 
 @app.periodic(cron="41 */6 * * *")

@@ -6,7 +6,7 @@ Reads our tables, and the bills of other days; changes nothing. Used by `payment
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Self
 
 from django.db.models import Q, QuerySet
@@ -101,8 +101,7 @@ def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
 def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Compared]:
     """Find the day's facts that have no line."""
     listed = _identities(lines)
-    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
-    end = begin + timedelta(days=1)
+    begin, end = (datetime.combine(one, time.min, provider.zone) for one in (day, day + timedelta(days=1)))
     that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
         occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
     )

@@ -102,8 +102,11 @@ def next_comparison(now: datetime) -> datetime:
     return next((at for at in times if at > now), times[0] + timedelta(days=1))
 
 
-def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
+def compare_recent(*, now: datetime, progress: Callable[[str], None] = log.info) -> int:
     """Compare up to `DAYS_A_RUN` of every account's `_days_left`, and return the number of days.
+
+    Args:
+        now: aware; a day begins and ends in the provider's time zone.
 
     Raises:
         ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
@@ -112,7 +115,8 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
     """
     done, failed = 0, list[Exception]()
     for account in billed():
-        for day in _days_left(calling.provider(account), today):
+        provider = calling.provider(account)
+        for day in _days_left(provider, now.astimezone(provider.zone).date()):
             try:
                 compared = compare(account=account, day=day)
             except ProviderError as error:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +236,7 @@ def test_what_is_approved_there_and_cannot_be_let_go_is_left_until_it_lapses(
 def test_bills_that_it_has_not_are_not_asked_for(coins: Callable[..., Coins]) -> None:
     provider = coins(Capability.BILL)
     paid_by(provider)
-    assert bills.compare_recent(today=date(2026, 11, 25)) == 0
+    assert bills.compare_recent(now=datetime(2026, 11, 25, tzinfo=UTC)) == 0
     call_command("bills", "compare")
     with pytest.raises(CommandError, match="No bill of coins"):
         call_command("bills", "compare", "--channel", "coins", "--day", "2026-11-01")

@@ -4,8 +4,9 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -21,18 +22,20 @@ from payments.providers.stripe.bill import bill_line
 from payments.reconciliation import bills
 from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND
+from payments.tasks import compare_bills
 from tests.integration.payments.conftest import OpenAttempt, fold, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NEXT_NOON = NOON + timedelta(days=1)
 
 
 @dataclass
 class Bank(ScriptedProvider):
     """A provider with a bill."""
 
-    zone = UTC
+    zone: tzinfo = UTC
     lines: tuple[BillLine, ...] = ()
     before: tuple[BillLine, ...] = ()
     others: dict[date, tuple[BillLine, ...] | Exception] = field(default_factory=dict)
@@ -233,13 +236,28 @@ def test_what_came_back_of_a_told_refund_is_a_difference(open_attempt: OpenAttem
 
 
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
-    bank.failure_of_bill, today = ProviderUnavailable("not made yet"), DAY + timedelta(days=1)
-    assert bills.compare_recent(today=today) == 0
+    bank.failure_of_bill = ProviderUnavailable("not made yet")
+    assert bills.compare_recent(now=NEXT_NOON) == 0
     bank.failure_of_bill, told = None, list[str]()
-    assert bills.compare_recent(today=today, progress=told.append) == bills.DAYS_BACK == len(told)
-    assert bills.compare_recent(today=today) == 0
+    assert bills.compare_recent(now=NEXT_NOON, progress=told.append) == bills.DAYS_BACK == len(told)
+    assert bills.compare_recent(now=NEXT_NOON) == 0
     compared = sorted(BillComparison.objects.values_list("day", flat=True))
     assert compared == [DAY - timedelta(days=2), DAY - timedelta(days=1), DAY]
+
+
+@pytest.mark.parametrize(("hours", "newest"), [(-8, DAY - timedelta(days=1)), (-2, DAY), (8, DAY)])
+def test_the_timer_compares_no_day_that_is_not_over_at_the_provider(bank: Bank, hours: int, newest: date) -> None:
+    """Half of it would count as done."""
+    bank.zone = timezone(timedelta(hours=hours))
+    compare_bills(timestamp=int(datetime(2026, 11, 21, 2, 30, tzinfo=UTC).timestamp()))
+    assert BillComparison.objects.order_by("day").values_list("day", flat=True).last() == newest
+
+
+def test_the_last_hour_of_a_day_of_25_hours_is_looked_at(open_attempt: OpenAttempt, bank: Bank) -> None:
+    bank.zone, day = ZoneInfo("America/New_York"), date(2026, 11, 1)  # summer time ends
+    fold(paid(open_attempt(), occurred_at=datetime(2026, 11, 1, 23, 30, tzinfo=bank.zone)), source="query")
+    bills.compare(account="wechat", day=day)
+    assert open_ones() == [("missing_there", "paid")]
 
 
 def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
@@ -359,7 +377,7 @@ def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest
     bank.others[broken] = RuntimeError("a line that nobody understands")
     told: list[str] = []
     with pytest.raises(ExceptionGroup) as failed:
-        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append)
+        bills.compare_recent(now=NEXT_NOON, progress=told.append)
     assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
     assert f"The bill of wechat for {broken} could not be compared" in caplog.text
     assert BillComparison.objects.count() == len(told) == bills.DAYS_BACK - 1
@@ -384,11 +402,10 @@ def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: Op
 def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
     """The newest first, a few in each run, from the first fact on."""
     known(open_attempt(), days_ago=17)
-    today = DAY + timedelta(days=1)
     compared: list[set[date]] = []
     for _ in range(4):
         before = set(BillComparison.objects.values_list("day", flat=True))
-        bills.compare_recent(today=today)
+        bills.compare_recent(now=NEXT_NOON)
         compared.append(set(BillComparison.objects.values_list("day", flat=True)) - before)
     assert [len(days) for days in compared] == [7, 7, 4, 0]
     assert (max(compared[0]), min(compared[0])) == (DAY, DAY - timedelta(days=6))
@@ -399,7 +416,7 @@ def test_no_bill_that_is_not_kept(open_attempt: OpenAttempt, bank: Bank, monkeyp
     """None is asked for that the provider has not any more."""
     monkeypatch.setattr(bills, "BILLS_KEPT_DAYS", 12)
     known(open_attempt(), days_ago=40)
-    while bills.compare_recent(today=DAY + timedelta(days=1)):
+    while bills.compare_recent(now=NEXT_NOON):
         pass
     assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
 
@@ -412,17 +429,17 @@ def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
     assert "is empty, but we have facts of it: 1" in caplog.text
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.lines = (line(attempt),)
-    bills.compare_recent(today=DAY + timedelta(days=1))
+    bills.compare_recent(now=NEXT_NOON)
     assert (listed(), Difference.objects.get().resolution) == ([], "it agrees now")
-    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    assert bills.compare_recent(now=NEXT_NOON) == 0
 
 
 def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
     known(open_attempt())
-    assert bills.compare_recent(today=DAY + timedelta(days=1)) == bills.DAYS_BACK
-    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 1
+    assert bills.compare_recent(now=NEXT_NOON) == bills.DAYS_BACK
+    assert bills.compare_recent(now=NEXT_NOON) == 1
     bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")
-    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    assert bills.compare_recent(now=NEXT_NOON) == 0
 
 
 def test_no_cell_of_a_spreadsheet_is_a_formula(open_attempt: OpenAttempt, bank: Bank) -> None:
