@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Q, QuerySet, Sum
 
-from payments.models import JournalLine
+from payments.models import JournalEntry, JournalLine
 from payments.settlement import journal
 
 TOTAL = "total"  # in the place of an account's name
@@ -23,6 +24,16 @@ class Account:
     @property
     def balance_minor(self) -> int:
         return self.debit_minor - self.credit_minor
+
+
+def moved(facts: str = "", **which: Any) -> Sum:
+    """Sum what came in by facts less what went out, as it is booked; `facts` is the lookup that leads to them.
+
+    Money that another fact has booked, an operator's record say, is none.
+    """
+    lines = f"{facts}entries__lines"
+    there = {f"{facts}entries__kind": JournalEntry.Kind.MOVED, f"{lines}__account__startswith": journal.THERE}
+    return Sum(f"{lines}__amount_minor", filter=Q(**there, **which), default=0)
 
 
 def held() -> list[Account]:

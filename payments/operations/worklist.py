@@ -13,13 +13,14 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import models
-from django.db.models import Count, F, Model, Q, QuerySet, Sum, Value
+from django.db.models import Count, F, Model, Q, QuerySet, Value
 from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDate
 from django.utils import timezone
 
 from idempotency.ids import first_id
 from payments.conf import config
 from payments.models import Anomaly, Attempt, BillComparison, Delivery, Difference, PaymentEvent, Refund
+from payments.operations.figures import moved
 from payments.states import AttemptStatus, RefundStatus, needs_approval
 
 SHOWN = 25
@@ -139,16 +140,16 @@ def last_two_days() -> list[DayOfAccount]:
     """Sum up the attempts of today and yesterday by account and currency, the newest day first."""
     since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     rows = Attempt.objects.filter(pk__gte=first_id(since))
-    paid = Q(observations__kind="paid", observations__currency=F("currency"))
-    refunded = Q(observations__kind="refunded", observations__currency=F("currency"))
+    facts, in_currency = "observations__", {"observations__currency": F("currency")}
+    paid, refunded = ({f"{facts}kind": kind, **in_currency} for kind in ("paid", "refunded"))
     days = rows.annotate(day=TruncDate("created_at"), at=account_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
         opened=Count("pk", distinct=True),
         failed=Count("pk", distinct=True, filter=Q(status=AttemptStatus.FAILED.value)),
-        paid=Count("observations", filter=paid),
-        received=Sum("observations__amount_minor", filter=paid, default=0),
-        refunded=Sum("observations__amount_minor", filter=refunded, default=0),
+        paid=Count("pk", distinct=True, filter=Q(**paid)),
+        received=moved(facts, **paid),
+        refunded=-moved(facts, **refunded),
     )
     return [DayOfAccount(*row) for row in summed.order_by("-day", "at", "currency")]
 

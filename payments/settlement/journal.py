@@ -25,13 +25,14 @@ from payments.settlement.decision import Booking
 from payments.settlement.state import FactRow
 
 ORDERS, HELD = "orders", "held"
+THERE = "provider:"
 
 Kind = JournalEntry.Kind
 
 
 def provider_account(*, channel: str, merchant: str) -> str:
     """Name the account of what we have at a merchant account."""
-    return f"provider:{channel}:{merchant}"
+    return f"{THERE}{channel}:{merchant}"
 
 
 def stored(booking: Booking) -> Statement:

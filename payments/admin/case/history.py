@@ -31,6 +31,7 @@ from payments.models import (
     Refund,
 )
 from payments.models.audit import subject_of
+from payments.operations import figures
 from payments.providers.base import FactKind
 from payments.settlement.state import as_id
 from payments.states import REFUNDED_BY_POLICY, AnomalyKind, AttemptStatus, RefundStatus
@@ -64,7 +65,7 @@ class PaymentRows:
     """Rows about one payment, read once, at most `MOST` of each kind."""
 
     attempts: list[Attempt]
-    facts: list[Observation]
+    facts: list[Any]  # with `moved_minor`
     entries: list[JournalEntry]
     notifications: list[Notification]
     refunds: list[Refund]
@@ -82,7 +83,8 @@ class PaymentRows:
 def read(payment: Payment) -> PaymentRows:
     """Read the rows in nine statements over indexes, however many payments there are."""
     attempts = list(payment.attempts.order_by("id")[:MOST])
-    facts = list(Observation.objects.filter(attempt__in=attempts).select_related("attempt").order_by("id")[:MOST])
+    known = Observation.objects.filter(attempt__in=attempts).annotate(moved_minor=figures.moved())
+    facts: list[Any] = list(known.select_related("attempt").order_by("id")[:MOST])
     entries = JournalEntry.objects.filter(observation__in=facts).order_by("id").prefetch_related("lines")
     numbers = [attempt.out_trade_no for attempt in attempts]
     received = Notification.objects.filter(out_trade_no__in=numbers).defer("body", "headers").order_by("id")
@@ -118,10 +120,12 @@ def moments(rows: PaymentRows, *, currency: str, others: Iterable[Moment] = ()) 
 
 
 def case_of(payment: Payment, rows: PaymentRows) -> Case:
-    """Gather what is known about the payment's money."""
-    returned = [fact for fact in rows.facts if fact.kind == FactKind.REFUNDED]
+    """Gather what is known about the payment's money; what two facts report, once."""
+    moved = [fact for fact in rows.facts if fact.moved_minor or not fact.amount_minor]
+    returned = [fact for fact in moved if fact.kind == FactKind.REFUNDED]
     went_back = {fact.out_refund_no: fact.observed_at for fact in returned}
-    returns = {refund: _return(refund, went_back) for refund in rows.refunds}
+    in_another = {fact.out_refund_no for fact in rows.facts if fact.kind == FactKind.REFUNDED} - went_back.keys()
+    returns = {one: _return(one, went_back) for one in rows.refunds if one.out_refund_no not in in_another}
     by_policy = {refund.anomaly_id: one for refund, one in returns.items()}
     filed = {anomaly.reference: anomaly for anomaly in rows.anomalies if anomaly.kind in REFUNDED_BY_POLICY}
     ours = {refund.out_refund_no for refund in returns}
@@ -129,7 +133,7 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         opened_at=payment.created_at,
-        charges=tuple(_charge(fact, filed, by_policy) for fact in rows.facts if fact.kind == FactKind.PAID),
+        charges=tuple(_charge(fact, filed, by_policy) for fact in moved if fact.kind == FactKind.PAID),
         returns=(
             *(one for refund, one in returns.items() if refund.anomaly is None),
             *(_outside(fact) for fact in returned if fact.out_refund_no not in ours),
@@ -138,8 +142,8 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
     )
 
 
-def _charge(fact: Observation, filed: dict[str, Anomaly], by_policy: dict[int | None, Return]) -> Charge:
-    known = _money(fact, fact.attempt.account, fact.observed_at)
+def _charge(fact: Any, filed: dict[str, Anomaly], by_policy: dict[int | None, Return]) -> Charge:
+    known = {**_money(fact, fact.attempt.account, fact.observed_at), "amount_minor": fact.moved_minor}
     anomaly = None if fact.credited else filed.get(f"{fact.merchant}/{fact.provider_txn_id}")
     if anomaly is None:
         return Charge(**known, credited=fact.credited)
@@ -236,9 +240,9 @@ def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
     )
 
 
-def _of_fact(fact: Observation) -> Moment:
+def _of_fact(fact: Any) -> Moment:
     of = f"{money(fact.amount_minor, fact.currency)} " if fact.amount_minor else ""
-    not_counted = bool(of) and not fact.credited and fact.kind == FactKind.PAID
+    not_counted = bool(fact.moved_minor) and not fact.credited and fact.kind == FactKind.PAID
     return Moment(
         at=fact.observed_at,
         what=_("fact: %s") % f"{of}{fact.get_kind_display()}",

@@ -25,6 +25,7 @@ from payments.sandbox.stripe import documents as stripe
 from payments.sandbox.wechat import api as wechat
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
+from payments.settlement.state import BY_HAND
 from shop.models import Order, Product
 from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
@@ -221,6 +222,24 @@ def refunded(attempt: Attempt, amount_minor: int, number: str, *, implies_paymen
         out_refund_no=number,
         **(more if implies_payment else {}),
     )
+
+
+def recorded_by_hand(attempt: Attempt) -> Attempt:
+    """Have an operator record that it was paid, and its provider report that afterwards."""
+    fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
+    assert fold(paid(attempt)) == [Outcome.DUPLICATE]
+    return attempt
+
+
+def gone_back_whole(attempt: Attempt) -> Attempt:
+    """Have it paid and refunded by hand, in two parts: first their sum is notified, then the bill has each."""
+    went_back = {"kind": FactKind.REFUNDED, "paid_txn_id": number_of(attempt)}
+    fold(paid(attempt), paid(attempt, **went_back, provider_txn_id=attempt.out_trade_no, is_whole=True))
+    parts = {"portal-1": 1000, "portal-2": attempt.amount_minor - 1000}
+    for number, minor in parts.items():
+        part = paid(attempt, **went_back, provider_txn_id=number, out_refund_no=number, amount_minor=minor)
+        assert fold(part, source="bill") == [Outcome.DUPLICATE]
+    return attempt
 
 
 def closed(attempt: Attempt) -> Fact:

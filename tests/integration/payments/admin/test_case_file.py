@@ -17,11 +17,13 @@ from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
+    gone_back_whole,
     letter,
     opened,
     order_of,
     paid,
     payment_of,
+    recorded_by_hand,
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
@@ -149,3 +151,11 @@ def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_a
     shown = case(admin_client, payment).content.decode()
     assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+\.", shown)
     assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["19.90", "5.00", "14.90", "3.00"]
+
+
+def test_money_that_two_facts_report_is_summed_up_once(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    by_hand, whole = recorded_by_hand(open_attempt()), gone_back_whole(open_attempt("alipay"))
+    for attempt, refunded_and_kept in ((by_hand, ["0.00", "19.90"]), (whole, ["19.90", "0.00"])):
+        shown = case(admin_client, payment_of(attempt)).text
+        assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", *refunded_and_kept, "0.00"]
+        assert [alarm for alarm in ("not refunded", "NOT CREDITED") if alarm in shown] == []

@@ -18,7 +18,15 @@ from idempotency.models import LedgerEntry
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, payment_of, refunded
+from tests.integration.payments.conftest import (
+    OpenAttempt,
+    fold,
+    gone_back_whole,
+    letter,
+    payment_of,
+    recorded_by_hand,
+    refunded,
+)
 
 
 @pytest.fixture
@@ -188,6 +196,13 @@ def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, op
     moved = ["19.90", "CNY", "5.00", "CNY", "14.90", "CNY"]
     assert sums[0] == ["WeChat", "Pay", "1", *moved, "1", "2", "50", "%"]
     assert sums[1][-2:] == [str(yesterday.day), "agrees"]
+
+
+def test_the_last_two_days_count_money_once_that_two_facts_report(open_attempt: OpenAttempt) -> None:
+    recorded_by_hand(open_attempt())
+    gone_back_whole(open_attempt("alipay"))
+    sums = {row.account: (row.paid, row.received_minor, row.refunded_minor) for row in worklist.last_two_days()}
+    assert sums == {"wechat": (1, 1990, 0), "alipay": (1, 1990, 1990)}
 
 
 class TestSearch:
