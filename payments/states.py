@@ -131,6 +131,9 @@ def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[At
     return PaymentStatus.CLOSED
 
 
+# in the detail of an anomaly about a refund whose failure is its provider's last word
+FINAL = {"final": "yes"}
+
 # in the detail of an anomaly whose refund an operator approves, or declines by resolving it
 APPROVAL_NEEDED: Mapping[str, str] = {"approval": "needed"}
 

@@ -40,7 +40,7 @@ from payments.settlement.anomalies import file_anomaly
 from payments.settlement.decide import reference_of
 from payments.settlement.settle import rederive, settle
 from payments.settlement.state import BY_HAND, as_id
-from payments.states import OPEN_REFUNDS, AnomalyKind, RefundStatus
+from payments.states import FINAL, OPEN_REFUNDS, AnomalyKind, RefundStatus
 
 log = logging.getLogger(__name__)
 
@@ -172,8 +172,8 @@ def charge_of(refund: Refund) -> Observation:
 def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:
     """File what a notification says of a refund in trouble; return whether a person must look.
 
-    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" counts for a
-    succeeded one only: the timer finds the failure of an open one, and frees its reservation.
+    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" is the provider's
+    last word, also where it arrives before the success; the timer frees the reservation of an open one.
 
     Transaction: needs the caller's; locks the payment's row.
     """
@@ -187,10 +187,10 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
     Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
     refund.refresh_from_db(fields=["status"])
     stuck = result.status is AtProvider.STUCK and refund.status in OPEN_REFUNDS
-    came_back = result.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
-    if stuck or came_back:
-        _file(refund, message=result.message)
-    return stuck or came_back
+    failed = result.status is AtProvider.FAILED and refund.status != RefundStatus.FAILED
+    if stuck or failed:
+        _file(refund, message=result.message, is_final=failed)
+    return stuck or failed
 
 
 def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
@@ -219,7 +219,8 @@ def _concluded(refund: Refund, result: RefundResult | None) -> Refund:
         settle(*result.facts, source="refund")
         if result.status in _TROUBLES:
             why = result.message or "the provider closed it without moving money"
-            return _set_troubled(refund, _still_open(refund), status=_TROUBLES[result.status], message=why)
+            status, is_final = _TROUBLES[result.status], result.status is AtProvider.FAILED
+            return _set_troubled(refund, _still_open(refund), status=status, message=why, is_final=is_final)
         if result.status is AtProvider.PROCESSING:
             _still_open(refund).update(status=RefundStatus.PROCESSING.value, message="")
     refund.refresh_from_db()
@@ -279,26 +280,29 @@ def _refused(refund: Refund, *, began: datetime, before: datetime | None, messag
     return _set_troubled(refund, ours, status=RefundStatus.FAILED, message=message)
 
 
-def _set_troubled(refund: Refund, row: QuerySet[Refund], *, message: str, **columns: object) -> Refund:
+def _set_troubled(
+    refund: Refund, row: QuerySet[Refund], *, message: str, is_final: bool = False, **columns: object
+) -> Refund:
     """Set the columns of a refund that failed or waits for a person, and file that; nothing if `row` is gone."""
     with transaction.atomic():
         Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
-        # settling a success holds the same lock: it stands, or comes after and resolves what is filed here
+        # settling a success holds the same lock: it stands, or comes after and resolves what is not final here
         if row.update(message=message[:255], **columns):
-            _file(refund, message=message)
+            _file(refund, message=message, is_final=is_final)
             rederive(refund.payment_id)  # what a failed one had reserved is free again
     refund.refresh_from_db()
     return refund
 
 
-def _file(refund: Refund, *, message: str) -> None:
-    of_policy = {"currency": refund.currency} if refund.anomaly_id else {}
+def _file(refund: Refund, *, message: str, is_final: bool) -> None:
+    """File it; a success that is reported after a final failure is older, and does not resolve that."""
+    more = ({"currency": refund.currency} if refund.anomaly_id else {}) | (FINAL if is_final else {})
     file_anomaly(
         AnomalyKind.REFUND_FAILED,
         channel=refund.attempt.channel,
         reference=refund.out_refund_no,
         payment_id=refund.payment_id,
-        detail={"amount_minor": refund.amount_minor, **of_policy, "message": message},
+        detail={"amount_minor": refund.amount_minor, "message": message, **more},
     )
 
 

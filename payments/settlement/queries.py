@@ -156,9 +156,10 @@ UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
 WHERE id = %s AND resolved_at IS NULL
 """
 
+# by what it was filed under; what is final is left to a person
 RESOLVE_NAMED = """
 UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
-WHERE kind = %s AND channel = %s AND reference = %s AND resolved_at IS NULL
+WHERE kind = %s AND channel = %s AND reference = %s AND resolved_at IS NULL AND NOT detail ? 'final'
 """
 
 # what arrived before its payment, and counts from now on

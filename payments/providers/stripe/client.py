@@ -44,6 +44,7 @@ from payments.providers.stripe.facts import (
     refund_news,
     refund_status_of,
     refunded_fact,
+    trouble_of,
 )
 from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
 from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
@@ -205,7 +206,7 @@ class StripeIntents(Account):
             self.must_match({**asked, "payment_intent": intent_id}, about(refund))
             status = refund_status_of(refund)
             if status is not RefundStatus.SUCCEEDED:
-                return RefundResult(status=status)
+                return trouble_of(refund)
             return RefundResult(status=status, facts=(refunded_fact(refund, merchant=self.merchant),))
 
 

@@ -6,6 +6,7 @@ numbers travel as metadata; a document without them is not ours and gives no fac
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,11 +49,14 @@ def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
         return None
     if refund_status_of(refund) is not RefundStatus.FAILED:
         return None
-    return RefundResult(
-        status=RefundStatus.FAILED,
-        message=f"{refund['status']}: {refund.get('failure_reason') or 'no reason given'}",
-        out_refund_no=refund_number_of(refund),
-    )
+    return replace(trouble_of(refund), out_refund_no=refund_number_of(refund))
+
+
+def trouble_of(refund: Mapping[str, Any]) -> RefundResult:
+    """Read a refund that has not succeeded, in the same words from an event and from a query."""
+    status = refund_status_of(refund)
+    failed = f"{refund['status']}: {refund.get('failure_reason') or 'no reason given'}"
+    return RefundResult(status=status, message=failed if status is RefundStatus.FAILED else "")
 
 
 def paid_fact(intent: Mapping[str, Any], *, merchant: str, occurred_at: datetime | None = None) -> Fact:

@@ -8,8 +8,11 @@ from uuid import UUID
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
-from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.models import Anomaly, Attempt, Notification, Observation, Refund
+from payments.providers.base import RefundResult, RefundStatus
+from payments.providers.stripe.client import StripeIntents
 from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.stripe import documents as stripe
@@ -73,7 +76,11 @@ def test_money_of_another_account_is_acknowledged_and_pays_nothing(open_attempt:
 
 
 @pytest.mark.parametrize("kind", ["refund.failed", "refund.updated"])
-def test_a_refund_that_comes_back_waits_for_a_person(open_attempt: OpenAttempt, kind: str) -> None:
+@pytest.mark.parametrize("order", ["in order", "failure first", "failure first, asked about between"])
+def test_a_refund_that_comes_back_waits_for_a_person(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, kind: str, order: str
+) -> None:
+    """Events come in any order, and each is acknowledged once: it does not come again by itself."""
     attempt = open_attempt("stripe")
     received(letter(attempt))
     succeeded = refund_letter(attempt, 990)
@@ -81,19 +88,23 @@ def test_a_refund_that_comes_back_waits_for_a_person(open_attempt: OpenAttempt, 
     failed["data"]["object"] |= {"status": "failed", "failure_reason": "expired_or_canceled_card"}
     number = failed["data"]["object"]["metadata"]["out_refund_no"]
     with transaction.atomic():
-        refunds.request_refund(
+        refund = refunds.request_refund(
             payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
         )
-    received(signed(failed | {"id": "evt_failed", "type": kind}))
-    assert not Anomaly.objects.exists()  # it is open: our own question finds out, and frees what is reserved
+    Refund.objects.update(submitted_at=timezone.now())
+    news = signed(failed | {"id": "evt_failed", "type": kind})
+    if order == "in order":
+        received(succeeded)
+    received(news)
+    if "asked" in order:
+        said = RefundResult(status=RefundStatus.FAILED)
+        monkeypatch.setattr(StripeIntents, "query_refund", lambda self, **_: said)
+        assert refunds.submit_refund(refund.pk).status == "failed"
     received(succeeded)
-    again = signed(failed | {"id": "evt_again", "type": kind})
-    for _ in range(2):
-        received(again)
+    received(news)
     anomaly = Anomaly.objects.get(resolved_at__isnull=True)
     assert (anomaly.kind, anomaly.reference) == ("refund_failed", number)
-    assert "expired_or_canceled_card" in anomaly.detail["message"]
-    assert Notification.objects.get(notification_id="evt_again").verdict == "anomaly"
+    assert Notification.objects.get(notification_id="evt_failed").verdict == "anomaly"
     assert payment_of(attempt).refunded_minor == 990
 
 
