@@ -49,6 +49,10 @@ class ChannelOff(ProviderUnavailable):
     """Channel of something begun that is no longer configured here; the work waits until it is again."""
 
 
+class OtherMerchant(ChannelOff):
+    """Account of something begun that is configured for another merchant by now, who knows nothing of it."""
+
+
 class NoRoom(ProviderUnavailable):
     """Our own limits had no room for the call; nothing was sent."""
 

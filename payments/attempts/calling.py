@@ -7,7 +7,7 @@ from idempotency.postgres.unit import UnitOfWork
 from payments.attempts.recording import recorded
 from payments.channels import configured as channels
 from payments.conf import order_of, orders
-from payments.errors import ChannelOff, ChannelUnavailable
+from payments.errors import ChannelOff, ChannelUnavailable, OtherMerchant
 from payments.models import Attempt, Payment
 from payments.providers.base import Provider
 
@@ -23,12 +23,15 @@ def provider(account: str) -> Provider:
 def provider_of(attempt: Attempt) -> Provider:
     """Return the provider at which an attempt was opened, and where its money is; its calls are recorded.
 
-    Raises ChannelOff: nothing can be asked until it is on again.
+    Raises ChannelOff, OtherMerchant: nothing can be asked until it is configured again.
     """
     try:
-        return recorded(provider(attempt.account), attempt)
+        found = provider(attempt.account)
     except ChannelUnavailable:
         raise ChannelOff(f"the account {attempt.account} is not configured here") from None
+    if found.merchant != attempt.merchant:
+        raise OtherMerchant(f"the account {attempt.account} is configured for another merchant")
+    return recorded(found, attempt)
 
 
 def may_be_paid(attempt: Attempt) -> bool:

@@ -121,7 +121,7 @@ def close(channel: Provider, attempt: Attempt) -> None:
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
     _settle(trade, attempt, source="close")
     paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
-    if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
+    if paid_to and attempt.merchant not in paid_to:
         # its number was paid to another account, so it cannot be paid to ours any more
         settle(ended_unpaid(attempt), source="close")
 

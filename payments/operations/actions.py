@@ -24,6 +24,7 @@ from payments.errors import (
     ChannelOff,
     ChannelUnavailable,
     NotificationMalformed,
+    OtherMerchant,
     OutcomeUnknown,
     ProviderError,
     ProviderRejected,
@@ -46,6 +47,7 @@ _WHY: dict[type[Exception], Any] = {
     SignatureInvalid: gettext_lazy("gave no answer that can be trusted"),
     ProviderRejected: gettext_lazy("refused the question"),
     ChannelOff: gettext_lazy("is not configured here"),
+    OtherMerchant: gettext_lazy("is configured for another merchant"),
 }
 
 ASKED_MAX = 10  # questions to providers a click; each may take seconds

@@ -18,7 +18,7 @@ from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
 from payments.channels.accounts import account_name
 from payments.display import money
-from payments.errors import ChannelOff
+from payments.errors import ChannelOff, OtherMerchant
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions
 from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result, named
@@ -49,11 +49,11 @@ def why_manual(row: Attempt | Refund) -> str:
         raise NotDecidable(_("Nothing changed: %(row)s is over (%(status)s).") % about)
     attempt = attempt_of(row)
     try:
-        provider = calling.provider_of(attempt)
+        calling.provider_of(attempt)
+    except OtherMerchant:
+        return _("the account is configured for another merchant")
     except ChannelOff:
         return _("the account is not configured here")
-    if provider.merchant != attempt.merchant:
-        return _("the account is configured for another merchant")
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
         silent = _("it has given no answer that can be trusted for more than %(minutes)s minutes")
         return silent % {"minutes": _minutes(backoff.IN_DOUBT)}

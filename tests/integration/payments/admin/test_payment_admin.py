@@ -84,7 +84,8 @@ class Answering(Cashier):
 
 @pytest.fixture
 def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
-    made = Answering("wechat", failing=frozenset({"query", "refund", "query_refund"}))
+    ours = configured.current()["wechat"].merchant
+    made = Answering("wechat", merchant=ours, failing=frozenset({"query", "refund", "query_refund"}))
     monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
     return made
 

@@ -388,6 +388,7 @@ class TestWhatIsToldLater:
             return RefundResult(status=RefundStatus.PROCESSING)
 
         monkeypatch.setattr(provider, "refund", request)
+        provider.merchant = paid_by_word.merchant
         Attempt.objects.update(reference="pi_1")
         if confirmed:
             fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")

@@ -2,18 +2,23 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
-from payments.models import Payment, Refund
+from payments.attempts import closing, submission
+from payments.errors import ChannelOff, OutcomeUnknown, ProviderRejected, RefundExceedsPaid
+from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
+from shop.models import Order
+from tests.integration.payments.conftest import opened
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
@@ -129,3 +134,28 @@ def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
     assert (len(requests), refund.status, reserved(paid_payment)) == (2, "processing", 500)
     with transaction.atomic(), pytest.raises(RefundExceedsPaid):
         refunds.request_refund(payment_id=paid_payment.id, amount_minor=1500, reason="")
+
+
+def test_another_merchant_is_not_asked_about_what_is_open(
+    paid_payment: Payment, refund: Refund, provider: ScriptedProvider, new_order: Callable[[], Order]
+) -> None:
+    """The account's settings name another one by now, that never saw our numbers: its word would end them."""
+    doubted = opened(new_order())
+    provider.fails(OutcomeUnknown("timed out"), "create", "refund")
+    submission.submit_attempt(doubted.pk)
+    refunds.submit_refund(refund.pk)
+    for rows in (Attempt.objects.filter(pk=doubted.pk), Refund.objects.all()):
+        rows.update(submitted_at=F("submitted_at") - backoff.IN_DOUBT - timedelta(seconds=1))
+    provider.merchant, provider.calls = "1900009999", []
+    provider.fails(ProviderRejected("RESOURCE_NOT_EXISTS", "no such trade"), "refund")
+    for call in (
+        partial(refunds.submit_refund, refund.pk),
+        partial(submission.submit_attempt, doubted.pk),
+        partial(closing.close_attempt, doubted.pk),
+    ):
+        with suppress(ChannelOff):
+            call()
+    refund.refresh_from_db()
+    doubted.refresh_from_db()
+    assert (refund.status, reserved(paid_payment), doubted.status) == ("uncertain", 500, "uncertain")
+    assert (provider.calls, Anomaly.objects.count()) == ([], 0)
