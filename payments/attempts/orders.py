@@ -5,7 +5,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from payments.attempts import calling
+from payments.attempts import calling, closing
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
 from payments.conf import payable, payment_of
@@ -37,16 +37,27 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     Transaction: NONE may be open; opens a short one that locks the order's row, then calls the provider.
     """
     calling.must_be_outside_transactions()
-    project = payable()
     payment_of(order)  # refuses a row of another model
     payer = Payer(openid=openid, client_ip=request.META["REMOTE_ADDR"] if request else "")
+    attempt = _opened(order, method=method, payer=payer)
+    if attempt.expires_at <= timezone.now():  # nobody can pay it, and the timer has not ended it yet
+        closing.close_attempt(attempt.pk)
+        attempt = _opened(order, method=method, payer=payer)
+    submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
+    attempt.refresh_from_db()
+    return attempt
+
+
+def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
+    """Get the order's live attempt or make one, with the order locked; raises as `start`."""
+    project = payable()
     channel, _, way = method.partition(".")
     with transaction.atomic():
         locked = project.model._base_manager.select_for_update(no_key=True).get(pk=order.pk)
         if not project.is_payable(locked):
             raise OrderNotPayable
         owner = project.owner(locked)
-        attempt = open_attempt(
+        return open_attempt(
             order_id=locked.pk,
             owner_id=owner and owner.pk,
             amount_minor=project.amount(locked),
@@ -58,9 +69,6 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
             method=way or None,
             payer=payer,
         )
-    submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
-    attempt.refresh_from_db()
-    return attempt
 
 
 def status(order: Model) -> PaymentStatus | None:

@@ -232,6 +232,26 @@ def test_an_amount_that_has_changed_is_not_taken(
     assert Attempt.objects.count() == 1
 
 
+@pytest.mark.parametrize("is_paid", [False, True])
+def test_an_attempt_whose_time_is_over_makes_room_for_another(
+    settings: Any, provider: ScriptedProvider, is_paid: bool
+) -> None:
+    """Its link is of no use, and the timer may end it a quarter of an hour later."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    order = Group.objects.create(name="a room")
+    first = payments.start(order, method="wechat")
+    Attempt.objects.update(expires_at=timezone.now())
+    if is_paid:
+        provider.pay(first.out_trade_no)
+        with pytest.raises(payments.PaymentRefused) as refused:
+            payments.start(order, method="wechat")
+        assert refused.value.code == "order_paid"
+    else:
+        second = payments.start(order, method="wechat")
+        assert (second.status, second != first) == ("pending", True)
+        assert Attempt.objects.get(pk=first.pk).status == "closed"
+
+
 def test_the_link_of_an_order_is_the_admins(settings: Any, admin_client: Client) -> None:
     """Whose addresses quote a key: here `_5F` is no underscore."""
     settings.IDEMPOTENCY = settings.IDEMPOTENCY | {"SUBJECT_ADMIN": {"order": "admin:payments_payment_change"}}
