@@ -6,7 +6,7 @@ Each figure is one statement over partial indexes of what is open, or over two d
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -142,7 +142,7 @@ def last_two_days() -> list[DayOfAccount]:
     rows = Attempt.objects.filter(pk__gte=first_id(since))
     facts, in_currency = "observations__", {"observations__currency": F("currency")}
     paid, refunded = ({f"{facts}kind": kind, **in_currency} for kind in ("paid", "refunded"))
-    days = rows.annotate(day=TruncDate("created_at"), at=account_of())
+    days = rows.annotate(day=TruncDate("created_at", tzinfo=UTC), at=account_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
         opened=Count("pk", distinct=True),

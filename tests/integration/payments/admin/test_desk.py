@@ -205,6 +205,14 @@ def test_the_last_two_days_count_money_once_that_two_facts_report(open_attempt: 
     assert sums == {"wechat": (1, 1990, 0), "alipay": (1, 1990, 1990)}
 
 
+def test_a_day_is_the_same_in_every_projects_time_zone(open_attempt: OpenAttempt) -> None:
+    late = timezone.now().replace(hour=23, minute=30)
+    Attempt.objects.filter(pk=open_attempt().pk).update(created_at=late)
+    with timezone.override("Asia/Shanghai"):
+        [row] = worklist.last_two_days()
+    assert row.day == late.date()
+
+
 class TestSearch:
     """One field leads to the thing."""
 
