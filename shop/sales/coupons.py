@@ -21,6 +21,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from idempotency.postgres.statements import broken_constraint
+from payments.providers.documents import is_keepable
 from shop.errors import CampaignNotFound, CouponNotUsable, NoneLeft
 from shop.models import Campaign, Coupon, OrderStatus
 from shop.orders import placing as orders
@@ -85,6 +86,8 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
     Transaction: needs the caller's; the order's and the coupon's rows are locked until it ends. No network.
     """
     order = orders.lock_payable(order_id=order_id, user_id=user_id)
+    if not is_keepable(code, most=32):  # no column could hold it
+        raise CouponNotUsable(code)
     coupon = Coupon.objects.select_for_update(no_key=True).filter(code=code, drawn_by=user_id).first()
     if coupon is not None and coupon.order_id == order_id:
         return
