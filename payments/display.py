@@ -34,7 +34,7 @@ LABELS = {
     "currency": gettext_noop("currency"),
     "approval": gettext_noop("approval"),
     "acknowledged": gettext_noop("acknowledged"),
-    "final": gettext_noop("the provider's last word"),
+    "final": gettext_noop("final answer of the provider"),
 }
 
 # what the machine stores in columns of text, whose reader may speak another language

@@ -50,7 +50,7 @@ class ChannelOff(ProviderUnavailable):
 
 
 class OtherMerchant(ChannelOff):
-    """Account of something begun that is configured for another merchant by now, who knows nothing of it."""
+    """Account of something begun that is configured for another merchant by now, which knows nothing of it."""
 
 
 class NoRoom(ProviderUnavailable):

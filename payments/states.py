@@ -131,7 +131,7 @@ def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[At
     return PaymentStatus.CLOSED
 
 
-# in the detail of an anomaly about a refund whose failure is its provider's last word
+# in the detail of an anomaly about a refund that its provider reports as failed, which is final
 FINAL = {"final": "yes"}
 
 # in the detail of an anomaly whose refund an operator approves, or declines by resolving it

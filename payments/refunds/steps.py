@@ -172,8 +172,8 @@ def charge_of(refund: Refund) -> Observation:
 def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:
     """File what a notification says of a refund in trouble; return whether a person must look.
 
-    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" is the provider's
-    last word, also where it arrives before the success; the timer frees the reservation of an open one.
+    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" is final, also
+    where it arrives before the success; the timer frees the reservation of an open one.
 
     Transaction: needs the caller's; locks the payment's row.
     """

@@ -139,7 +139,7 @@ def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
 def test_another_merchant_is_not_asked_about_what_is_open(
     paid_payment: Payment, refund: Refund, provider: ScriptedProvider, new_order: Callable[[], Order]
 ) -> None:
-    """The account's settings name another one by now, that never saw our numbers: its word would end them."""
+    """The account's settings name another one by now, which never saw our numbers: its answer would end them."""
     doubted = opened(new_order())
     provider.fails(OutcomeUnknown("timed out"), "create", "refund")
     submission.submit_attempt(doubted.pk)
