@@ -26,14 +26,15 @@ class Account:
         return self.debit_minor - self.credit_minor
 
 
-def moved(facts: str = "", **which: Any) -> Sum:
+def moved(facts: str = "", *which: Q) -> Sum:
     """Sum what came in by facts less what went out, as it is booked; `facts` is the lookup that leads to them.
 
     Money that another fact has booked, an operator's record say, is none.
     """
     lines = f"{facts}entries__lines"
-    there = {f"{facts}entries__kind": JournalEntry.Kind.MOVED, f"{lines}__account__startswith": journal.THERE}
-    return Sum(f"{lines}__amount_minor", filter=Q(**there, **which), default=0)
+    there: dict[str, Any] = {f"{facts}entries__kind": JournalEntry.Kind.MOVED}
+    there[f"{lines}__account__startswith"] = journal.THERE
+    return Sum(f"{lines}__amount_minor", filter=Q(*which, **there), default=0)
 
 
 def held() -> list[Account]:

@@ -140,16 +140,16 @@ def last_two_days() -> list[DayOfAccount]:
     """Sum up the attempts of today and yesterday by account and currency, the newest day first."""
     since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     rows = Attempt.objects.filter(pk__gte=first_id(since))
-    facts, in_currency = "observations__", {"observations__currency": F("currency")}
-    paid, refunded = ({f"{facts}kind": kind, **in_currency} for kind in ("paid", "refunded"))
+    paid = Q(observations__kind="paid", observations__currency=F("currency"))
+    refunded = Q(observations__kind="refunded", observations__currency=F("currency"))
     days = rows.annotate(day=TruncDate("created_at", tzinfo=UTC), at=account_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
         opened=Count("pk", distinct=True),
         failed=Count("pk", distinct=True, filter=Q(status=AttemptStatus.FAILED.value)),
-        paid=Count("pk", distinct=True, filter=Q(**paid)),
-        received=moved(facts, **paid),
-        refunded=-moved(facts, **refunded),
+        paid=Count("pk", distinct=True, filter=paid),
+        received=moved("observations__", paid),
+        refunded=-moved("observations__", refunded),
     )
     return [DayOfAccount(*row) for row in summed.order_by("-day", "at", "currency")]
 
