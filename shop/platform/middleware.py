@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import BadRequest
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -179,9 +178,9 @@ class WebhooksMiddleware(Middleware):
 class QueryMiddleware(Middleware):
     """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if "%00" in request.META.get("QUERY_STRING", ""):
-            raise BadRequest("The query string holds NUL (%00); leave it out.")
+            return fallbacks.bad_request(request, malformed())  # raised, `DEBUG` would show its own page
         return self.get_response(request)
 
 

@@ -105,6 +105,15 @@ def test_a_foreign_host_is_a_problem_document_under_the_api_and_a_page_elsewhere
     assert (page.status_code, page["Content-Type"].startswith("text/html")) == (400, True)
 
 
+@pytest.mark.parametrize("debug", [True, False])
+def test_nul_in_a_query_is_a_problem_document_under_the_api(client: Client, settings: Any, debug: bool) -> None:
+    settings.DEBUG = debug
+    answer = client.get("/api/v1/orders?cursor=%00")
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    page = client.get("/?q=%00")
+    assert (page.status_code, page["Content-Type"].startswith("text/html")) == (400, True)
+
+
 class Broken(io.BytesIO):
     """A server's stream of chunks that are none."""
 
