@@ -20,7 +20,7 @@ _FAULTS: dict[str, tuple[Any, float, float]] = {
     "drop_rate": (0.0, 0, 1),
     "timeout_after_success": (False, 0, 1_000_000),
     "http_500_rate": (0.0, 0, 1),
-    "wrong_amount": (False, 0, 1),
+    "wrong_amount": (False, -1_000_000, 1_000_000),
     "wrong_currency": (False, 0, 1),
     "wrong_seller": (False, 0, 1),
     "pay_closed": (False, 0, 1),
@@ -101,6 +101,15 @@ def senders() -> int:
     return 16 if parallel is True else max(1, int(parallel))
 
 
+def charged_minor(asked: int) -> int:
+    """Return the amount that is charged where `asked` was asked for."""
+    wrong = current()["wrong_amount"]
+    if not wrong:
+        return asked
+    more = 0 if wrong is True else int(wrong)
+    return asked + (more if more and asked + more > 0 else WRONG_AMOUNT_MORE_MINOR)
+
+
 def charged_currency(asked: str) -> str:
     """Return the currency that is charged where `asked` was asked for."""
     if not current()["wrong_currency"]:
@@ -173,7 +182,7 @@ def _answer_is_lost() -> bool:
         if not left:
             return False
         if left is not True:
-            change({"timeout_after_success": left - 1})
+            change({"timeout_after_success": max(0, left - 1)})
         return True
 
 

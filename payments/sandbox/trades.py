@@ -67,9 +67,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
         late = faults.current()["pay_closed"] and found["channel"] != "stripe"
         if (found["state"] == "CLOSED" or expired(found)) and not late:
             raise Refused("closed")
-        charged = found["amount_minor"]
-        if faults.current()["wrong_amount"]:
-            charged += faults.WRONG_AMOUNT_MORE_MINOR
+        charged = faults.charged_minor(found["amount_minor"])
         currency = faults.charged_currency(found["currency"])
         connection.execute(
             "UPDATE trades SET state = 'SUCCESS', charged_minor = ?, currency = ?, paid_at = ?, seller = ?"

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from idempotency.ids import new_id
-from payments.errors import ProviderRejected, ProviderUnavailable
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import Provider, TradeStatus
-from tests.integration.payments.providers.conftest import opened, refund, towards
+from tests.integration.payments.providers.conftest import opened, refund, towards, waiting
 from tests.sandbox import Sandbox
 
 
@@ -176,3 +176,20 @@ def test_control_refuses_what_it_does_not_know(sandbox: Sandbox, faults: Any) ->
     assert sandbox.http.post("/_control/pay", json={"out_trade_no": "nobody"}).status_code == 404
     for body in (b"{", b"{}", b'{"channel":"alipay"}', b'{"channel":"wechat","announce":1}'):
         assert sandbox.http.post("/_control/rotate", content=body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("wrong", "charged_minor"), [(True, 2090), (7, 1997), (-1, 1989), (-5000, 2090), (0.5, 2090)]
+)
+def test_a_wrong_amount_is_true_or_a_number_and_always_wrong(
+    sandbox: Sandbox, wrong: float, charged_minor: int
+) -> None:
+    sandbox.faults(wrong_amount=wrong)
+    assert sandbox.pay(waiting(sandbox))["charged_minor"] == charged_minor
+
+
+def test_a_part_of_a_lost_answer_is_one(sandbox: Sandbox) -> None:
+    sandbox.faults(timeout_after_success=0.5)
+    with pytest.raises(OutcomeUnknown):
+        waiting(sandbox)
+    assert sandbox.faults()["timeout_after_success"] == 0
