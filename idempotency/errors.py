@@ -161,7 +161,7 @@ def key_weak() -> Problem:
         "idempotency_key_weak",
         _(
             "Nothing identifies the caller of this request, so its Idempotency-Key must be hard to guess: a "
-            "random UUID, or at least 22 random characters of URL-safe base64, or 31 of hexadecimal digits."
+            "random UUID, or at least 22 random characters of base64, or 31 of hexadecimal digits."
         ),
     )
 

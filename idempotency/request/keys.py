@@ -27,7 +27,7 @@ _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _ESCAPE = re.compile(r'\\(["\\])')
 
-_URL_SAFE = re.compile(r"[A-Za-z0-9_-]{22,}={0,2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22,}={0,2}")  # the URL-safe alphabet too
 _HEXADECIMAL = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 HEXADECIMAL_DIGITS = 31  # 124 bits
 # of a key's runs of three characters: 0.82 or more in random keys (a million of each kind), 0.53 in one half twice
@@ -73,11 +73,11 @@ def fault_of(key: str) -> str:
 
 
 def is_hard_to_guess(key: str) -> bool:
-    """Check if a key can stand alone: a UUID, or 122 bits of URL-safe base64 or hexadecimal digits.
+    """Check if a key can stand alone: a UUID, or 122 bits of base64 or hexadecimal digits.
 
     A UUID is 32 hexadecimal digits. A key that repeats itself is a pattern, however long.
     """
-    if not _URL_SAFE.fullmatch(key):
+    if not _BASE64.fullmatch(key):
         return False
     digits = key.replace("-", "").replace("_", "")
     if len(digits) < HEXADECIMAL_DIGITS and _HEXADECIMAL.fullmatch(digits):

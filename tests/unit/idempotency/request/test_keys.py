@@ -88,6 +88,11 @@ def test_keys_that_can_be_guessed(key: str) -> None:
     assert not is_hard_to_guess(key)
 
 
+def test_base64_is_hard_to_guess_in_either_alphabet() -> None:
+    for key in ("k9+Zx/4TqW2bLr8vYd1EuA==", "k9-Zx_4TqW2bLr8vYd1EuA=="):
+        assert is_hard_to_guess(key)
+
+
 def test_what_just_is_a_key() -> None:
     for header, key in (('"a,b"', "a,b"), ("k" * 255, "k" * 255), ("  abc ", "abc")):
         assert parse_key(header) == key
