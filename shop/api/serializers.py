@@ -16,7 +16,7 @@ from payments.providers.base import PayMethod
 from shop.models import Order, OrderStatus
 from shop.orders.placing import MAX_ITEMS
 
-MAX_QUANTITY = 1_000_000  # of one product, whatever the stock
+MAX_QUANTITY = 10**15  # of one product; less is a matter of stock
 
 
 class ProductResponse(serializers.Serializer[Any]):
