@@ -245,7 +245,7 @@ def identify(
         if given is None:
             raise key_missing(header)
         return _by_header(request, given, caller=caller, principal=named, header=header)
-    taken = tokens.read(token, principal=named)
+    taken = tokens.read(token.strip('"'), principal=named)  # a quoted string, as a key may be
     if given is not None:
         raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
     return _by_token(taken)
