@@ -132,7 +132,7 @@ if not PUBLIC_URL:
     raise ImproperlyConfigured("PUBLIC_URL is not set; payment providers send their notifications to it.")
 _public = _web_address("PUBLIC_URL", PUBLIC_URL)
 
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[]) or (
+ALLOWED_HOSTS = [host.strip() for host in env.list("ALLOWED_HOSTS", default=[])] or (
     ["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []
 )
 # or every notification would be refused

@@ -285,6 +285,12 @@ def test_a_production_start_with_a_mistake_stops_and_names_it(
     assert named is None or named in checked.stderr
 
 
+def test_hosts_may_have_blanks_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {**PRODUCTION, "ALLOWED_HOSTS": "a.example, b.example"})
+    found = runpy.run_path(str(ROOT / "shop" / "settings.py"))["ALLOWED_HOSTS"]
+    assert found == ["a.example", "b.example", "shop.example"]
+
+
 def test_a_shell_reads_the_example_of_the_settings_as_systemd_does() -> None:
     """Of both only what stands between single quotes is taken as it is: a shell would run what follows a `&`."""
     example = (ROOT / "deploy" / "payonce.env.example").read_text()
