@@ -92,7 +92,8 @@ def happens(rate: float) -> bool:
 
 def copies() -> int:
     """Return the number of times that a notification is sent."""
-    return max(1, int(current()["duplicates"]))
+    duplicates = current()["duplicates"]
+    return 2 if duplicates is True else max(1, int(duplicates))
 
 
 def senders() -> int:

@@ -136,7 +136,7 @@ def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[
 @_control('{"out_trade_no": "…"}')
 def control_pay(wanted: Any) -> sqlite3.Row:
     """Pay as the shopper: ``POST /_control/pay``."""
-    number = wanted["out_trade_no"]
+    number = str(wanted["out_trade_no"])
     codes.scan(number)  # the shopper scans the code first
     _arrive_from_shop(number)
     return _pay(number)

@@ -173,7 +173,8 @@ def test_control_refuses_what_it_does_not_know(sandbox: Sandbox, faults: Any) ->
     before = sandbox.faults()
     assert sandbox.http.post("/_control/faults", json=faults).status_code == 400
     assert sandbox.faults() == before
-    assert sandbox.http.post("/_control/pay", json={"out_trade_no": "nobody"}).status_code == 404
+    for nobody in ("nobody", 1, {}, None):
+        assert sandbox.http.post("/_control/pay", json={"out_trade_no": nobody}).status_code == 404
     for body in (b"{", b"{}", b'{"channel":"alipay"}', b'{"channel":"wechat","announce":1}'):
         assert sandbox.http.post("/_control/rotate", content=body).status_code == 400
 
@@ -193,3 +194,14 @@ def test_a_part_of_a_lost_answer_is_one(sandbox: Sandbox) -> None:
     with pytest.raises(OutcomeUnknown):
         waiting(sandbox)
     assert sandbox.faults()["timeout_after_success"] == 0
+
+
+def test_duplicates_may_be_true_and_are_two_then(sandbox: Sandbox) -> None:
+    def copies() -> int:
+        return sum(sandbox.http.get("/_control/deliveries").json().values())
+
+    for wanted, sent in ((True, 2), (False, 1), (3, 3)):
+        sandbox.faults(duplicates=wanted)
+        number, before = waiting(sandbox), copies()
+        sandbox.pay(number)
+        assert copies() - before == sent
