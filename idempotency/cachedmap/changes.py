@@ -83,4 +83,6 @@ class _OfThread(AsyncMessages):
 
 
 def _read(message: str | None) -> Change | None:
-    return Change(_WHAT.get(message[:1], "updated"), message[1:] or None) if message else None
+    if not message:
+        return None
+    return Change(_WHAT.get(message[:1], "updated"), None if message[:1] == "*" else message[1:])

@@ -21,6 +21,7 @@ from django.utils.encoding import force_str
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.cachedmap.tasks import OnTasks
+from idempotency.conf import config
 from idempotency.locks import Lock, LockError, Topic
 from idempotency.names import prefix
 from idempotency.redis import fastpath
@@ -107,10 +108,7 @@ class CachedMap(OnTasks[V], Listenable):
         copies = self._copies()
         value = copies.get(key)
         if value is MISSING:
-            with copies.flight(key):
-                value = copies.get(key)
-                if value is MISSING:
-                    value = self._fetch(copies, key)
+            value = self._alone(copies, key, self._fetch)
         return default if value is MISSING else value
 
     def get_many(self, keys: Iterable[str]) -> dict[str, V]:
@@ -121,7 +119,7 @@ class CachedMap(OnTasks[V], Listenable):
         reply = self._ask("get", *missing) if self._stored and missing else None
         for at, key in enumerate(missing):
             if reply is None:
-                found[key] = self._load(copies, key, changes=changes)
+                found[key] = self._alone(copies, key, self._load)
             elif reply[2 * at + 1] is not None:
                 found[key] = self._copied(copies, key, *reply[2 * at + 1 : 2 * at + 3], changes=changes)
             elif self._read is not None:
@@ -229,12 +227,16 @@ class CachedMap(OnTasks[V], Listenable):
         copies = self._of_tenant.get(tenant)
         if copies is None:
             copies = self._of_tenant.setdefault(tenant, Copies(self._entries_max))
-        if self.name and listen and copies.messages is None and (client := self._client_to_listen()) is not None:
+        if listen and not self._hears(copies) and (client := self._client_to_listen()) is not None:
             with copies.lock:
                 if copies.messages is None:
                     topic = Topic(f"map:{self.name}", client=client)
                     copies.messages = copies.listening.enter_context(topic.listen())
         return copies
+
+    def _hears(self, copies: Copies) -> bool:
+        """Return whether changes of other processes end the copies, where there are any."""
+        return copies.messages is not None or not (self.name and (self._client is not None or config().uses_redis))
 
     def _client_to_listen(self) -> Any:
         """Return a client for the subscriber, which reconnects by itself; None while there is none."""
@@ -246,19 +248,25 @@ class CachedMap(OnTasks[V], Listenable):
             fastpath.failed(error)
             return None
 
+    def _alone(self, copies: Copies, key: str, read: Callable[[Copies, str], Any]) -> Any:
+        """Return a copy, or what `read` returns to one thread at a time."""
+        with copies.flight(key):
+            value = copies.get(key)
+            return read(copies, key) if value is MISSING else value
+
     def _fetch(self, copies: Copies, key: str) -> Any:
         """Return the value from Redis, or else read it; `MISSING` where there is none."""
         changes = copies.changes
         found = self._ask("get", key) if self._stored else None
         if found is None or (found[1] is None and self._read is None):
-            return self._load(copies, key, changes=changes)
+            return self._load(copies, key)
         if found[1] is not None:
             return self._copied(copies, key, *found[1:], changes=changes)
         with self._flight(key):
             changes = copies.changes
             found = self._ask("get", key)  # another process may have read it meanwhile
             if found is None or found[1] is None:
-                return self._load(copies, key, changes=changes, filled_at=found and found[0])
+                return self._load(copies, key, filled_at=found and found[0])
             return self._copied(copies, key, *found[1:], changes=changes)
 
     def _page(self, cursor: int) -> tuple[list[tuple[str, V]], int | None]:
@@ -275,7 +283,8 @@ class CachedMap(OnTasks[V], Listenable):
         copies.put(key, value, seconds=seconds, idle_seconds=math.inf, changes=changes)
         return value
 
-    def _load(self, copies: Copies, key: str, *, changes: int, filled_at: Any = None) -> Any:
+    def _load(self, copies: Copies, key: str, *, filled_at: Any = None) -> Any:
+        changes = copies.changes
         found = None if self._read is None else self._read(key)
         if found is None:
             return MISSING
@@ -365,11 +374,17 @@ class CachedMap(OnTasks[V], Listenable):
         keys = [root, f"{root}:used", f"{root}:changes", Topic(f"map:{self.name}").channel]
 
         def ask(redis: Any) -> Any:
-            if prefix() in self._behind and what[0] != "clear":
-                _MAP(redis, keys, ["clear"])
-            reply = _MAP(redis, keys, list(what))
-            self._behind.discard(prefix())
-            return reply
+            tenant = prefix()
+            is_behind = tenant in self._behind
+            self._behind.discard(tenant)  # first: another thread's change may be missed meanwhile
+            try:
+                if is_behind and what[0] != "clear":
+                    _MAP(redis, keys, ["clear"])
+                return _MAP(redis, keys, list(what))
+            except BaseException:
+                if is_behind:
+                    self._behind.add(tenant)
+                raise
 
         if self._client is None:
             reply = fastpath.attempt(ask)

@@ -24,11 +24,13 @@ class OnTasks(Generic[V]):
     size: Callable[[], int]
     remaining_seconds: Callable[[str], float]
     _copies: Callable[..., Copies]
+    _hears: Callable[[Copies], bool]
     _page: Callable[[int], tuple[list[tuple[str, V]], int | None]]
 
     async def aget(self, key: str, default: Any = None) -> V | Any:
-        """Return what `get` does; a copy costs no thread."""
-        value = self._copies(listen=False).get(key)
+        """Return what `get` does; a copy costs no thread once changes are heard."""
+        copies = self._copies(listen=False)
+        value = copies.get(key) if self._hears(copies) else MISSING
         return await sync_to_async(self.get)(key, default) if value is MISSING else value
 
     async def aset(self, key: str, value: V, **seconds: float | None) -> None:

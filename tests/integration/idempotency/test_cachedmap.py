@@ -14,6 +14,7 @@ import redis
 
 from idempotency.cachedmap import CachedMap, Change, Entry
 from idempotency.redis import fastpath
+from idempotency.redis.fastpath import Script
 from tests.conftest import hanging
 from tests.integration.idempotency.locks.conftest import KINDS, servers
 from tests.running import until
@@ -158,10 +159,11 @@ def test_a_listener_hears_how_entries_change(client: Any, maps: Any) -> None:
         two.delete("a")
         two.set("b", 1, ttl_seconds=0.01)
         until(lambda: two.get("b") is None)
+        two.delete("")
         two.clear()
         two.set_many({"c": 1, "d": 2, "e": 3})
-        wanted = ["created a", "updated a", "removed a", "removed a", "created b", "expired b", "cleared None"]
-        wanted += ["created c", "created d", "created e", "evicted c"]
+        wanted = ["created a", "updated a", "removed a", "removed a", "created b", "expired b", "removed "]
+        wanted += ["cleared None", "created c", "created d", "created e", "evicted c"]
         heard = [changes.take(wait_seconds=30) for _ in wanted]
         assert [f"{change.what} {change.key}" for change in heard] == wanted
         with pytest.raises(TimeoutError):
@@ -279,6 +281,28 @@ def test_single_flight_one_of_many_processes_and_threads_reads(single: Any, maps
     assert reads == ["a"]
 
 
+@pytest.mark.parametrize("name", ["names", ""])
+def test_of_many_keys_too_one_thread_reads_what_redis_does_not_store(single: Any, maps: Any, name: str) -> None:
+    inside, reads = threading.Event(), list[str]()
+
+    def read(key: str) -> str:
+        reads.append(key)
+        if len(reads) == 1:
+            inside.set()
+            until(lambda: len(reads) > 1 or one._copies().flights.get("a", [None, 0])[1] == 2)
+        return key.upper()
+
+    one = maps(name, client=single, read=read, stored=False)
+
+    def second() -> dict[str, str]:
+        inside.wait(30)
+        found: dict[str, str] = one.get_many(["a"])
+        return found
+
+    assert in_threads(lambda: one.get_many(["a"]), second) == [{"a": "A"}] * 2
+    assert reads == ["a"]
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_what_was_read_before_a_change_is_stored_nowhere(single: Any, maps: Any, stored: bool) -> None:
     values = iter(["old", "new", "newer"])
@@ -329,6 +353,39 @@ def test_with_redis_away_a_process_goes_by_its_own_copies_and_says_so(
 
 
 @pytest.mark.django_db
+def test_a_change_that_redis_missed_is_cleared_whatever_is_answered_meanwhile(
+    single: Any, maps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (maps(client=single, copy_seconds=0) for _ in range(2))
+    one.set("a", "old")
+    once = Script.run
+
+    def away(*_: Any) -> Any:
+        raise redis.ConnectionError
+
+    def crossed(*arguments: Any) -> Any:
+        reply = once(*arguments)
+        monkeypatch.setattr(Script, "run", away)
+        one.set("a", "new")
+        monkeypatch.setattr(Script, "run", once)
+        return reply
+
+    monkeypatch.setattr(Script, "run", crossed)
+    one.get("a")
+    one.get("b")  # Redis replies again
+    assert two.get("a") is None
+
+
+def test_what_tasks_alone_use_hears_changes_once_redis_is_there(redis_server: redis.Redis, maps: Any) -> None:
+    one, two = maps(), maps()
+    fastpath.breaker.failed(open_seconds=600)
+    asyncio.run(one.aset("a", "old"))
+    assert asyncio.run(one.aget("a")) == "old"
+    fastpath.breaker.succeeded()
+    two.set("a", "new")
+    until(lambda: asyncio.run(one.aget("a")) != "old")
+
+
 def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server: redis.Redis, maps: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
