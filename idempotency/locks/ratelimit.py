@@ -5,17 +5,18 @@ n at once, fills evenly within the interval, and stores two numbers. A caller th
 sleeps until then: nobody polls, and no later caller passes.
 """
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holds import MICROSECONDS, NUMBER_MAX, bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
-from idempotency.locks.engine.steps import Ask, Pause, Steps, bound_of, deadline_of, operation
+from idempotency.locks.engine.steps import Ask, Finish, Pause, Steps, bound_of, deadline_of, insist, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import Rest, Waited
-from idempotency.locks.errors import LockTimeout
+from idempotency.locks.errors import LockTimeout, LockUnavailable
 
 _LIMIT = script("ratelimit")
 SILENCE_SECONDS = 2.0  # borne of a server beyond the wait: after it nothing is undone
@@ -102,11 +103,16 @@ class Limiter(Waited, Resource):
         self._waits.add(rest)
         try:
             yield Pause(wait / MICROSECONDS, rest.bell)
+            if rest.deadline == 0.0:  # cancelled
+                raise RateExceeded(self.name, wait / MICROSECONDS)
+        except GeneratorExit:  # nobody performs steps any more
+            raise
+        except BaseException:  # an interrupt too
+            with suppress(LockUnavailable):
+                yield Finish(insist(self._ask("release", permits, ask.arguments[1], caller=caller), seconds=0.0))
+            raise
         finally:
             self._waits.discard(rest)
-        if rest.deadline == 0.0:  # cancelled
-            yield self._ask("release", permits, ask.arguments[1], caller=caller)
-            raise RateExceeded(self.name, wait / MICROSECONDS)
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:

@@ -33,9 +33,10 @@ function window.take(key, _, at)
     -- never shortened: the key holds what others were given for later than this
     redis.call('PEXPIRE', key, math.max(math.ceil((at - now + interval) / 1000) + 1, redis.call('PTTL', key)))
 end
-function window.release(key)
-    if not ARGV[8] then redis.call('ZPOPMAX', key, wanted) end
-    for number = 1, ARGV[8] and wanted or 0 do redis.call('ZREM', key, ARGV[8] .. '/' .. number) end
+function window.release(key, _, own)  -- the newest in `own`, but none that somebody waits for
+    local given = ARGV[8] and {} or redis.call('ZREVRANGEBYSCORE', own, now, '-inf', 'LIMIT', 0, wanted)
+    for number = 1, ARGV[8] and wanted or 0 do given[number] = ARGV[8] .. '/' .. number end
+    for _, permit in ipairs(given) do redis.call('ZREM', key, permit) end
 end
 
 -- how many were out, and when: so many at once, and the bucket fills evenly within the interval
@@ -89,7 +90,7 @@ function ways.shares()
     return used
 end
 function ways.release()
-    for _, limit in ipairs(limits) do way.release(unpack(limit)) end
+    for _, limit in ipairs(limits) do way.release(limit[1], limit[2], limits[#limits][1]) end
 end
 function ways.set()
     if what == 'init' and stored[1] then return 0 end

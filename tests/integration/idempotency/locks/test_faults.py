@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, ratelimit
+from idempotency.locks import LockLost, LockUnavailable, RateExceeded, ratelimit
 from idempotency.locks.engine import places
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import tagged
@@ -80,6 +80,25 @@ def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Be
         ask = limiter._ask("acquire", 1, 10**9, caller, caller=caller)
         assert ratelimit._LIMIT.run(ClientConnection(desk.plain), ask.keys, ask.arguments)[0][0] == 1
     assert desk.plain.pttl(tagged("rate", "thing")) > 100_000
+
+
+def test_a_release_takes_no_time_away_from_who_waits(desk: Bench) -> None:
+    limiter = desk.make("RateLimiter", permits=1, interval_seconds=600)
+    limiter.acquire()
+    waits = limiter._ask("acquire", 1, 10**10, "")
+    assert ratelimit._LIMIT.run(ClientConnection(desk.plain), waits.keys, waits.arguments)[0][0] == 1
+    limiter.release()
+    with pytest.raises(RateExceeded) as refused:
+        limiter.acquire()
+    assert refused.value.retry_after_seconds > 1100  # after the one that waits
+
+
+def test_a_caller_releases_its_own_permit_overall_too(desk: Bench) -> None:
+    limiter = desk.make("RateLimiter", permits=9, interval_seconds=600, permits_per_client=2)
+    for caller in ("one", "two"):
+        limiter.acquire(caller=caller)
+    limiter.release(caller="one")
+    assert desk.plain.zrange(limiter._key, 0, -1) == desk.plain.zrange(f"{limiter._key}:two", 0, -1) != []
 
 
 def test_the_names_of_two_sets_do_not_run_into_each_other(desk: Bench) -> None:

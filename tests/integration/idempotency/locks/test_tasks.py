@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from idempotency.locks import NotHeld
+from idempotency.locks import NotHeld, RateExceeded
 from idempotency.redis.fastpath import Script
+from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
@@ -55,6 +56,19 @@ def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
         doing.result(30)
     assert actor.do(lambda: lock.held) is False
     assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+
+def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(desk_of_tasks: Bench) -> None:
+    limiter, actor = desk_of_tasks.make("RateLimiter", permits=1, interval_seconds=600), desk_of_tasks.actor()
+    actor.do(limiter.acquire)
+    waiting = actor.begin(lambda: limiter.acquire(wait_seconds=None))
+    until(lambda: limiter._waits)
+    actor.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        waiting.result(30)
+    with pytest.raises(RateExceeded) as refused:
+        actor.do(limiter.acquire)
+    assert refused.value.retry_after_seconds <= 600
 
 
 def test_a_named_owner_crosses_into_a_thread(desk_of_tasks: Bench, desk: Bench) -> None:
