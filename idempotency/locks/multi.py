@@ -47,22 +47,20 @@ class SeveralLocks(Several):
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
         """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
-        deadline = deadline_of(self._limit(wait_seconds))
-        while (yield from self._all_or_nothing(partial(self._each, deadline))):
+        deadline, cancels = deadline_of(self._limit(wait_seconds)), self._cancels
+        while (yield from self._all_or_nothing(partial(self._each, deadline, cancels))):
             self._left[self._holder().name] = iter([self.quorum - 1])
             if not self.lost:
                 return True
             del self._left[self._holder().name]
             # a lease ended while the next lock was waited for
             yield Finish(released(self.locks))
-            if time.monotonic() >= deadline:
-                return False
         return False
 
-    def _each(self, deadline: float, taken: list[Any]) -> Steps[bool]:
+    def _each(self, deadline: float, cancels: int, taken: list[Any]) -> Steps[bool]:
         """Take one lock after another, until one is not free in time."""
         for lock in self.locks:
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - time.monotonic()) if self._cancels == cancels else 0.0
             if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
                 return False
             taken.append(lock)

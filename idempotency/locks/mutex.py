@@ -114,7 +114,7 @@ class Several(AskedByHolder, Entered):
         """Give each lock the owner of all, and have it call the listeners where its end is the end of all."""
         self.client, self._left = self.locks[0].client, {}
         for lock in self.locks:
-            lock._owner = self._owner or lock._owner
+            lock._owner, lock._waits = self._owner or lock._owner, set()
             if self._listeners:
                 lock._notify = partial(self._one_ended, lock._notify)
 

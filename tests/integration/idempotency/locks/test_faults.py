@@ -44,6 +44,31 @@ def test_several_are_not_taken_while_one_was_lost_meanwhile(desk: Bench) -> None
     second.do(several.release)
 
 
+def test_a_cancel_ends_the_wait_for_all_also_while_one_is_taken(desk: Bench) -> None:
+    both, b = locks.MultiLock.of("ab", client=desk.client), desk.make("Lock", "b")
+    holder, waiter, other = desk.actors(3)
+    assert holder.do(b.acquire)
+    cancels = iter([both.cancel])
+    with commands_pass(lambda *_: next(cancels, lambda: None)()):
+        waiting = waiter.begin(both.acquire)
+        until(lambda: waiting.done() or desk.queue("b"))
+    if not waiting.done():
+        holder.do(b.release)
+    assert waiting.result(30) is False
+    assert other.do(lambda: desk.make("Lock", "a").acquire(wait_seconds=0)) is True
+
+
+def test_a_cancel_of_several_ends_no_other_wait_of_theirs(desk: Bench) -> None:
+    lock = desk.make("Lock")
+    both, (holder, waiter, other) = locks.MultiLock([lock]), desk.actors(3)
+    assert holder.do(lock.acquire)
+    waiting = waiter.begin(lock.acquire)
+    desk.waits(1)
+    other.do(both.cancel)
+    holder.do(lock.release)
+    assert waiting.result(30) is True
+
+
 def test_an_interrupted_release_is_renewed_no_more(desk: Bench) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
