@@ -131,9 +131,12 @@ class Counted(Held, Entered):
                 desk.holds[key].remove(hold)
                 if not desk.holds[key]:
                     del desk.holds[key]
-        whole = (yield from self._give_back(hold)) if last else not hold.ended
-        if last:
-            hold.over("released" if whole else "lost")
+        whole = True  # where the caller is cancelled meanwhile: it is given back in any case
+        try:
+            whole = (yield from self._give_back(hold)) if last else not hold.ended
+        finally:
+            if last:
+                hold.over("released" if whole else "lost")
         if not whole:
             raise self._lost()
 

@@ -84,9 +84,9 @@ class Hold:
 
     def over(self, *, released: bool = False) -> None:
         """Renew it no more, and notify of its end, once."""
-        due_at, self.due_at = self.due_at, None  # first: another thread may notice it too
-        if self.notify and due_at is not None:
-            self.notify("released" if released else "expired" if self.lapsed else "lost", self)
+        notify, self.notify, self.due_at = self.notify, None, None  # first: another thread may notice it too
+        if notify is not None:
+            notify("released" if released else "expired" if self.lapsed else "lost", self)
 
 
 class Holds:
@@ -195,13 +195,12 @@ class Holds:
         self._next = float("inf")
 
     def forget_ended(self) -> None:
-        """Forget holds that ended by themselves, and whose holder is gone or does not ask."""
+        """Forget holds that ended by themselves, have no listener to notify, and nobody asks for."""
         old = time.monotonic() - LOSS_SECONDS
         with self._lock:
-            lost = [(at, hold) for at, hold in self._holds.items() if hold.lost]
-            ended = [at for at, hold in lost if hold.ends_at < old or not hold.holder.alive()]
-            for at in ended:
-                del self._holds[at]
+            for at, hold in list(self._holds.items()):
+                if hold.lost and not hold.notify and (hold.ends_at < old or not hold.holder.alive()):
+                    del self._holds[at]
 
 
 class Slots:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,31 @@ def hall(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Hal
         made = Hall(None if request.param == "threads" else stack.enter_context(a_loop()))
         stack.callback(made.close)
         yield made
+
+
+def test_a_release_that_is_cancelled_is_heard(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[str] = []
+    once, inside, go = Session.let_go, threading.Event(), threading.Event()
+
+    def slow(session: Session) -> bool:
+        inside.set()
+        go.wait(30)
+        return once(session)
+
+    with a_loop() as loop:
+        hall = Hall(loop)
+        actor, lock = hall.actor(), hall.lock(on_released=lambda *_: ends.append("released"))
+        actor.do(lock.acquire)
+        monkeypatch.setattr(Session, "let_go", slow)
+        releasing = actor.begin(lock.release)
+        assert inside.wait(30)
+        actor.cancel()
+        hall.run(asyncio.sleep(0))
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            releasing.result(30)
+        hall.close()
+    assert ends == ["released"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,33 @@ def granted(kind: type[Hold] = Hold, *, confirmed: bool = False, due_in: float =
         due_at=now + due_in,
         confirmed=confirmed,
     )
+
+
+def heard() -> tuple[Holds, Hold, list[str]]:
+    """A hold with a listener, among those of a process, and what the listener hears."""
+    ends: list[str] = []
+    holds, hold = Holds(stir=lambda: None), granted(confirmed=True)
+    hold.notify = lambda end, _: ends.append(end)
+    holds.add(hold)
+    return holds, hold, ends
+
+
+def test_a_listener_hears_of_an_end_once_although_a_renewal_was_on_its_way() -> None:
+    holds, hold, ends = heard()
+    holds.ended(hold.token, f"{hold.key} {hold.owner}")
+    hold.prolonged(time.monotonic() + 30, at=time.monotonic() - 30)  # asked before that
+    holds.due(within_seconds=1.0)
+    assert ends == ["lost"]
+
+
+def test_no_hold_is_forgotten_before_its_listener_has_heard() -> None:
+    holds, hold, ends = heard()
+    hold.holder = replace(hold.holder, alive=lambda: False)
+    hold.ends_at = 0.0
+    holds.forget_ended()  # as others do that are added, while the watchdog waits for the server
+    holds.due(within_seconds=1.0)
+    holds.forget_ended()
+    assert (ends, holds.get(hold.key, hold.owner)) == (["lost"], None)
 
 
 def test_renewals_that_end_while_they_are_looked_at_disturb_nobody() -> None:
