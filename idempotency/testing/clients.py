@@ -32,7 +32,8 @@ class KeyedRequests:
         """
         if method not in SAFE_METHODS:
             headers, name = dict(headers or {}), config().header
-            self.last_key = headers.get(name, uuid4().hex) if key == "" else key
+            own = [headers.pop(each) for each in list(headers) if each.lower() == name.lower()]
+            self.last_key = (own or [uuid4().hex])[-1] if key == "" else key
             if self.last_key is not None:
                 headers[name] = self.last_key
             self._last = (method, *args), {"headers": headers, **options}

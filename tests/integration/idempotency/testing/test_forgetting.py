@@ -106,6 +106,16 @@ class TestKeyedClients:
         assert self.order(client, key=None).status_code == 400
         assert client.again().status_code == 400
 
+    def test_the_key_of_a_header_in_any_case_is_used_unless_another_is_given(self, client: Any) -> None:
+        header = {"idempotency-key": "k1"}
+        for _ in range(2):
+            answer = self.order(client, headers=header)
+            assert (client.last_key, answer.wsgi_request.headers["Idempotency-Key"]) == ("k1", "k1")
+        assert answer["Idempotent-Replayed"] == "true"
+        answer = self.order(client, headers=header, key="k2")
+        assert (client.last_key, answer.wsgi_request.headers["Idempotency-Key"]) == ("k2", "k2")
+        assert self.order(client, headers=header, key=None).status_code == 400
+
     def test_a_safe_request_has_no_key(self, client: Any) -> None:
         assert "Idempotency-Key" not in client.get("/orders", key="k1").wsgi_request.headers
         assert client.last_key is None
