@@ -79,7 +79,7 @@ def replay(number: int, *, operator: str, note: str) -> str:
         `applied`; or `failed` or `quarantined`, with the error in the row.
 
     Raises:
-        NotReplayable: it is applied, or no handler is known.
+        NotReplayable: it is applied, no handler is known, or another event of its entity is being applied.
         ValueError: no reason.
     """
     if not note.strip():
@@ -88,6 +88,8 @@ def replay(number: int, *, operator: str, note: str) -> str:
     hook = _known().get(row.sender) if row else None
     by = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}"
     result = apply(hook, row, note=by) if row and hook else DUPLICATE
+    if result == BUSY:
+        raise NotReplayable(gettext("Another event of its entity is being applied. Try again."))
     if result == DUPLICATE:
         why = gettext("Event #%(number)s is applied or missing, or @webhook is on no handler of its sender.")
         raise NotReplayable(why % {"number": number})

@@ -17,7 +17,7 @@ class Unverifiable(Exception):
 
 
 class NotReplayable(Exception):
-    """Error of an event that is applied, or whose handler this program does not have."""
+    """Error of an event that cannot be applied by hand: applied, without a handler, or behind another just now."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,18 @@ from datetime import timedelta
 from io import StringIO
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.models import F
 from django.test import Client
 from django.urls import include, path
 
+from idempotency.locks.engine.session import lock_key
 from idempotency.models import WebhookEvent
 from idempotency.webhooks import (
     GitHub,
@@ -142,6 +145,21 @@ class TestReplay:
         assert applied() == ["e1"]
         logged = LogEntry.objects.order_by("pk").values_list("user__username", "change_message")
         assert list(logged) == [("ann", "quarantined: once more"), ("ann", "applied: repaired")]
+
+    def test_one_whose_entity_is_busy_is_tried_again(self, operator: Client) -> None:
+        step(2)
+        number = WebhookEvent.objects.get().pk
+        with psycopg.connect(**connection.get_connection_params()) as other, connection.cursor() as cursor:
+            other.execute("SELECT pg_advisory_lock(%s)", [lock_key("webhook ordered o1")])
+            cursor.execute("SET lock_timeout = 20")
+            try:
+                page = operator.post(f"{LIST}{number}/replay/", {"note": "why"}, follow=True).content.decode()
+                with pytest.raises(CommandError, match="Try again"):
+                    run("replay", f"#{number}", "--note", "why")
+            finally:
+                cursor.execute("RESET lock_timeout")
+        assert "Try again" in page
+        assert (applied(), LogEntry.objects.count()) == ([], 0)
 
     def test_the_list_is_filtered_and_who_may_only_look_may_not_apply(self, operator: Client) -> None:
         number = quarantined("bad").pk
