@@ -54,7 +54,7 @@ def heading(entry: LedgerEntry) -> str:
     except encryption.EncryptionError:
         return ""
     with suppress(ValueError, TypeError, KeyError, RecursionError):
-        return str(json.loads(text)["detail"])
+        return _writable(str(json.loads(text)["detail"]))
     found = _HEADING.search(text)
     return html.unescape(strip_tags(found[0])).strip() if found else ""
 
@@ -85,6 +85,11 @@ def content(plain: bytes, remark: str = "") -> SafeString:
 
 def _indented(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return _writable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         return text
+
+
+def _writable(text: str) -> str:
+    """Spell half a pair of surrogates as JSON does: it has no bytes."""
+    return text.encode(errors="backslashreplace").decode()

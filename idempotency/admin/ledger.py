@@ -5,6 +5,7 @@ Nothing can be edited. An operator may only close an entry whose outcome is unkn
 """
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -150,7 +151,8 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         if not entry.subject:
             return gettext("unknown")
         kind, _, identifier = entry.subject.partition(":")
-        others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={entry.subject}"
+        query = urlencode({"q": entry.subject})
+        others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?{query}"
         more = format_html('<a href="{}">{}</a>', others, gettext("all requests about it"))
         try:
             address = reverse(config().subject_admin[kind], args=[identifier])

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.core.validators import RegexValidator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.translation import gettext as _
@@ -36,7 +37,7 @@ class ReleaseForm(forms.Form):
 class LockWanted(forms.Form):
     """Hold that a link names: by holder or token, where the kind has holders."""
 
-    name = forms.CharField(strip=False)
+    name = forms.CharField(strip=False, validators=[RegexValidator("^[^}]")])
     kind = forms.ChoiceField(choices=[(kind, kind) for kind in KINDS])
     holder = forms.CharField(strip=False, required=False)
     token = forms.IntegerField(required=False)

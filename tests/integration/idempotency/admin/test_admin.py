@@ -68,6 +68,7 @@ class TestStoredAnswer:
         bodies = {
             b"\x89PNG\xff": "5 bytes that are not text.",
             b"": "Empty.",
+            rb'["\ud83d"]': r"\ud83d",
             b"<script>alert(1)</script>": "&lt;script&gt;alert(1)&lt;/script&gt;",
             b"[" * 5000: "[[[",
             None: "not stored (it was too large): a retry is answered 410",
@@ -96,6 +97,13 @@ class TestStoredAnswer:
             assert "inside" in page
             assert "Encrypted in the database, under the key 2026-11." in page
         assert "cannot be shown" in entry_page(admin_client)
+
+
+def test_the_link_to_other_requests_finds_them_whatever_the_subject_is(
+    admin_client: Client, entry: LedgerEntry
+) -> None:
+    page = entry_page(admin_client, subject="a&b#c+d")
+    assert "?q=a%26b%23c%2Bd&quot;" in page or '?q=a%26b%23c%2Bd"' in page
 
 
 def test_a_key_of_any_length_is_shortened_in_the_list_alone(admin_client: Client, entry: LedgerEntry) -> None:

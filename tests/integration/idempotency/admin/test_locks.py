@@ -184,7 +184,8 @@ def test_the_next_holder_is_not_put_out_by_an_old_page(admin_client: Client, hel
 
 
 def test_a_link_that_names_nothing_leads_back(admin_client: Client) -> None:
-    for query in ({}, {"name": NAME, "kind": "lock"}, release("nonsense", 1)):
+    brace = {"name": "}", "kind": "lock", "token": 1}
+    for query in ({}, {"name": NAME, "kind": "lock"}, release("nonsense", 1), brace):
         assert admin_client.get(f"{PAGE}release/", query)["Location"] == PAGE
     assert "must not be empty or begin" in admin_client.get(PAGE, {"name": "}"}).content.decode()
     assert admin_client.get(PAGE).status_code == 200
