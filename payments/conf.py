@@ -59,7 +59,10 @@ class Payable(ABC):
 
     @abstractmethod
     def mark_paid(self, order: Any) -> bool:
-        """Take the money; return False if it must go back."""
+        """Take the money; return False if it must go back.
+
+        Raise `IntegrityError` if the order's own version has changed since it was read: all is read again.
+        """
 
     @abstractmethod
     def mark_refunded(self, order: Any) -> None:

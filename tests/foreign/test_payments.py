@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +17,7 @@ from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import Sandbox
 
+HAS_READ = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 30 AND NOT granted"
 SHOP_IS_THERE = "import importlib.util, json; print(json.dumps(importlib.util.find_spec('shop') is not None))"
 
 
@@ -94,6 +96,34 @@ def test_a_booking_is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, m
 def test_so_is_one_whose_primary_key_is_a_uuid(beside: Path, sandbox: Sandbox, tmp_path: Path) -> None:
     with open_hotel(beside, tmp_path / "project", sandbox, keys="uuids") as hotel:
         is_paid_once_and_given_back(hotel, sandbox, "stripe")
+
+
+def test_so_is_one_that_changes_between_the_reading_of_its_version_and_the_write(
+    hotel: Hotel, sandbox: Sandbox
+) -> None:
+    """Whatever is read before the change is read again: no money goes back, and none counts twice."""
+    port, project = free_port(), copy(hotel.project)
+    project.environment = {**project.environment, "BASE_URL": f"http://127.0.0.1:{port}"}
+    server = Server(project, "with_versions", port=port)
+    sandbox.faults(duplicates=3, parallel=3)
+    try:
+        booked = httpx.post(
+            f"{server.url}/bookings/", data={"method": "wechat"}, timeout=60, trust_env=False
+        ).json()
+        with project.connect() as guest:
+            guest.execute("SELECT pg_advisory_lock(30)")
+            sandbox.pay(booked["number"])
+            until(lambda: guest.execute(HAS_READ).fetchall() != [])
+            changed = "UPDATE bookings_booking SET price_minor = 1, version = version + 1 WHERE id = %s"
+            guest.execute(changed, [booked["booking"]])
+        found = "SELECT status, paid_times, version FROM bookings_booking WHERE id = %s"
+        until(lambda: project.rows(found, booked["booking"]) == [("paid", 1, 3)])
+    finally:
+        server.kill()
+    charge = sandbox.charges()[booked["number"]]
+    assert (charge["charged_minor"], charge["refunded_minor"]) == (12_800, 0)
+    assert project.rows("SELECT paid_minor FROM payments_payment WHERE id = %s", booked["payment"]) == [(12_800,)]
+    assert project.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]
 
 
 def is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, method: str) -> None:

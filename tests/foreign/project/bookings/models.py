@@ -22,3 +22,4 @@ class Booking(models.Model):
     price_minor = models.PositiveIntegerField()
     status = models.CharField(max_length=16, default="open")
     paid_times = models.PositiveIntegerField(default=0)
+    version = models.PositiveIntegerField(default=1)
