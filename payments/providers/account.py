@@ -130,10 +130,10 @@ class Account:
             raise ValueError(f"{chosen} needs the payer's {needed}")
         return chosen
 
-    def _after_refused_close(self, refused: ProviderRejected, out_trade_no: str) -> Trade:
+    def _after_refused_close(self, refused: ProviderRejected, out_trade_no: str, reference: str = "") -> Trade:
         """Query a trade that could not be closed: paid, or closed before; else raise the refusal."""
         with follow_up():
-            trade = self.query(out_trade_no=out_trade_no)
+            trade = self.query(out_trade_no=out_trade_no, reference=reference)
         if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
             return trade
         raise refused

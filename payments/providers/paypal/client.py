@@ -43,6 +43,7 @@ from payments.providers.paypal.webhook import verify
 from payments.providers.settings_fields import Settings
 from payments.providers.transport import Limits, ask, reading
 
+MARK = "/purchase_units/@reference_id=='default'/custom_id"
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
 LISTED_AFTER = timedelta(hours=3)  # at the latest (Source: Transaction Search v1, read 2026-11)
@@ -89,8 +90,8 @@ class PayPalOrders(Account):
             )
             links = {link["rel"]: link for link in order["links"]}
             page = links.get("payer-action") or links["approve"]
-            number = text_of(order, "id")
-            return NextAction(type=NextActionType.REDIRECT, url=text_of(page, "href"), reference=number)
+            url, number = text_of(page, "href"), text_of(order, "id")
+            return NextAction(type=NextActionType.REDIRECT, url=url, reference=number)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         order = self._order(out_trade_no, reference)
@@ -114,59 +115,45 @@ class PayPalOrders(Account):
         trade = self._trade(order)
         if trade.status not in OPEN or facts.payments_of(facts.unit_of(order), "captures"):
             return trade
-        mark = {
-            "op": "replace",
-            "path": "/purchase_units/@reference_id=='default'/custom_id",
-            "value": facts.CLOSED,
-        }
         try:
-            self._call("PATCH", _path(reference), [mark])
-        except ProviderRejected:
-            trade = self._asked_again(out_trade_no, reference)
-            if trade.status in OPEN:
-                raise
-            return trade
+            self._call("PATCH", _path(reference), [{"op": "replace", "path": MARK, "value": facts.CLOSED}])
+        except ProviderRejected as refused:
+            return self._after_refused_close(refused, out_trade_no, reference)
         return self._asked_again(out_trade_no, reference)
 
     def _asked_again(self, out_trade_no: str, reference: str) -> Trade:
         with follow_up():
-            order = self._order(out_trade_no, reference)
-            if order is None:
-                raise OutcomeUnknown("the order, known before, is unknown now")
-            return self._trade(order)
+            trade = self.query(out_trade_no=out_trade_no, reference=reference)
+        if trade.status is TradeStatus.NOT_FOUND:
+            raise OutcomeUnknown("the order, known before, is unknown now")
+        return trade
 
     def give_back(self, wanted: Refunding) -> RefundResult:
         with follow_up():  # an earlier request under this number may have left, and PayPal forgets its ids in time
-            order = self._order(wanted.out_trade_no, wanted.reference)
-            known = self._known_refund(order, wanted.out_refund_no)
-            paid = self._trade(order).facts if order else ()
+            paid, known = self._refunded(wanted.out_trade_no, wanted.out_refund_no, wanted.reference)
         amount = facts.written(wanted.amount_minor, wanted.currency)
         if known is not None:
             self.must_match({"amount": amount}, known)
             return self._refund_result(known, paid)
-        if not paid or paid[0].kind is not FactKind.PAID:
+        if paid is None:
             raise ProviderRejected("NOT_CAPTURED", "no money came in under this number")
-        body: Document = {
+        ours = {
             "amount": amount,
             "invoice_id": wanted.out_refund_no,
-            "custom_id": facts.refund_mark(wanted.out_trade_no),
+            "custom_id": facts.mark_of(wanted.out_trade_no),
         }
-        if wanted.reason:
-            body["note_to_payer"] = wanted.reason[:255]
-        path = f"/v2/payments/captures/{quote(paid[0].provider_txn_id, safe='')}/refund"
+        body = {**ours, "note_to_payer": wanted.reason[:255]} if wanted.reason else ours
+        path = f"/v2/payments/captures/{quote(paid.provider_txn_id, safe='')}/refund"
         try:
             made = self._call("POST", path, body, once=wanted.out_refund_no)
         except ProviderRejected as refused:
             return unfunded_if(refused, code=_UNFUNDED)
-        self.must_match({name: body[name] for name in ("invoice_id", "custom_id", "amount")}, made)
+        self.must_match(ours, made)
         return self._refund_result(made, paid)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        order = self._order(out_trade_no, reference)
-        known = self._known_refund(order, out_refund_no)
-        if order is None or known is None:
-            return RefundResult(status=RefundStatus.NOT_FOUND)
-        return self._refund_result(known, self._trade(order).facts)
+        paid, known = self._refunded(out_trade_no, out_refund_no, reference)
+        return self._refund_result(known, paid) if known else RefundResult(status=RefundStatus.NOT_FOUND)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """List what moved on `day`; of a day that is not over, what PayPal lists so far."""
@@ -175,18 +162,18 @@ class PayPalOrders(Account):
         # what is compared counts as done, so nobody would read a line that comes later
         if midnight.timestamp() <= self._clock() < whole.timestamp():
             raise ProviderUnavailable(f"the bill of {day} may lack lines until {whole:%H:%M} UTC")
-        return tuple(line for entry in self._searched(day) if (line := _line(entry)) is not None)
+        return tuple(self._searched(day))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         verify(headers, body, now=now, webhook_id=self._webhook_id, certificates=self._certificates)
         with readable("event"):
             event = json.loads(body)
-            notified = tuple(facts.notified(event, merchant=self.merchant))
+            moved, refund = facts.notified(event, merchant=self.merchant)
             return Notice(
                 notification_id=text_of(event, "id"),
                 event_type=text_of(event, "event_type"),
-                facts=tuple(one for one in notified if isinstance(one, Fact)),
-                refund=next((one for one in notified if isinstance(one, RefundResult)), None),
+                facts=moved,
+                refund=refund,
             )
 
     def _order(self, out_trade_no: str, reference: str) -> Document | None:
@@ -206,34 +193,33 @@ class PayPalOrders(Account):
             unit = facts.unit_of(order)
             if paid := facts.paid_facts(unit, merchant=self.merchant):
                 return Trade(status=TradeStatus.PAID, facts=paid)
-            pending = any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures"))
-            over = order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED
-            if pending or not over:
-                approved = order["status"] == "APPROVED" and not pending
-                return Trade(status=TradeStatus.APPROVED if approved else TradeStatus.PENDING)
-            return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
+            if any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures")):
+                return Trade(status=TradeStatus.PENDING)
+            if order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED:
+                return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
+            is_approved = order["status"] == "APPROVED"
+            return Trade(status=TradeStatus.APPROVED if is_approved else TradeStatus.PENDING)
 
-    def _known_refund(self, order: Document | None, out_refund_no: str) -> Document | None:
+    def _refunded(self, trade: str, refund: str, reference: str) -> tuple[Fact | None, Document | None]:
+        """Find what was paid under our number of a trade, and our refund of it."""
+        order = self._order(trade, reference)
         with reading("refunds"):
-            made = facts.payments_of(facts.unit_of(order), "refunds") if order else []
-            return next((refund for refund in made if refund.get("invoice_id") == out_refund_no), None)
+            unit = facts.unit_of(order) if order else {}
+            paid = facts.paid_facts(unit, merchant=self.merchant)
+            made = (one for one in facts.payments_of(unit, "refunds") if one.get("invoice_id") == refund)
+            return next(iter(paid), None), next(made, None)
 
-    def _refund_result(self, refund: Document, paid: tuple[Fact, ...]) -> RefundResult:
+    def _refund_result(self, refund: Document, paid: Fact | None) -> RefundResult:
         with reading("refund"):
-            paid_minor = paid[0].amount_minor if paid else None
+            paid_minor = paid.amount_minor if paid else None
             return facts.refund_result(refund, merchant=self.merchant, paid_minor=paid_minor)
 
-    def _searched(self, day: date) -> Iterator[Document]:
-        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        asked = {
-            "start_date": f"{begin:%Y-%m-%dT%H:%M:%SZ}",
-            "end_date": f"{begin + timedelta(days=1, seconds=-1):%Y-%m-%dT%H:%M:%SZ}",
-            "page_size": PAGE,
-        }
+    def _searched(self, day: date) -> Iterator[BillLine]:
+        asked = {"start_date": f"{day}T00:00:00Z", "end_date": f"{day}T23:59:59Z", "page_size": PAGE}
         for page in range(1, PAGES_MAX + 1):
             found = self._call("GET", f"/v1/reporting/transactions?{urlencode({**asked, 'page': page})}")
             with reading("bill"):
-                yield from [entry["transaction_info"] for entry in found["transaction_details"]]
+                yield from filter(None, [_line(one["transaction_info"]) for one in found["transaction_details"]])
                 if page >= found["total_pages"]:
                     return
         raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
@@ -255,19 +241,17 @@ def _path(reference: str) -> str:
 
 def _line(entry: Document) -> BillLine | None:
     """Read a line of the bill; None for fees, payouts and what else is no payment or refund."""
-    with reading("bill"):
-        kind = _KINDS.get(entry["transaction_event_code"])
-        if kind is None or entry["transaction_status"] not in ("S", "V"):
-            return None
-        is_refund = kind is FactKind.REFUNDED
-        amount = entry["transaction_amount"]
-        invoice, mark = entry.get("invoice_id", ""), entry.get("custom_field", "")
-        return BillLine(
-            kind=kind,
-            out_trade_no=mark.partition(":")[2] if is_refund else invoice,
-            provider_txn_id=text_of(entry, "transaction_id"),
-            out_refund_no=invoice if is_refund else "",
-            amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
-            currency=amount["currency_code"],
-            occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
-        )
+    kind = _KINDS.get(entry["transaction_event_code"])
+    if kind is None or entry["transaction_status"] not in ("S", "V"):
+        return None
+    is_refund, invoice = kind is FactKind.REFUNDED, entry.get("invoice_id", "")
+    amount = entry["transaction_amount"]
+    return BillLine(
+        kind=kind,
+        out_trade_no=facts.number_of({"custom_id": entry.get("custom_field", "")}) if is_refund else invoice,
+        provider_txn_id=text_of(entry, "transaction_id"),
+        out_refund_no=invoice if is_refund else "",
+        amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
+        currency=amount["currency_code"],
+        occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
+    )

@@ -5,13 +5,14 @@ number travels as ``invoice_id`` and our mark as ``custom_id``: another system o
 PayPal, Orders v2 and Payments v2, "Webhook event names" (read 2026-11).
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.providers.documents import in_utc, is_keepable, text_of
+
+Document = dict[str, Any]
 
 CHANNEL = "paypal"
 OURS = "payonce"
@@ -24,9 +25,6 @@ REFUND_STATES = {
     "FAILED": RefundStatus.FAILED,
     "CANCELLED": RefundStatus.FAILED,
 }
-
-
-Document = dict[str, Any]
 
 
 def written(amount_minor: int, currency: str) -> Document:
@@ -47,9 +45,8 @@ def payments_of(unit: Document, kind: str) -> list[Document]:
 
 
 def paid_facts(unit: Document, *, merchant: str) -> tuple[Fact, ...]:
-    payee = {"payee": unit["payee"]} if "payee" in unit else {}
     return tuple(
-        paid_fact({**payee, **capture}, unit["invoice_id"], merchant=merchant)
+        paid_fact({"payee": unit.get("payee"), **capture}, unit["invoice_id"], merchant=merchant)
         for capture in payments_of(unit, "captures")
         if capture["status"] in PAID_STATES
     )
@@ -57,12 +54,8 @@ def paid_facts(unit: Document, *, merchant: str) -> tuple[Fact, ...]:
 
 def paid_fact(capture: Document, number: str, *, merchant: str) -> Fact:
     """Read a capture; `merchant` got it unless it names another payee."""
-    return _fact(
-        capture,
-        FactKind.PAID,
-        merchant=(capture.get("payee") or {}).get("merchant_id") or merchant,
-        out_trade_no=number,
-    )
+    got_by = (capture.get("payee") or {}).get("merchant_id") or merchant
+    return _fact(capture, FactKind.PAID, merchant=got_by, out_trade_no=number)
 
 
 def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = None) -> RefundResult:
@@ -82,19 +75,20 @@ def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = N
     return RefundResult(status=status, facts=(fact,), out_refund_no=number)
 
 
-def notified(event: Document, *, merchant: str) -> Iterator[Fact | RefundResult]:
-    """Read a genuine event: a fact, or news of a refund that failed; nothing where no money of ours moves."""
+def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], RefundResult | None]:
+    """Read a genuine event: its fact, or the refund that failed; neither where no money of ours moves."""
     kind, payment = event["event_type"], event["resource"]
     if not is_keepable(payment.get("invoice_id"), most=64):
-        return
+        return (), None
     if kind == "PAYMENT.CAPTURE.COMPLETED" and payment.get("custom_id") in (OURS, CLOSED):
-        yield paid_fact(payment, text_of(payment, "invoice_id"), merchant=merchant)
-    elif kind in ("PAYMENT.CAPTURE.REFUNDED", "PAYMENT.REFUND.FAILED") and number_of(payment):
+        return (paid_fact(payment, text_of(payment, "invoice_id"), merchant=merchant),), None
+    if kind in ("PAYMENT.CAPTURE.REFUNDED", "PAYMENT.REFUND.FAILED") and number_of(payment):
         result = refund_result(payment, merchant=merchant)
-        yield from result.facts or ((result,) if result.status is RefundStatus.FAILED else ())
+        return result.facts, result if result.status is RefundStatus.FAILED else None
+    return (), None
 
 
-def refund_mark(out_trade_no: str) -> str:
+def mark_of(out_trade_no: str) -> str:
     """Return the ``custom_id`` of a refund of ours."""
     return f"{OURS}:{out_trade_no}"
 
