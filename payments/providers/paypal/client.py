@@ -46,7 +46,7 @@ from payments.providers.transport import Limits, ask, reading
 MARK = "/purchase_units/@reference_id=='default'/custom_id"
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
-LISTED_AFTER = timedelta(hours=3)  # at the latest (Source: Transaction Search v1, read 2026-11)
+LISTED_AFTER = 3 * 3600  # seconds, at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
@@ -157,11 +157,10 @@ class PayPalOrders(Account):
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """List what moved on `day`; of a day that is not over, what PayPal lists so far."""
-        midnight = datetime.combine(day + timedelta(days=1), time.min, UTC)
-        whole = midnight + LISTED_AFTER
+        over = datetime.combine(day + timedelta(days=1), time.min, UTC).timestamp()
         # what is compared counts as done, so nobody would read a line that comes later
-        if midnight.timestamp() <= self._clock() < whole.timestamp():
-            raise ProviderUnavailable(f"the bill of {day} may lack lines until {whole:%H:%M} UTC")
+        if over <= self._clock() < over + LISTED_AFTER:
+            raise ProviderUnavailable(f"the bill of {day} may lack lines for three hours")
         return tuple(self._searched(day))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
