@@ -133,7 +133,7 @@ class _Raised(SimpleTemplateResponse):
     """
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(None)
+        super().__init__("")
         self._error = error
 
     def render(self) -> NoReturn:
