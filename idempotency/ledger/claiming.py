@@ -17,8 +17,10 @@ only its process knows (`idempotency.testing`), without a query.
 
 import json
 import time
+from functools import lru_cache
 from uuid import uuid4
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError, OperationalError, connections
 
 from idempotency.conf import config
@@ -46,6 +48,7 @@ def redis_prefix() -> str:
 
     Raises:
         django.db.Error: the epoch had to be read and the database did not answer.
+        ImproperlyConfigured: see `refuse_ledger_of_another`.
     """
     settings = config()
     database, now = connections[settings.database], time.monotonic()
@@ -53,8 +56,28 @@ def redis_prefix() -> str:
     base = constant(settings, database.settings_dict["NAME"], schema_name) or prefix()
     known = _epochs.get(base)
     if known is None or now - known[0] >= EPOCH_SECONDS:
+        refuse_ledger_of_another(schema_name)
         known = _epochs[base] = now, f"{base}:{_epoch()}"
     return known[1]
+
+
+@lru_cache(maxsize=4096)
+def refuse_ledger_of_another(own: str) -> None:
+    """Refuse a tenant's schema that has no ledger: PostgreSQL would take the next one on its search path.
+
+    Raises:
+        ImproperlyConfigured: two tenants would get each other's answers; the message says what to run.
+    """
+    if not own:
+        return
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.SCHEMA_OF_LEDGER)
+        found = cursor.fetchone()
+    if found is None or found[0] != own:
+        raise ImproperlyConfigured(
+            f"The schema {own!r} has no ledger of its own: tenants would get each other's answers. Put "
+            "'idempotency' in TENANT_APPS, and run manage.py migrate_schemas for all tenants."
+        )
 
 
 def renew_epoch() -> str:
@@ -91,9 +114,11 @@ def hold(identity: Identity) -> Found | bool:
     Returns:
         The committed entry of the key; else True if we hold the key now, False if a duplicate does.
     """
+    own = schema()
+    refuse_ledger_of_another(own)
     # the entry is looked up after the lock, by a younger snapshot: a duplicate that has just committed is seen
     ((held,),), entries = send(
-        Statement(queries.TRY_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
+        Statement(queries.TRY_LOCK, [lock_id_of(identity.digest, schema=own)], rows=1),
         Statement(queries.FIND, [config().body_seconds, identity.scope, identity.key]),
         using=config().database,
     )

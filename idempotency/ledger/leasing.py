@@ -12,9 +12,11 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from idempotency.ledger import queries
+from idempotency.ledger.claiming import refuse_ledger_of_another
 from idempotency.ledger.identity import Found, Identity, Run
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import Mode
+from idempotency.names import schema
 from idempotency.postgres import home
 from idempotency.response.answers import StoredResponse
 
@@ -28,6 +30,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
     Raises:
         RuntimeError: a transaction is open; the claim would not be durable before the handler runs.
     """
+    refuse_ledger_of_another(schema())
     who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
     with transaction.atomic(home.alias(), durable=True), home.connection().cursor() as cursor:
         cursor.execute(queries.CLAIM, [*who, lease_seconds, identity.handler])

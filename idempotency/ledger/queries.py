@@ -234,6 +234,12 @@ WHERE reaped_at < statement_timestamp() - %s * interval '1 second' AND (
 )
 """
 
+# where the name leads that all statements here use
+SCHEMA_OF_LEDGER = """
+SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE pg_class.oid = to_regclass('idempotency_ledgerentry')
+"""
+
 READ_EPOCH = "SELECT value FROM idempotency_ledgerepoch WHERE id = 1"
 
 # random, no counter: the successor of a restored epoch may have been used before

@@ -46,6 +46,22 @@ for name in ("a", "b"):
         LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
 """
 
+ASK_WHERE_THERE_IS_NO_LEDGER = """
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+from django_tenants.utils import schema_context
+from idempotency import once
+
+for redis in ("default", None):
+    for options in ({}, {"lease": 4}):
+        # its search path goes on to public, which has a ledger
+        with schema_context("late"), override_settings(IDEMPOTENCY={"REDIS": redis}):
+            try:
+                print("ran", once("n", key="17", **options).run(str))
+            except ImproperlyConfigured as refused:
+                print(str(refused).split(":")[0])
+"""
+
 LEAVE_AN_OLD_ANSWER = """
 from datetime import timedelta
 from django.db.models import F
@@ -165,6 +181,11 @@ def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
 
 def test_a_lease_is_renewed_at_its_tenant(tenants: ForeignProject) -> None:
     assert tenants.manage("shell", "--verbosity", "0", "-c", KEEP_A_LEASE).split() == ["kept", "kept"]
+
+
+def test_a_tenant_without_a_ledger_does_not_use_the_public_one(tenants: ForeignProject) -> None:
+    said = tenants.manage("shell", "--verbosity", "0", "-c", ASK_WHERE_THERE_IS_NO_LEDGER)
+    assert said.splitlines() == ["The schema 'late' has no ledger of its own"] * 4
 
 
 def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None:
