@@ -30,10 +30,10 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 "idempotency.drf.IdempotentMixin first.",
                 id="idempotency.E016",
             )
-        if inside := _authorises_inside(cls):
+        if inside := _authorises_inside(view, cls):
             messages[f"E019 {name}"] = Error(
-                f"{name} has @idempotent on dispatch, around {inside}, which a replay would not ask again. Put "
-                "it on the method that changes something: @method_decorator(idempotent, name='post').",
+                f"{name} has @idempotent on dispatch or as_view(), around {inside}, which a replay would not ask. "
+                "Put it on the method that changes something: @method_decorator(idempotent, name='post').",
                 id="idempotency.E019",
             )
         exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
@@ -92,9 +92,9 @@ def _gets_self(view: Any, handler: Any) -> bool:
     return hasattr(view, "view_class") and getattr(handler, "__globals__", {}).get("__name__") == FUNCTIONS
 
 
-def _authorises_inside(cls: Any) -> str:
-    """Name Django's mixin that authorises inside a keyed `dispatch`; empty without one."""
-    if not hasattr(getattr(cls, "dispatch", None), "idempotency_mode"):
+def _authorises_inside(view: Any, cls: Any) -> str:
+    """Name Django's mixin that authorises inside a view that is keyed as a whole; empty without one."""
+    if cls is None or not hasattr(view, "idempotency_mode"):  # `as_view` copies what `dispatch` has
         return ""
     # by name: importing them needs django.contrib.auth among the apps
     mixins = [base.__name__ for base in cls.__mro__ if base.__module__ == "django.contrib.auth.mixins"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.mixins import PermissionRequiredMixin
+from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
@@ -236,6 +236,10 @@ class GuardedOutside(PermissionRequiredMixin, View):
         raise NotImplementedError
 
 
+class GuardedAlone(UserPassesTestMixin, View):
+    """Keyed by the decorator of functions, around all of it."""
+
+
 class WithoutMethodDecorator(View):
     @idempotent
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -247,6 +251,7 @@ class Wrong:
         path("method", WithoutMethodDecorator.as_view()),
         path("guarded", Guarded.as_view()),
         path("guarded-outside", GuardedOutside.as_view()),
+        path("guarded-alone", idempotent(GuardedAlone.as_view())),
         path("notes", Notes.as_view({"post": "create"})),
         path("lifetime", long_lived),
         path("plain", at_the_wrong_door),
@@ -276,8 +281,9 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
             found.setdefault(str(message.id).partition(".")[2], []).append(message.msg)
         with override_settings(IDEMPOTENCY={"BODY_SECONDS": 90_000}):
             assert "idempotency.E013" not in {message.id for message in check_keyed_views(None)}
-    (guarded,) = found["E019"]
-    assert "Guarded has @idempotent on dispatch, around PermissionRequiredMixin" in guarded
+    by_dispatch, by_function = sorted(found["E019"])
+    assert "Guarded has @idempotent on dispatch or as_view(), around PermissionRequiredMixin" in by_dispatch
+    assert "GuardedAlone has @idempotent on dispatch or as_view(), around UserPassesTestMixin" in by_function
     (handlers,) = found["E016"]
     assert "Notes has idempotent_handlers, which keys nothing without IdempotentMixin. Let it inherit" in handlers
     (lifetime,) = found["E013"]
