@@ -249,7 +249,7 @@ def render_tag(intent: Any, user: Any = None) -> str:
 
 
 def test_an_intent_is_a_saved_object_a_number_or_a_text(user: User, basket: Group) -> None:
-    for wrong in ("", None, Group(name="not saved")):
+    for wrong in ("", None, False, [basket], AnonymousUser(), Group(name="not saved")):
         with pytest.raises(ValueError, match="same on every page"):
             render_tag(wrong)
     for intent in (7, "basket 7"):
