@@ -23,6 +23,7 @@ from idempotency.request.keys import digest_of, session_digest
 
 ANONYMOUS = "anonymous"
 NAMED = "named:"
+NAME_MAX = 255  # characters: method and route stand beside it in the ledger
 WITHIN = " in:"  # between a caller and their tenant
 # how a program spells that there is nobody, or a prefix with nothing behind it
 NOBODY = re.compile(
@@ -111,8 +112,8 @@ def _kind_of(user: type[Any], of_project: str) -> str:
 
 
 def _named(name: Any, *, source: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
+    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX:
+        raise RuntimeError(f"{source} must return the caller's name, 1 to {NAME_MAX} characters, not {name!r}.")
     return f"{NAMED}{name}"
 
 

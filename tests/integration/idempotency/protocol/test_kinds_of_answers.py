@@ -214,7 +214,7 @@ def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effe
 
 def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effects, settings: Any) -> None:
     settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
-    for principal in (None, "", 7):
+    for principal in (None, "", "  ", 7, "x" * 256):
         PLAN["principal"] = principal
         with pytest.raises(RuntimeError, match="must return the caller's name"):
             plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
