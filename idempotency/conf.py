@@ -225,8 +225,8 @@ def is_header_name(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Check if `value` is 0 or a positive number, and finite."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    """Check if `value` is 0 or a positive number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
 def _is_address(value: Any) -> bool:
@@ -313,7 +313,7 @@ def _keyring(name: str, value: Any) -> None:
     keyring(tuple(value.items()))
 
 
-_positive = _must_be("a positive number", lambda value: is_number(value) and value > 0)
+_positive = _must_be("a positive, finite number", lambda value: is_number(value) and 0 < value < float("inf"))
 _switch = _must_be("True or False", lambda value: isinstance(value, bool))
 _names = _must_be("a list of names", _is_names)
 

@@ -133,7 +133,7 @@ class _Raised(SimpleTemplateResponse):
     """
 
     def __init__(self, error: Exception) -> None:
-        super().__init__("")
+        super().__init__("", {})
         self._error = error
 
     def render(self) -> NoReturn:
@@ -150,8 +150,10 @@ def _keyed_for(request: HttpRequest, view: View) -> View | None:
     if request.method in SAFE_METHODS or not is_named(request.path_info):
         return None
     keyed = keyed_form(view)
+    if keyed is None or iscoroutinefunction(keyed):  # Django opens no transaction around an async view
+        return keyed
     # as Django does with a view, of which this answers in place
-    return None if keyed is None else BaseHandler().make_view_atomic(outside_atomic_requests(keyed))
+    return BaseHandler().make_view_atomic(outside_atomic_requests(keyed))
 
 
 @cache

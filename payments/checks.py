@@ -165,7 +165,8 @@ def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[C
     hint = "Configure it until they have ended, or record their outcome in the admin."
     attempts = [
         checks.Warning(
-            f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] lacks.",
+            f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] "
+            "lacks, or has for another merchant.",
             hint=hint,
             id="payments.W003",
         )

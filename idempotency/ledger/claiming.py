@@ -56,7 +56,6 @@ def redis_prefix() -> str:
     base = constant(settings, database.settings_dict["NAME"], schema_name) or prefix()
     known = _epochs.get(base)
     if known is None or now - known[0] >= EPOCH_SECONDS:
-        refuse_ledger_of_another(schema_name)
         known = _epochs[base] = now, f"{base}:{_epoch()}"
     return known[1]
 
@@ -102,6 +101,7 @@ def use_local_epoch(value: str | None) -> str | None:
 def _epoch() -> str:
     if _local:
         return _local[0]
+    refuse_ledger_of_another(schema())
     with home.connection().cursor() as cursor:
         cursor.execute(queries.READ_EPOCH)
         row = cursor.fetchone()

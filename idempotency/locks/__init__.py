@@ -4,14 +4,7 @@ Public, a kind a module; `aio` has the same names for asyncio, `postgres` and `z
 Never keeps a promise about money: constraints do. `engine` is private to the kinds.
 """
 
-from idempotency.locks.errors import (
-    LockError,
-    LockLost,
-    LockTimeout,
-    LockUnavailable,
-    NotHeld,
-    UpgradeRefused,
-)
+from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.expiring import ExpiringSet
 from idempotency.locks.latch import CountDownLatch
 from idempotency.locks.multi import MultiLock

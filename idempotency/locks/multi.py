@@ -55,6 +55,8 @@ class SeveralLocks(Several):
             del self._left[self._holder().name]
             # a lease ended while the next lock was waited for
             yield Finish(released(self.locks))
+            if time.monotonic() >= deadline or self._cancels != cancels:
+                break
         return False
 
     def _each(self, deadline: float, cancels: int, taken: list[Any]) -> Steps[bool]:

@@ -59,7 +59,7 @@ def refuse_other_thread(database: Any) -> None:
     if is_left_behind(database):
         raise RuntimeError(
             "A keyed call went on after its request had ended, and with that the thread of its transaction. "
-            "Nothing was done. Await the call in the request, or give it to a task queue."
+            "Its writes are undone. Await the call in the request, or give it to a task queue."
         )
 
 

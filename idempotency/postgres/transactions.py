@@ -14,6 +14,7 @@ psycopg's own `Connection.transaction` blocks are out of reach.
 `cursor_of` is the cursor of hand-written statements, reused and without Django's layers around it.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from functools import cache
@@ -30,7 +31,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
-TEXT_MAX = 8_192  # characters of one
+TEXT_MAX = 8_192  # characters; a longer one is remembered by its digest
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
 _REPLACED = ("savepoint", "savepoint_commit", "chunked_cursor")  # methods of Django's connection
@@ -63,7 +64,7 @@ class _Deferral:
                 self.flush(run)
                 run(query)
             return cursor
-        if not is_text or query not in _parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
+        if not is_text or not _is_parsed(query) or raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.flush(run)
             run(query, parameters, **options)
             _remember(query)
@@ -180,13 +181,15 @@ def defer(database: BaseDatabaseWrapper) -> None:
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if is_outermost and _is_prepared(raw) and not database.queries_logged:
         deferral = _deferrals[raw] = _Deferral(database)
-        vars(database).update({name: getattr(deferral, name) for name in _REPLACED})
+        if not vars(database).keys() & set(_REPLACED):  # else other code stands there: the cursor alone defers
+            vars(database).update({name: getattr(deferral, name) for name in _REPLACED})
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    for name in _REPLACED:
-        vars(database).pop(name, None)
+    if isinstance(getattr(database.savepoint, "__self__", None), _Deferral):
+        for name in _REPLACED:
+            del vars(database)[name]
     if database.connection is not None:
         _deferrals.pop(database.connection, None)
 
@@ -255,11 +258,19 @@ def _methods(backend: Any) -> tuple[Any, ...]:
 _DJANGOS = _methods(BaseDatabaseWrapper)
 
 
+def _is_parsed(text: str) -> bool:
+    return (text if len(text) <= TEXT_MAX else _digest(text)) in _parsed
+
+
 def _remember(query: Any) -> None:
-    if query not in _parsed and isinstance(query, str) and len(query) <= TEXT_MAX:
+    if isinstance(query, str) and not _is_parsed(query):
         if len(_parsed) >= PARSED_MAX:
             _parsed.clear()
-        _parsed.add(query)
+        _parsed.add(query if len(query) <= TEXT_MAX else _digest(query))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Travelling:

@@ -204,7 +204,9 @@ def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
     Raises:
         RuntimeError: it said `do_not_store`; the message says what to write. Not inside a `TestCase`.
     """
-    if status >= 400 or database.savepoint_ids or database.vendor != "postgresql":
+    if status >= 400 or database.savepoint_ids or database.needs_rollback or database.vendor != "postgresql":
+        return
+    if database.connection.info.transaction_status == transactions.FAILED:  # undone by the handler's own doing
         return
     with database.cursor() as cursor:
         cursor.execute("SELECT pg_current_xact_id_if_assigned() IS NULL")

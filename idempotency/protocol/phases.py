@@ -9,12 +9,14 @@ or before all that the handler may have done is known (`idempotency.maintenance.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
+from idempotency.errors import ResultExpired
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.observability import logs
@@ -123,11 +125,10 @@ class PhasedExchange(Exchange):
             return None
         ledger.drop_lease(self.run)
         marker.ring(self._marker)
-        # the last step may have committed its answer, and a hook failed after it
-        entry = self._find() if self._has_request else None
-        if entry is None or entry.answer is None or entry.answer.body is None:
-            return None
-        return self._replay_entry(entry)
+        if self._has_request:
+            with suppress(ResultExpired):  # too large to be stored
+                return self.look()  # the last step may have committed its answer, and a hook failed after it
+        return None
 
     def complete(self, response: HttpResponseBase) -> bool:
         """Finish the entry with `response`, inside the transaction of the step that made it.

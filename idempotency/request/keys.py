@@ -28,6 +28,7 @@ _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _ESCAPE = re.compile(r'\\(["\\])')
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22,}={0,2}")  # the URL-safe alphabet too
+_BETWEEN_DIGITS = re.compile(r"[+/_=-]")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 HEXADECIMAL_DIGITS = 31  # 124 bits
 # of a key's runs of three characters: 0.82 or more in random keys (a million of each kind), 0.53 in one half twice
@@ -79,7 +80,7 @@ def is_hard_to_guess(key: str) -> bool:
     """
     if not _BASE64.fullmatch(key):
         return False
-    digits = key.replace("-", "").replace("_", "")
+    digits = _BETWEEN_DIGITS.sub("", key)
     if len(digits) < HEXADECIMAL_DIGITS and _HEXADECIMAL.fullmatch(digits):
         return False
     runs = set(zip(key, key[1:], key[2:], strict=False))

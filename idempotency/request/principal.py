@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.cached_db import SessionStore as CachedSession
@@ -107,8 +108,8 @@ def _kind_of(user: type[Any], of_project: str) -> str:
     if not issubclass(user, Model):
         return "user"
     own: Any = user._meta
-    labels: list[str] = [model._meta.label_lower for model in (own.concrete_model, *own.get_parent_list())]
-    return "user" if of_project.lower() in map(str.lower, labels) else labels[0]
+    models = (own.concrete_model, *own.get_parent_list())
+    return "user" if apps.get_model(of_project)._meta.concrete_model in models else models[0]._meta.label_lower
 
 
 def _named(name: Any, *, source: str) -> str:

@@ -1,11 +1,13 @@
 """An order's payment, from the project's own code: begin it, and ask how far it is."""
 
+from functools import partial
+
 from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from payments.attempts import calling, closing
+from payments.attempts import asking, calling, closing
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
 from payments.conf import payable, payment_of
@@ -41,7 +43,8 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     payer = Payer(openid=openid, client_ip=request.META["REMOTE_ADDR"] if request else "")
     attempt = _opened(order, method=method, payer=payer)
     if attempt.expires_at <= timezone.now():  # nobody can pay it, and the timer has not ended it yet
-        closing.close_attempt(attempt.pk)
+        end = partial(closing.close_attempt, attempt.pk)
+        asking.for_shopper(attempt.pk, end) if request else end()
         attempt = _opened(order, method=method, payer=payer)
     submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
     attempt.refresh_from_db()

@@ -42,15 +42,19 @@ def of_merchant(channel: str, merchant: str) -> str:
 
 
 def gone() -> Counter[str]:
-    """Count open attempts and refunds by the accounts that are no longer configured."""
+    """Count open attempts and refunds by the accounts that are not configured, or for another merchant by now."""
+    merchants = {name: one.merchant for name, one in channels.current().items()}
     attempts = Attempt.objects.filter(status__in=LIVE_ATTEMPTS)
     refunds = Refund.objects.filter(status__in=OPEN_REFUNDS)
     found = Counter[str]()
     for rows, attempt in ((attempts, ""), (refunds, "attempt__")):
-        grouped = rows.order_by().values_list(f"{attempt}channel", f"{attempt}account_key")
-        for channel, key, count in grouped.annotate(count=Count("pk")):
-            found[key or channel] += count
-    return Counter({name: count for name, count in found.items() if name not in config().providers})
+        grouped = rows.order_by().values_list(
+            *(f"{attempt}{column}" for column in ("channel", "account_key", "merchant"))
+        )
+        for channel, key, merchant, count in grouped.annotate(count=Count("pk")):
+            if merchants.get(key or channel) != merchant:
+                found[key or channel] += count
+    return found
 
 
 def provider_name(channel: str) -> str:

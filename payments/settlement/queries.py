@@ -116,8 +116,10 @@ WITH decided AS (
     INSERT INTO payments_anomaly (kind, channel, reference, payment_id, detail, resolution)
     VALUES (%s, %s, %s, %s, %s, '')
     ON CONFLICT (kind, channel, reference) DO UPDATE
-    SET detail = excluded.detail, resolution = '', resolved_at = NULL
-    WHERE payments_anomaly.detail <> excluded.detail AND NOT %s
+    SET resolution = '', resolved_at = NULL,
+        detail = CASE WHEN payments_anomaly.detail ? 'final' THEN '{"final": "yes"}'::jsonb ELSE '{}' END
+            || excluded.detail
+    WHERE NOT payments_anomaly.detail @> excluded.detail AND NOT %s
     RETURNING %s AS type, payment_id, %s::jsonb AS data
 )
 """

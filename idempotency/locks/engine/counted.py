@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import Common, Entered
 from idempotency.locks.engine.steps import DEFAULT, Steps, operation
-from idempotency.locks.errors import LockLost, UpgradeRefused, not_held
+from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
 from idempotency.locks.state import Held
 
 
@@ -134,6 +134,9 @@ class Counted(Held, Entered):
         whole = True  # where the caller is cancelled meanwhile: it is given back in any case
         try:
             whole = (yield from self._give_back(hold)) if last else not hold.ended
+        except LockUnavailable:
+            last = False  # nobody knows yet how it ends
+            raise
         finally:
             if last:
                 hold.over("released" if whole else "lost")

@@ -185,7 +185,8 @@ def test_a_check_names_an_account_that_open_attempts_miss(settings: Any) -> None
     settings.PAYMENTS = {**settings.PAYMENTS, "PROVIDERS": {"wechat": providers["wechat"]}}
     configured.forget()
     assert warned() == [
-        f"1 open attempts and refunds are at the account {EU!r}, which PAYMENTS['PROVIDERS'] lacks."
+        f"1 open attempts and refunds are at the account {EU!r}, which PAYMENTS['PROVIDERS'] lacks, or has for "
+        "another merchant."
     ]
     with pytest.raises(ChannelOff, match=f"the account {EU} is not configured here"):
         calling.provider_of(attempt)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection, connections, transaction
 from django.db.models.expressions import RawSQL
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -99,10 +99,32 @@ class TestRoundTrips:
         assert len(sent) > 3
         assert names() == ["a", "b", "c"]
 
-    def test_a_text_that_is_longer_than_any_round_trip_is_worth_is_not_remembered(self) -> None:
-        with keyed():
-            list(Group.objects.filter(pk__in=range(5_000)))
+    def test_a_long_text_is_remembered_by_its_digest(self) -> None:
+        sent: list[list[int]] = []
+        for _ in range(2):
+            with messages(connection) as found, keyed():
+                list(Group.objects.filter(pk__in=range(5_000)))
+            sent.append(found)
+        assert len(sent[1]) < len(sent[0])
         assert max(map(len, transactions._parsed)) < 10_000
+
+    def test_a_cursor_that_other_code_has_put_there_stays(self) -> None:
+        seen: list[str] = []
+        database: Any = connections["default"]
+
+        def watched() -> Any:
+            seen.append("cursor")
+            return type(database).chunked_cursor(database)
+
+        database.chunked_cursor = watched
+        try:
+            with keyed():
+                insert("a")
+                assert [each.name for each in Group.objects.iterator()] == ["a"]
+            assert database.chunked_cursor is watched
+        finally:
+            del database.chunked_cursor
+        assert seen == ["cursor"]
 
     @pytest.mark.parametrize(
         ("redis", "wanted"),

@@ -1,12 +1,14 @@
 """Who a keyed call belongs to: users, credentials, sessions, and callers that nothing names."""
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.db import connections
@@ -131,7 +133,17 @@ def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User)
     assert principal_of(request) == f"user:{user.pk}"
 
 
-def test_users_of_two_models_are_two_callers_though_their_numbers_are_equal(user: User) -> None:
+@pytest.fixture
+def proxy_user() -> Iterator[str]:
+    """Name of a user model as a project may have it: a proxy."""
+    meta = type("Meta", (), {"proxy": True, "app_label": "auth"})
+    type("ProxyUser", (User,), {"__module__": __name__, "Meta": meta})
+    yield "auth.ProxyUser"
+    del apps.all_models["auth"]["proxyuser"]
+    apps.clear_cache()
+
+
+def test_users_of_two_models_are_two_callers_though_their_numbers_are_equal(user: User, proxy_user: str) -> None:
     def name_of(who: Any) -> str:
         request: Any = RequestFactory().post("/")
         request.user = SimpleLazyObject(lambda: who)
@@ -141,6 +153,8 @@ def test_users_of_two_models_are_two_callers_though_their_numbers_are_equal(user
     partner.is_authenticated = True
     assert name_of(partner) == f"auth.group:{user.pk}"
     assert name_of(user) == f"user:{user.pk}"
+    with override_settings(AUTH_USER_MODEL=proxy_user):
+        assert name_of(user) == f"user:{user.pk}"
 
 
 @dataclass

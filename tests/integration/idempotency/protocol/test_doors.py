@@ -192,7 +192,7 @@ class Reports:
         self.seen.append(exception)
 
     def process_template_response(self, request: HttpRequest, response: Any) -> Any:
-        assert response.context_data is None
+        assert response.context_data == {}
         return response
 
 

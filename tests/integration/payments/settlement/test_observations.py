@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, PaymentEvent, Refund
 from payments.settlement import anomalies
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
+from payments.states import FINAL, AnomalyKind
 from tests.integration.payments.conftest import (
     OpenAttempt,
     closed,
@@ -280,3 +282,16 @@ def test_a_refund_of_a_charge_that_does_not_count_never_counts(open_attempt: Ope
     fold(replace(refunded(attempt, 1, ONE), **back), paid(attempt, provider_txn_id="pi_1"))
     payment = payment_of(attempt)
     assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)
+
+
+def test_what_is_final_stays_so_when_it_is_filed_again_and_the_same_opens_nothing() -> None:
+    def file(**detail: str) -> Anomaly:
+        with transaction.atomic():
+            anomalies.file_anomaly(AnomalyKind.REFUND_FAILED, channel="wechat", reference="r-1", detail=detail)
+        return Anomaly.objects.get(reference="r-1")
+
+    file(message="card gone", **FINAL)
+    Anomaly.objects.update(resolved_at=timezone.now())
+    assert file(message="card gone").resolved_at is not None
+    again = file(message="recorded by hand")
+    assert (again.resolved_at, again.detail) == (None, {"message": "recorded by hand", **FINAL})

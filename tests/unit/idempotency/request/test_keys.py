@@ -74,6 +74,8 @@ def test_random_keys_are_hard_to_guess(key: str) -> None:
         "pJ3kV0xWq8ZtR5nB1cYuA",  # 21 characters
         "0a1b2c3d4e5f60718293a4b5c6d7e8",  # 30 hexadecimal digits
         "20261124081607000000000001",
+        "20261127/063000/00012345",
+        "0123456789012345678901==",
         "a" * 64,
         "0123456789abcdef" * 2,
         "order-000000000000000000001",

@@ -289,7 +289,7 @@ def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
     if is_whole:
         assert ours.bill(day=date(2026, 11, 24)) == ()
     else:
-        with pytest.raises(ProviderUnavailable, match="may lack lines until 03:00"):
+        with pytest.raises(ProviderUnavailable, match="may lack lines for three hours"):
             ours.bill(day=date(2026, 11, 24))
 
 
