@@ -191,6 +191,12 @@ def test_a_check_names_an_account_that_open_attempts_miss(settings: Any) -> None
     with pytest.raises(ChannelOff, match=f"the account {EU} is not configured here"):
         calling.provider_of(attempt)
     assert why_manual(attempt) == "the account is not configured here"
+    mistaken = {EU: {**providers[EU], "API_URL": "x"}, "wechat": providers["wechat"]}
+    settings.PAYMENTS = {**settings.PAYMENTS, "PROVIDERS": mistaken}
+    configured.forget()
+    assert warned() == []  # `check_channels` names the mistake
+    settings.PAYMENTS = {**settings.PAYMENTS, "PROVIDERS": {"wechat": providers["wechat"]}}
+    configured.forget()
     Attempt.objects.update(status="failed")
     assert warned() == []
 
