@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from typing import Any
 
 CHINA = timezone(timedelta(hours=8))
@@ -63,6 +63,6 @@ def china_time(text: str) -> datetime:
     return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))
 
 
-def next_day(day: date, at: time) -> float:
-    """Return the time `at` of the day after `day` in China, as seconds since the epoch."""
-    return datetime.combine(day + timedelta(days=1), at, CHINA).timestamp()
+def next_day(day: date, at: time, zone: tzinfo = CHINA) -> float:
+    """Return the time `at` of the day after `day` in `zone`, as seconds since the epoch."""
+    return datetime.combine(day + timedelta(days=1), at, zone).timestamp()

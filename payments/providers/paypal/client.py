@@ -8,7 +8,7 @@ PayPal-Request-Id. Source: PayPal, Orders v2, Payments v2, Transaction Search v1
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -35,7 +35,7 @@ from payments.providers.base import (
     TradeStatus,
 )
 from payments.providers.bearer import Bearer
-from payments.providers.documents import in_utc, text_of
+from payments.providers.documents import in_utc, next_day, text_of
 from payments.providers.paypal import facts
 from payments.providers.paypal.facts import Document
 from payments.providers.paypal.settings import api_url, certificates, client_secret
@@ -46,7 +46,7 @@ from payments.providers.transport import Limits, ask, reading
 MARK = "/purchase_units/@reference_id=='default'/custom_id"
 PAGE = 500  # the most that a search lists at once
 PAGES_MAX = 40
-LISTED_AFTER = 3 * 3600  # seconds, at the latest (Source: Transaction Search v1, read 2026-11)
+LISTED = time(3)  # of the next day, at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
 _UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
@@ -157,9 +157,8 @@ class PayPalOrders(Account):
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """List what moved on `day`; of a day that is not over, what PayPal lists so far."""
-        over = datetime.combine(day + timedelta(days=1), time.min, UTC).timestamp()
         # what is compared counts as done, so nobody would read a line that comes later
-        if over <= self._clock() < over + LISTED_AFTER:
+        if next_day(day, time.min, UTC) <= self._clock() < next_day(day, LISTED, UTC):
             raise ProviderUnavailable(f"the bill of {day} may lack lines for three hours")
         return tuple(self._searched(day))
 
