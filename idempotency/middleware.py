@@ -149,11 +149,16 @@ def is_named(path: str) -> bool:
 def _keyed_for(request: HttpRequest, view: View) -> View | None:
     if request.method in SAFE_METHODS or not is_named(request.path_info):
         return None
-    keyed = keyed_form(view)
+    keyed = _answering_form(view)
     if keyed is None or iscoroutinefunction(keyed):  # Django opens no transaction around an async view
         return keyed
-    # as Django does with a view, of which this answers in place
-    return BaseHandler().make_view_atomic(outside_atomic_requests(keyed))
+    return BaseHandler().make_view_atomic(keyed)  # as Django does at each request, in whose place this answers
+
+
+@cache
+def _answering_form(view: View) -> View | None:
+    keyed = keyed_form(view)
+    return None if keyed is None else outside_atomic_requests(keyed)
 
 
 @cache
