@@ -238,8 +238,8 @@ def test_what_came_back_of_a_told_refund_is_a_difference(open_attempt: OpenAttem
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
     bank.failure_of_bill = ProviderUnavailable("not made yet")
     assert bills.compare_recent(now=NEXT_NOON) == 0
-    bank.failure_of_bill, told = None, list[str]()
-    assert bills.compare_recent(now=NEXT_NOON, progress=told.append) == bills.DAYS_BACK == len(told)
+    bank.failure_of_bill, lines = None, list[str]()
+    assert bills.compare_recent(now=NEXT_NOON, progress=lines.append) == bills.DAYS_BACK == len(lines)
     assert bills.compare_recent(now=NEXT_NOON) == 0
     compared = sorted(BillComparison.objects.values_list("day", flat=True))
     assert compared == [DAY - timedelta(days=2), DAY - timedelta(days=1), DAY]
@@ -375,12 +375,12 @@ def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: Open
 def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     broken = DAY - timedelta(days=1)
     bank.others[broken] = RuntimeError("a line that nobody understands")
-    told: list[str] = []
+    lines: list[str] = []
     with pytest.raises(ExceptionGroup) as failed:
-        bills.compare_recent(now=NEXT_NOON, progress=told.append)
+        bills.compare_recent(now=NEXT_NOON, progress=lines.append)
     assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
     assert f"The bill of wechat for {broken} could not be compared" in caplog.text
-    assert BillComparison.objects.count() == len(told) == bills.DAYS_BACK - 1
+    assert BillComparison.objects.count() == len(lines) == bills.DAYS_BACK - 1
 
 
 def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
