@@ -31,16 +31,13 @@ def options(name: str, arguments: Sequence[str], **defaults: Any) -> argparse.Na
 def take_turns(
     name: str, ways: Mapping[str, Callable[[], Figure]], *, rounds: int, warm: int = 0
 ) -> dict[str, list[Figure]]:
-    """Measure every way once a round, in an order shuffled every other round and reversed between.
+    """Measure every way once a round, orders shuffled and every other one reversed; return title -> figures.
 
     Args:
         name: of the benchmark, printed with the progress.
         ways: title -> one measurement.
         rounds: figures of each way.
         warm: rounds before them whose figures are dropped.
-
-    Returns:
-        Title -> figures, one a round.
     """
     seen: dict[str, list[Figure]] = {title: [] for title in ways}
     order, dice, began = list(ways), random.Random(SEED), time.monotonic()
@@ -64,10 +61,7 @@ def ratio(rates: Sequence[float], base: Sequence[float]) -> float:
 
 
 def fork_all(count: int, work: Callable[[int], Iterator[None]]) -> float:
-    """Run `work(number)` in forked processes, which all go on at once from its `yield`.
-
-    Returns:
-        The seconds from the first that went on to the last that ended.
+    """Run `work(number)` in forked processes, all at once from its `yield`; return the seconds to the last end.
 
     Raises:
         RuntimeError: a process failed; its traceback is on stderr.

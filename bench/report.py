@@ -41,11 +41,8 @@ def write(
     RESULTS.mkdir(parents=True, exist_ok=True)
     if bars:
         _draw(RESULTS / f"{name}.png", title, bars, x_label, bases)
-    table = [
-        f"| {' | '.join(columns)} |",
-        "|" + "---|" * len(columns),
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
+    table = [f"| {' | '.join(cells)} |" for cells in (columns, *rows)]
+    table.insert(1, "|" + "---|" * len(columns))
     machine = (
         f"Python {platform.python_version()}, Django {django.__version__}, {os.cpu_count()} cores, {sys.platform}"
     )

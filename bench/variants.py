@@ -79,11 +79,14 @@ VARIANTS = (
     Variant("bare view", "bare", "/bare", base=None, has_faults=True),
     # the same server once more: the distance of two measurements of one thing
     Variant("bare view again", "bare", "/bare"),
+    Variant("a view that does nothing", "ours", "/idle"),  # what a replay would have if a key cost nothing
     Variant("PayOnce, Redis", "ours", has_faults=True),
     Variant("PayOnce, no Redis", "ours-no-redis", has_faults=True),
     Variant("PayOnce, phased, Redis", "ours", "/phased", has_faults=True),
     Variant("PayOnce, Redis, replay", "ours", replays=True),
     Variant("PayOnce, no Redis, replay", "ours-no-redis", replays=True),
+    Variant("bare view, sessions", "bare-sessions", "/bare", base=None),
+    Variant("PayOnce, Redis, sessions", "ours-sessions", base="bare view, sessions"),
     *_of_peer("drf-idempotency, Redis", "drf-idempotency-redis", DRF_IDEMPOTENCY),
     *_of_peer("drf-idempotency, ATOMIC_REQUESTS", "drf-idempotency-atomic", DRF_IDEMPOTENCY),
     *_of_peer("django-idempotency-key, thread lock", "django-idempotency-key-thread", DJANGO_IDEMPOTENCY_KEY),

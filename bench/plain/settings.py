@@ -23,6 +23,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ROOT_URLCONF = "bench.plain.urls"
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "bench.plain"]
 MIDDLEWARE: list[str] = []
+if SETUP.endswith("-sessions"):
+    INSTALLED_APPS.append("django.contrib.sessions")
+    MIDDLEWARE.append("django.contrib.sessions.middleware.SessionMiddleware")
 DATABASE: dict[str, Any] = {
     "ENGINE": "django.db.backends.postgresql",
     "NAME": _address.path.lstrip("/"),
@@ -64,13 +67,13 @@ def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -
 
 
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
-if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
+if SETUP in {"ours", "ours-sessions", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
     CACHES["default"] = REDIS_CACHE
 
 match SETUP:
-    case "bare" | "aws-lambda-powertools":
+    case "bare" | "bare-sessions" | "aws-lambda-powertools":
         pass
-    case "ours":
+    case "ours" | "ours-sessions":
         _ours()
     case "ours-no-redis":
         _ours(REDIS_ALIAS=None)

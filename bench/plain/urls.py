@@ -29,5 +29,6 @@ def _keyed() -> dict[str, Any]:
 
 urlpatterns = [
     path("bare", views.Orders.as_view()),
+    path("idle", views.IdleOrders.as_view()),
     *(path(name, view) for name, view in _keyed().items()),
 ]

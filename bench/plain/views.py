@@ -43,6 +43,14 @@ class Orders(APIView):
         return created(place(request))
 
 
+class IdleOrders(Orders):
+    """Orders that are never placed."""
+
+    def post(self, request: Request) -> Response:
+        """Answer as if one had been."""
+        return created({"id": 1})
+
+
 def place(request: Request) -> dict[str, Any]:
     """Insert the order that the body asks for; return the content of the answer.
 
