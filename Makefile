@@ -83,7 +83,7 @@ $(CORNER)/stamp: $(PACKAGING)
 	  -r requirements/test.txt 'django==$(DJANGO).*' -c $(CORNER)/constraints.txt
 	@touch $@
 
-# all of the suite, or what .ci/run takes: what Django is under, or Redis (whose locks know nothing of Django)
+# all of the suite, or what .ci/run takes: what Django is under, or Redis (whose locks know nothing of Django), or doors
 PARTS = tests/unit/idempotency tests/integration/idempotency
 LOCKS_OF_REDIS = $(filter-out %/test_postgres.py %/test_sessions.py,$(wildcard tests/integration/idempotency/locks/test_*.py))
 UNDER_DJANGO = tests/unit/idempotency $(addprefix tests/integration/,idempotency payments/settlement shop) \
@@ -93,6 +93,8 @@ UNDER_DJANGO = tests/unit/idempotency $(addprefix tests/integration/,idempotency
     $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_inbox.py))
 UNDER_REDIS = tests/unit/idempotency $(filter-out %/test_zookeeper.py,$(LOCKS_OF_REDIS)) \
   $(addprefix tests/integration/idempotency/,protocol redis test_cachedmap.py) tests/system/stores/test_sentinel.py
+DOORS = tests/unit/idempotency tests/integration/idempotency/test_forms.py \
+  $(addprefix tests/integration/idempotency/,protocol functions postgres redis)
 corner: $(CORNER)/stamp ## the library's suite on a corner of noxfile.py: PYTHON=python3.12 DJANGO=6.0 STORE=redis
 	$(CORNER)/bin/python -m tests.redis_topologies $(STORE) $(CORNER)/$(STORE)
 	@$(CORNER)/$(STORE)/redis-server --version
