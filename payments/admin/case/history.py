@@ -123,9 +123,9 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
     """Gather what is known about the payment's money; what two facts report, once."""
     moved = [fact for fact in rows.facts if fact.moved_minor or not fact.amount_minor]
     returned = [fact for fact in moved if fact.kind == FactKind.REFUNDED]
-    went_back = {fact.out_refund_no: fact.observed_at for fact in returned}
-    in_another = {fact.out_refund_no for fact in rows.facts if fact.kind == FactKind.REFUNDED} - went_back.keys()
-    returns = {one: _return(one, went_back) for one in rows.refunds if one.out_refund_no not in in_another}
+    in_another = {fact.out_refund_no for fact in rows.facts if fact.kind == FactKind.REFUNDED}
+    in_another -= {fact.out_refund_no for fact in returned}
+    returns = {one: _return(one, returned) for one in rows.refunds if one.out_refund_no not in in_another}
     by_policy = {refund.anomaly_id: one for refund, one in returns.items()}
     filed = {anomaly.reference: anomaly for anomaly in rows.anomalies if anomaly.kind in REFUNDED_BY_POLICY}
     ours = {refund.out_refund_no for refund in returns}
@@ -156,9 +156,14 @@ def _charge(fact: Any, filed: dict[str, Anomaly], by_policy: dict[int | None, Re
     )
 
 
-def _return(refund: Refund, went_back: dict[str, datetime]) -> Return:
-    at = went_back.get(refund.out_refund_no, refund.created_at)
-    return Return(**_money(refund, refund.attempt.account, at), **_status(refund, RefundStatus))
+def _return(refund: Refund, returned: list[Any]) -> Return:
+    """Describe a refund of ours by what is booked of it: its provider may report another sum."""
+    ours = refund.out_refund_no, refund.currency
+    booked = [fact for fact in returned if (fact.out_refund_no, fact.currency) == ours]
+    known = _money(refund, refund.attempt.account, booked[-1].observed_at if booked else refund.created_at)
+    if booked:
+        known["amount_minor"] = -sum(fact.moved_minor for fact in booked)
+    return Return(**known, **_status(refund, RefundStatus))
 
 
 def _outside(fact: Observation) -> Return:

@@ -1,6 +1,7 @@
 """The case file: sentences at its head, sums that add up, a history that only grows, an export."""
 
 import re
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from payments.attempts import closing, submission
 from payments.errors import OutcomeUnknown
 from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
 from payments.refunds import steps as refunds
+from payments.settlement.state import BY_HAND
 from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
@@ -159,3 +161,19 @@ def test_money_that_two_facts_report_is_summed_up_once(admin_client: Client, ope
         shown = case(admin_client, payment_of(attempt)).text
         assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", *refunded_and_kept, "0.00"]
         assert [alarm for alarm in ("not refunded", "NOT CREDITED") if alarm in shown] == []
+
+
+def test_a_refund_counts_with_the_sum_that_its_provider_reports(
+    admin_client: Client, open_attempt: OpenAttempt
+) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    payment = payment_of(attempt)
+    refund = refunds.request_refund(payment_id=payment.pk, amount_minor=990, reason="")
+    number = refund.out_refund_no
+    fold(replace(refunded(attempt, 990, number), provider_txn_id=number), source=BY_HAND)
+    assert "9.90 CNY by WeChat Pay" in case(admin_client, payment).text
+    fold(refunded(attempt, 600, number), source="query")
+    shown = case(admin_client, payment).text
+    assert re.search(r"Refunded: 6\.00 CNY by WeChat Pay at [\d:]+\.", shown)
+    assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", "6.00", "13.90", "0.00"]
