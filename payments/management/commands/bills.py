@@ -1,13 +1,13 @@
 """Compare the providers' daily bills with our facts: `manage.py bills compare|export`."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from payments.channels import configured as channels
 from payments.display import money
-from payments.errors import ChannelUnavailable, ProviderError
+from payments.errors import ProviderError
 from payments.models import Difference
 from payments.reconciliation import bills
 
@@ -20,25 +20,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["compare", "export"])
         parser.add_argument("--account", "--channel", help="one of the configured accounts (default: all)")
-        parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: yesterday)")
+        parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: the account's yesterday)")
         parser.add_argument("--open", action="store_true", help="export: only what is not resolved")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        day = options["day"] or datetime.now(UTC).date() - timedelta(days=1)
         if options["action"] == "export":
             self._export(options["account"], options["day"], only_open=options["open"])
         else:
-            self._compare([options["account"]] if options["account"] else bills.billed(), day)
+            names = [options["account"]] if options["account"] else bills.billed()
+            self._compare({account: _finished(account, options["day"]) for account in names})
 
-    def _compare(self, names: list[str], day: date) -> None:
+    def _compare(self, days: dict[str, date]) -> None:
         failed = []
-        for account in names:
-            self._must_be_over(account, day)
-        for account in names:
+        for account, day in days.items():
             try:
                 compared = bills.compare(account=account, day=day)
-            except ChannelUnavailable as error:
-                raise CommandError(f"{account!r} is not configured here.") from error
             except ProviderError as error:
                 failed.append(account)
                 self.stderr.write(f"{account} {day}: no bill: {error}")
@@ -51,12 +47,6 @@ class Command(BaseCommand):
             self.stdout.write(f"{account} {day}: {lines}")
         if failed:
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
-
-    def _must_be_over(self, account: str, day: date) -> None:
-        """Refuse a day that is not over: half of it would count as done for the timer."""
-        provider = channels.current().get(account)
-        if provider is not None and day >= datetime.now(provider.zone).date():
-            raise CommandError(f"{day} is not over at {account}; compare it tomorrow.")
 
     def _export(self, account: str | None, day: date | None, *, only_open: bool) -> None:
         rows = Difference.objects.select_related("comparison").order_by("id")
@@ -73,3 +63,14 @@ class Command(BaseCommand):
             rows = rows.filter(resolved_at__isnull=True)
         for line in bills.export(rows.iterator(chunk_size=1000)):
             self.stdout.write(line, ending="")
+
+
+def _finished(account: str, day: date | None) -> date:
+    """Return the day to compare; refuse one that is not over, of which half would count as done."""
+    provider = channels.current().get(account)
+    if provider is None:
+        raise CommandError(f"{account!r} is not configured here.")
+    today = datetime.now(provider.zone).date()
+    if day is not None and day >= today:
+        raise CommandError(f"{day} is not over at {account}; compare it tomorrow.")
+    return day or today - timedelta(days=1)

@@ -473,6 +473,14 @@ def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank,
         call_command("bills", "compare", "--day", datetime.now(UTC).date().isoformat())
 
 
+def test_the_command_compares_the_accounts_yesterday(bank: Bank) -> None:
+    now = datetime.now(UTC)
+    bank.zone = timezone(timedelta(hours=12 if now.hour >= 12 else -12))  # where it is another day by now
+    call_command("bills", "compare")
+    yesterday = now.astimezone(bank.zone).date() - timedelta(days=1)
+    assert BillComparison.objects.get().day == yesterday != now.date() - timedelta(days=1)
+
+
 def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="elsewhere"),)
     bills.compare(account="wechat", day=DAY)
