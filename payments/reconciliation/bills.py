@@ -20,7 +20,7 @@ from payments.attempts import calling
 from payments.channels import configured as channels
 from payments.display import IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
-from payments.models import BillComparison, Difference
+from payments.models import BillComparison, Difference, Observation
 from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
 from payments.providers.documents import is_keepable
 from payments.providers.plugin import Capability
@@ -76,7 +76,7 @@ def compare(*, account: str, day: date) -> BillComparison:
     provider = calling.provider(account)
     if not channels.can(account, Capability.BILL):
         raise ProviderRejected("no_bill", f"{account} gives no bills")
-    lines = provider.bill(day=day)
+    lines = tuple(dict.fromkeys(provider.bill(day=day)))  # a page that moved on has lines of the one before
     known = by_identity(provider, lines)
     for line in lines:
         if (line.kind.value, line.provider_txn_id) not in known:
@@ -214,16 +214,16 @@ def _record(
     theirs = [one.line for one in compared if one.line is not None]
     compared += absent
     ours = [one.fact for one in compared if one.fact is not None]
-    currencies = [line.currency for line in theirs] + [fact.currency for fact in ours]
+    currency = next(iter([line.currency for line in theirs] + [fact.currency for fact in ours]), "")
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,
         day=day,
         defaults={
             "lines": len(lines),
-            "currency": next(iter(currencies), ""),
-            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in theirs),
-            "ours_minor": sum(_signed(FactKind(fact.kind), fact.amount_minor) for fact in ours),
+            "currency": currency,
+            "theirs_minor": _sum(theirs, currency),
+            "ours_minor": _sum(ours, currency),
             "compared_at": Now(),
         },
     )
@@ -267,8 +267,10 @@ def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared
     return difference
 
 
-def _signed(kind: FactKind, amount_minor: int) -> int:
-    return amount_minor if kind is FactKind.PAID else -amount_minor
+def _sum(moved: Iterable[BillLine | Observation], currency: str) -> int:
+    """Sum what came in less what went back, of an account with several currencies in one of them."""
+    ours = [one for one in moved if one.currency == currency]
+    return sum(one.amount_minor if one.kind == FactKind.PAID else -one.amount_minor for one in ours)
 
 
 def _csv_line(cells: Iterable[object]) -> str:

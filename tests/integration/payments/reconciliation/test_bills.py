@@ -110,6 +110,22 @@ def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> 
     assert listed() == []
 
 
+def test_a_line_that_is_listed_twice_counts_once_and_each_currency_by_itself(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = known(open_attempt())
+    in_yen = line(attempt, out_trade_no="elsewhere", provider_txn_id="4200-yen", currency="JPY", amount_minor=500)
+    bank.lines = (line(attempt), in_yen, line(attempt))
+    compared = bills.compare(account="wechat", day=DAY)
+    assert (compared.lines, compared.currency, compared.theirs_minor, compared.ours_minor) == (
+        2,
+        "CNY",
+        1990,
+        1990,
+    )
+    assert open_ones() == [("missing_here", "paid")]
+
+
 def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
     bank.lines = (line(attempt),)
