@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.text import format_lazy
@@ -29,6 +31,14 @@ class Tool:
 
     address: str
     words: Any
+
+
+class UnsortedList(ChangeList):
+    """List in its page's own order, also where an address asks for another one (`?o=`)."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        self.params.pop(ORDER_VAR, None)
+        return super().get_ordering(request, queryset)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -62,6 +72,9 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return UnsortedList
 
     def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
         """List the buttons of a row's page that the user may press."""

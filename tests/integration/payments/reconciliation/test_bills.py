@@ -562,5 +562,6 @@ def test_comparisons_are_found_by_their_day_and_their_account(admin_client: Clie
 
     assert listed(q=" 2026-02-01 ") == ["alipay 02-01", "wechat 02-01"]
     assert listed(q="2026-02", channel="wechat") == ["wechat 02-28", "wechat 02-01"]
+    assert [listed(o=column) == listed() for column in "01234567"] == [True] * 8  # it would sort the whole table
     assert listed(q="of-alipay") == ["alipay 02-28", "alipay 02-01", "alipay 01-31"]
     assert listed(q="2026") == listed(q="2026-13") == listed(q="of-") == listed(q="2025-02") == []
