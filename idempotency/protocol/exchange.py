@@ -102,11 +102,12 @@ class Exchange(ABC):
         """
 
     def look(self) -> StoredResponse | None:
-        """Return the stored answer of this call, without a claim; None where a handler must run."""
+        """Return the stored answer of this very call, without a claim; None where there is none."""
         entry = self._find()
         if entry is None or entry.answer is None or entry.answer.status == HTTPStatus.ACCEPTED:
             return None
-        return self._replay_entry(entry)
+        is_copy = keys.matches(entry.fingerprint, self._identity.fingerprint, self._content)
+        return self._replay_entry(entry) if is_copy else None
 
     @abstractmethod
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:

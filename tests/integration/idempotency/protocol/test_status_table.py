@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
+from prometheus_client import REGISTRY
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -92,9 +93,14 @@ def test_a_body_that_is_refused_by_now_is_still_the_first_calls(user: User, mode
         force_authenticate(request, user)
         return Names.as_view()(request)
 
+    def reused() -> float | None:
+        return REGISTRY.get_sample_value("idempotency_conflicts_total", {"kind": "reused"})
+
+    counted = reused()
     first, again = post("k1"), post("k1")
     assert (again.status_code, again.content) == (201, first.render().content)
     assert again["Idempotent-Replayed"] == "true"
     assert [post(*sent).status_code for sent in (("k2",), (None,), ("k1", ""))] == [400, 400, 400]
+    assert reused() == counted  # it counts answers of 422
     LedgerEntry.objects.update(response_body=None)
     assert (post("k1").status_code, Group.objects.count()) == (410, 1)
