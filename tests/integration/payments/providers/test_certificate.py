@@ -5,15 +5,24 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 import pytest
 
 from idempotency.ids import new_id
-from payments.errors import OutcomeUnknown, ProviderError
+from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers import registry
-from payments.providers.base import Notice, Provider, RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
+from payments.providers.base import (
+    BillLine,
+    Notice,
+    Provider,
+    RefundResult,
+    RefundStatus,
+    Trade,
+    TradeStatus,
+    closed_fact,
+)
 from payments.providers.plugin import Capability, Plugin
 from payments.providers.settings_fields import Settings
 from payments.testing import Charge, NotCertified, certify
@@ -273,6 +282,24 @@ def test_what_a_channel_cannot_do_is_neither_called_nor_broken(
     cases = {*skipped, "refused questions", "wrong number", "foreign answers"}
     plugin = replace(plugin, capabilities=plugin.capabilities - {lacking})
     assert set(certify(plugin, SandboxSide("paypal", sandbox), only=cases).skipped) == skipped
+
+
+def test_a_day_that_ends_meanwhile_is_no_fault(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(days=1)
+
+    ended = iter([ProviderUnavailable("the bill may lack lines for three hours")])
+
+    def bill(genuine: Provider, **given: Any) -> tuple[BillLine, ...]:
+        for error in ended:
+            raise error
+        return genuine.bill(**given)
+
+    monkeypatch.setattr("payments.testing.cases.money.datetime", Tomorrow, raising=False)
+    plugin = careless(registry.plugin("wechat", {}), "bill", bill)
+    assert certify(plugin, SandboxSide("wechat", sandbox), only=("a bill",)).passed == ("a bill",)
 
 
 def test_a_case_that_does_not_exist_is_named(sandbox: Sandbox) -> None:
