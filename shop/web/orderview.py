@@ -128,6 +128,7 @@ class OrderView:
         open_attempts: number of attempts that may still be paid.
         refunds: of the payment, oldest first.
         uncounted: payments that came in and do not count.
+        refunded_minor: given back of what the order was paid with, also in the provider's own pages.
         refundable_minor: paid, and neither back nor on its way back.
         charge: the payment that counts, as its provider reported it; None until there is one.
     """
@@ -140,6 +141,7 @@ class OrderView:
     open_attempts: int
     refunds: list[RefundView]
     uncounted: list[UncountedPayment]
+    refunded_minor: int
     refundable_minor: int
     charge: Observation | None
 
@@ -177,12 +179,6 @@ class OrderView:
     def order_refunds(self) -> list[RefundView]:
         """Refunds of what the order was paid with."""
         return [one for one in self.refunds if not one.refund.anomaly_id]
-
-    @property
-    def refunded_minor(self) -> int:
-        """Amount of what the order was paid with that has gone back."""
-        done = (one.refund for one in self.order_refunds if one.progress is Progress.DONE)
-        return sum(refund.amount_minor for refund in done)
 
     @property
     def paid_in_all_minor(self) -> int:
@@ -262,7 +258,7 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     payment = Payment.objects.filter(order_id=order_id).first()
     if payment is None:
         nothing: dict[str, Any] = {"payment_version": None, "refunds": [], "uncounted": [], "charge": None}
-        return _view(order, [], by=by, refundable_minor=0, **nothing)
+        return _view(order, [], by=by, refunded_minor=0, refundable_minor=0, **nothing)
     refunds = refunds_of(payment)
     return _view(
         order,
@@ -271,6 +267,7 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
         payment_version=payment.version,
         refunds=refunds,
         uncounted=uncounted_payments(payment, refunds),
+        refunded_minor=payment.refunded_minor,
         refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor,
         charge=charge_of(payment) if payment.paid_minor else None,
     )

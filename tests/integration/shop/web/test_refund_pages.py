@@ -103,6 +103,15 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(paid: Visit) -> N
     assert Refund.objects.count() == 1
 
 
+def test_what_went_back_in_the_provider_s_pages_is_said_too(paid: Visit) -> None:
+    attempt = Attempt.objects.get()
+    fact = paid.channels["wechat"].fact(FactKind.REFUNDED, attempt.out_trade_no)
+    settle(replace(fact, amount_minor=550, out_refund_no="portal-1", provider_txn_id="5030-portal"))
+    page = paid.page()
+    assert "We refunded ¥5.50, so you paid ¥34.30." in page
+    assert "up to ¥34.30" in page
+
+
 def test_an_amount_that_is_none_is_said_at_the_field(paid: Visit) -> None:
     for amount in ("0", "-1", "1.999", "x", ""):
         answer = paid.ask(amount)
