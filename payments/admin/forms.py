@@ -9,9 +9,9 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.pages import reason_field
 from idempotency.ids import new_id
-from payments.display import money
+from payments.display import money, plain
 from payments.models import Attempt, Payment, Refund
-from payments.money import from_decimal, to_decimal
+from payments.money import EXPONENTS, from_decimal
 from payments.reconciliation.bills import NUMBER_MAX
 
 RESOLUTION_MAX = 160  # characters, as the anomaly's row has
@@ -52,7 +52,7 @@ class RefundForm(ReasonForm):
     def __init__(self, *args: Any, payment: Payment, **kwargs: Any) -> None:
         self.payment = payment
         left = left_minor(payment)
-        first = {"number": new_id(), "amount": to_decimal(left, payment.currency)}
+        first = {"number": new_id(), "amount": plain(left, payment.currency)}
         super().__init__(*args, **{"initial": first, **kwargs})
         amounts = {"most": money(left, payment.currency), "half": money(left // 2, payment.currency)}
         self.fields["amount"].help_text = gettext("At most %(most)s; half of it is %(half)s.") % amounts
@@ -110,15 +110,15 @@ class OutcomeForm(ReasonForm):
 
 
 def in_minor(text: str, currency: str) -> int:
-    """Convert typed money to minor units.
+    """Convert typed money to minor units; that of an unknown currency is typed in them.
 
     Raises:
         ValidationError: it is no amount of this currency.
     """
     try:
-        return from_decimal(text.strip(), currency)
+        return from_decimal(text.strip(), currency) if currency in EXPONENTS else int(text)
     except ValueError:
-        example = {"amount": to_decimal(1990, currency)}
+        example = {"amount": plain(1990, currency)}
         raise forms.ValidationError(gettext("Write the amount in digits, as in %(amount)s.") % example) from None
 
 
