@@ -66,7 +66,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         sender: str,
         *,
         verify: Verifier,
-        id: str | Callable[[Event], str] | None = None,  # noqa: A002  the word of every sender
+        id: str | Callable[[Event], str | int] | None = None,  # noqa: A002  the word of every sender
         entity: Callable[[Event], object] | None = None,
         sequence: Callable[[Event], int] | None = None,
         headers: Sequence[str] = (),
@@ -200,8 +200,9 @@ def _not_now() -> Problem:
     )
 
 
-def _name(text: str) -> str:
-    if not 1 <= len(text) <= NAME_MAX or not text.isprintable():
+def _name(given: str | int) -> str:
+    text = str(given) if isinstance(given, int) else given
+    if isinstance(given, bool) or not 1 <= len(text) <= NAME_MAX or not text.isprintable():
         raise ValueError("not 1 to 255 printable characters")
     return text
 

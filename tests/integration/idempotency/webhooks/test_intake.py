@@ -89,9 +89,15 @@ def test_a_body_is_too_large_by_its_length_or_by_itself() -> None:
 
 
 def test_wrong_content_is_malformed() -> None:
-    for body in (b"[]", b"no json", b'{"id": 5}', b'{"id": "e1", "order": "o", "number": "1"}'):
+    for body in (b"[]", b"no json", b'{"id": null}', b'{"id": "e1", "order": "o", "number": "1"}'):
         assert send("ordered", body=body).json()["code"] == "malformed"
     assert not WebhookEvent.objects.exists()
+
+
+def test_an_id_may_be_a_number() -> None:
+    event = {"id": 5, "order": "o", "number": 1}
+    assert [send("ordered", body=event).json()["status"] for _ in range(2)] == ["applied", "duplicate"]
+    assert WebhookEvent.objects.get().event_id == "5"
 
 
 def test_another_method_is_not_allowed() -> None:
