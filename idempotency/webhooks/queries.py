@@ -23,14 +23,18 @@ SET attempts = attempts + 1, error = %s,
 WHERE id = %s AND status <> 'applied' RETURNING status
 """
 
-# what a worker may apply now: due, of handlers that it has, and not before its predecessor
+# what a worker may apply now: due, of handlers that it has, not before its predecessor, no copy of a forgotten one
 DUE = """
 SELECT id FROM idempotency_webhookevent event
 WHERE status IN ('stored', 'held', 'failed') AND due_at <= statement_timestamp() AND id > %s AND sender = ANY(%s)
-  AND (sequence IS NULL OR sequence = 1 OR EXISTS (
+  AND (sequence IS NULL OR sequence > 1 AND EXISTS (
     SELECT FROM idempotency_webhookevent before
     WHERE before.sender = event.sender AND before.entity = event.entity
-      AND before.sequence = event.sequence - 1 AND before.status = 'applied'))
+      AND before.sequence = event.sequence - 1 AND before.status = 'applied')
+  OR sequence = 1 AND NOT EXISTS (
+    SELECT FROM idempotency_webhookevent later
+    WHERE later.sender = event.sender AND later.entity = event.entity
+      AND later.sequence > 1 AND later.status = 'applied' AND later.note = ''))
 ORDER BY id LIMIT %s
 """
 

@@ -106,6 +106,16 @@ def test_the_last_of_an_entity_is_remembered_for_its_successor() -> None:
     assert step(3).json() == {"status": "applied"}
 
 
+def test_a_copy_of_a_forgotten_first_one_is_held_for_a_person() -> None:
+    for number in (1, 2):
+        step(number)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
+    reap()
+    assert (step(1).json(), apply_stored_events()) == ({"status": "held"}, {})
+    assert applied() == ["o1-1", "o1-2"]
+
+
 def _as_applied(number: int) -> WebhookEvent:
     named = {"sender": "ordered", "event_id": f"o1-{number}", "entity": "o1", "sequence": number}
     return WebhookEvent(
