@@ -497,6 +497,17 @@ def test_the_command_compares_the_accounts_yesterday(bank: Bank) -> None:
     assert BillComparison.objects.get().day == yesterday != now.date() - timedelta(days=1)
 
 
+def test_a_spreadsheet_keeps_every_digit_of_a_number(
+    open_attempt: OpenAttempt, bank: Bank, admin_client: Client, capsys: Any
+) -> None:
+    number = "4200001234567890123456789012"
+    bank.lines = (line(open_attempt(), out_trade_no="elsewhere", provider_txn_id=number),)
+    bills.compare(account="wechat", day=DAY)
+    assert f",{number}\t,1990,," in b"".join(admin_client.get("/admin/payments/difference/csv/")).decode()
+    call_command("bills", "export")
+    assert f",{number},1990,," in capsys.readouterr().out
+
+
 def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="elsewhere"),)
     bills.compare(account="wechat", day=DAY)
