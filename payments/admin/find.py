@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ValidationError
+from django.core.exceptions import FieldError, ValidationError
 from django.db.models import CharField, Model, Q, QuerySet
 from django.db.models.functions import Cast, Right
 from django.http import HttpRequest
@@ -51,9 +51,10 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
         wanted |= Q(Q(amount_minor=amount_minor) | Q(refunded_minor=amount_minor), currency=currency)
     found = numbers_among_newest(rows, wanted) | by_short_number(rows, term, "order_id")
     user = get_user_model()
-    by_name = set(user._default_manager.filter(**{user.USERNAME_FIELD: term}).values_list("pk", flat=True))
+    people = set(user._default_manager.filter(**{user.USERNAME_FIELD: term}).values_list("pk", flat=True))
     email = Q(**{f"{user.get_email_field_name()}__iexact": term})
-    people = by_name | (numbers_among_newest(user._default_manager.all(), email) if "@" in term else set())
+    with suppress(FieldError):  # users of the project may have no address
+        people |= numbers_among_newest(user._default_manager.all(), email) if "@" in term else set()
     return found | numbers_of(rows.filter(owner__in=people), "owner_id", "-pk")
 
 
