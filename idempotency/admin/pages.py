@@ -106,8 +106,9 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def log_decision(self, request: HttpRequest, row: Any, message: str) -> None:
         """Write a decision of the user's about a row into its history."""
+        user: Any = request.user  # its primary key may be of any type
         LogEntry.objects.log_actions(
-            user_id=int(request.user.pk or 0),
+            user_id=user.pk,
             queryset=self.model._default_manager.filter(pk=row.pk),
             action_flag=CHANGE,
             change_message=message,

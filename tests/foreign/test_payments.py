@@ -1,12 +1,13 @@
 """Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -124,6 +125,47 @@ def test_so_is_one_that_changes_between_the_reading_of_its_version_and_the_write
     assert (charge["charged_minor"], charge["refunded_minor"]) == (12_800, 0)
     assert project.rows("SELECT paid_minor FROM payments_payment WHERE id = %s", booked["payment"]) == [(12_800,)]
     assert project.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]
+
+
+LISTS = (
+    *("payment", "attempt", "refund", "paymentevent", "notification", "observation", "anomaly", "delivery"),
+    *("journalentry", "journalline", "billcomparison", "difference", "auditentry"),
+)
+
+
+def test_an_operator_whose_account_has_a_name_and_nothing_else_works_in_the_admin(
+    hotel: Hotel, sandbox: Sandbox
+) -> None:
+    booked = hotel.client.post("/bookings/", data={"method": "wechat"}).raise_for_status().json()
+    sandbox.pay(booked["number"])
+    paid = "SELECT paid_minor FROM payments_payment WHERE id = %s"
+    until(lambda: hotel.project.rows(paid, booked["payment"]) == [(12_800,)])
+    hotel.project.manage("createsuperuser", "--noinput", "--name", "kim", DJANGO_SUPERUSER_PASSWORD="in-the-lobby")
+    page = f"/admin/payments/payment/{UUID(booked['payment'])}"
+    with httpx.Client(base_url=hotel.client.base_url, timeout=60, trust_env=False, follow_redirects=True) as kim:
+        kim.get("/admin/login/")
+        form = {"username": "kim", "password": "in-the-lobby", "csrfmiddlewaretoken": kim.cookies["csrftoken"]}
+        assert "Log out" in kim.post("/admin/login/?next=/admin/", data=form).text
+        form["csrfmiddlewaretoken"] = kim.cookies["csrftoken"]
+        for path in (*(f"/admin/payments/{name}/" for name in LISTS), f"{page}/change/", f"{page}/case.json"):
+            assert (path, kim.get(path).status_code) == (path, 200)
+        for term in ("ann", "ann@hotel.example", booked["payment"], booked["booking"], "128.00"):
+            assert (term, kim.get("/admin/payments/payment/find/", params={"q": term}).status_code) == (term, 200)
+        asked = kim.get(f"{page}/refund/").text
+        number = re.findall(r'name="number" value="([^"]+)"', asked)
+        given = {"amount": "28.00", "reason": "rain", "number": number, **form}
+        assert "28.00" in kim.post(f"{page}/refund/", data=given).text
+    back = "SELECT refunded_minor + reserved_minor FROM payments_payment WHERE id = %s"
+    assert hotel.project.rows(back, booked["payment"]) == [(2_800,)]
+    assert hotel.project.rows("SELECT DISTINCT operator, operator_id FROM payments_auditentry") == [("kim", "kim")]
+    code = (
+        "from django.contrib import admin; from django.test import RequestFactory; from bookings.models import Guest;"
+        "from idempotency.models import ConsumedMessage as Row; page, row = admin.site._registry[Row], Row(pk=1);"
+        "request = RequestFactory().get('/'); request.user = Guest.objects.get(name='kim');"
+        "Row.objects.create(pk=1, consumer='c', message_id='m'); page.log_decision(request, row, 'why')"
+    )
+    hotel.project.manage("shell", "-c", code)
+    assert hotel.project.rows("SELECT user_id FROM django_admin_log") == [("kim",)]
 
 
 def is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, method: str) -> None:

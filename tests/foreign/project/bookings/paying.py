@@ -37,7 +37,7 @@ class Bookings(payments.Payable):
 @csrf_exempt
 def book(request: HttpRequest) -> JsonResponse:
     """Book a room, and have the channel of the form take the money."""
-    guest, _ = Guest.objects.get_or_create(username="ann")
+    guest, _ = Guest.objects.get_or_create(name="ann")
     booking = Booking.objects.create(guest=None if "nobody" in request.POST else guest, price_minor=12_800)
     attempt = payments.start(booking, method=request.POST["method"], request=request)
     found = {"booking": str(booking.pk), "payment": attempt.payment_id.hex, "number": attempt.out_trade_no}
