@@ -162,7 +162,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     def find_view(self, request: HttpRequest) -> HttpResponse:
         """Search for anything; lead to the one thing that is found."""
-        term = request.GET.get("q", "").strip()[:256]
+        term = request.GET.get("q", "").replace("\0", "").strip()[:256]
         found = find.find(self.admin_site, request, term) if term and self.has_view_permission(request) else []
         if len(found) == 1:
             if isinstance(found[0], LedgerEntry):
