@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from payments.errors import ProviderRejected
@@ -63,10 +64,16 @@ class Account:
         timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
         clock: seconds since the epoch; for tests.
         limits: around every outbound call.
+
+    Attributes:
+        unfunded: the code of a refusal that says that our account has too little for a refund.
+        send: sends one request, with the arguments of `httpx.Client.build_request`; raises as `transport.send`.
     """
 
     channel: str
     methods: tuple[PayMethod, ...]
+    unfunded: str | None = None
+    send: Callable[..., Answer]
 
     def __init__(
         self,
@@ -80,14 +87,21 @@ class Account:
         self._clock = clock
         self._limits = limits
         self._http = client(timeout_seconds=timeout_seconds)
+        # no method: what holds it, as a token's fetcher does, must not keep an account that was built again
+        self.send = partial(ask, self._http, limits)
 
     def create(self, *, method: str | None = None, payer: Payer = NOBODY, **wanted: Any) -> NextAction:
         """See `Provider.create`."""
         return self.open(Opening(method=self._method(method, payer), payer=payer, **wanted))
 
     def refund(self, **wanted: Any) -> RefundResult:
-        """See `Provider.refund`."""
-        return self.give_back(Refunding(**wanted))
+        """See `Provider.refund`; `UNFUNDED` where the provider refuses it with the code `unfunded`."""
+        try:
+            return self.give_back(Refunding(**wanted))
+        except ProviderRejected as refused:
+            if refused.code != self.unfunded:
+                raise
+            return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
 
     def open(self, wanted: Opening) -> NextAction:
         """Open a trade; see `Provider.create`."""
@@ -104,10 +118,6 @@ class Account:
     def give_back(self, wanted: Refunding) -> RefundResult:
         """Make a refund; see `Provider.refund`."""
         raise NotImplementedError
-
-    def send(self, method: str, url: str, **request: Any) -> Answer:
-        """Send one request, with the arguments of `httpx.Client.build_request`; raises as `transport.send`."""
-        return ask(self._http, self._limits, method, url, **request)
 
     def must_match(self, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
         """Refuse an answer about something else, as `answers.must_match`."""
@@ -147,10 +157,3 @@ def unless_refused(call: Callable[[], T], *, codes: Collection[str]) -> T | None
         if refused.code in codes:
             return None
         raise
-
-
-def unfunded_if(refused: ProviderRejected, *, code: str) -> RefundResult:
-    """Turn the refusal `code` into `UNFUNDED`; raise any other."""
-    if refused.code != code:
-        raise refused
-    return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))

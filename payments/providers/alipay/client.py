@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.account import Opening, Refunding, unfunded_if, unless_refused
+from payments.providers.account import Opening, Refunding, unless_refused
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.calls import AlipayCalls
 from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of, refunded_fact, trade_of
@@ -35,7 +35,6 @@ from payments.providers.documents import CHINA, TIME_FORMAT, next_day, text_of
 from payments.providers.transport import download, reading
 
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
-_UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
 
 class Alipay(AlipayCalls):
@@ -44,6 +43,7 @@ class Alipay(AlipayCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    unfunded = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
         """Sign an address for the shopper's browser, without a call, or fetch a QR code.
@@ -90,10 +90,7 @@ class Alipay(AlipayCalls):
             "refund_amount": money.to_decimal(wanted.amount_minor, wanted.currency),
             "refund_reason": wanted.reason,
         }
-        try:
-            answer = self._call("alipay.trade.refund", content)
-        except ProviderRejected as refused:
-            return unfunded_if(refused, code=_UNFUNDED)
+        answer = self._call("alipay.trade.refund", content)
         if answer.get("fund_change") != "Y":
             return self._refund_in_doubt(wanted.out_trade_no, wanted.out_refund_no)
         with reading("refund"):

@@ -18,7 +18,7 @@ from cryptography.x509 import load_pem_x509_certificates
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.account import Account, Opening, Refunding, unfunded_if, unless_refused
+from payments.providers.account import Account, Opening, Refunding, unless_refused
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
@@ -41,7 +41,7 @@ from payments.providers.paypal.facts import Document
 from payments.providers.paypal.settings import api_url, certificates, client_secret
 from payments.providers.paypal.webhook import verify
 from payments.providers.settings_fields import Settings
-from payments.providers.transport import Limits, ask, reading
+from payments.providers.transport import Limits, reading
 
 MARK = "/purchase_units/@reference_id=='default'/custom_id"
 PAGE = 500  # the most that a search lists at once
@@ -49,7 +49,6 @@ PAGES_MAX = 40
 LISTED = time(3)  # of the next day, at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
-_UNFUNDED = "REFUND_FAILED_INSUFFICIENT_FUNDS"
 # event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
 _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
 
@@ -62,14 +61,14 @@ class PayPalOrders(Account):
     # without those that PayPal takes in one country only, or with other places than ISO 4217
     currencies = frozenset({"AUD", "CAD", "CHF", "EUR", "GBP", "HKD", "JPY", "SGD", "USD"})
     zone: tzinfo = UTC
+    unfunded = "REFUND_FAILED_INSUFFICIENT_FUNDS"
 
     def __init__(self, settings: Settings, limits: Limits) -> None:
         super().__init__(settings["MERCHANT_ID"], limits=limits)
         self._url, self._webhook_id = api_url(settings), settings["WEBHOOK_ID"]
         self._certificates = load_pem_x509_certificates(certificates(settings))
         login = httpx.BasicAuth(settings["CLIENT_ID"], client_secret(settings))
-        send = partial(ask, self._http, limits)  # and not our own, which would keep a replaced account
-        self._bearer = Bearer(send, f"{self._url}/v1/oauth2/token", login, clock=self._clock)
+        self._bearer = Bearer(self.send, f"{self._url}/v1/oauth2/token", login, clock=self._clock)
 
     def open(self, wanted: Opening) -> NextAction:
         unit = {
@@ -144,10 +143,7 @@ class PayPalOrders(Account):
         }
         body = {**ours, "note_to_payer": wanted.reason[:255]} if wanted.reason else ours
         path = f"/v2/payments/captures/{quote(paid.provider_txn_id, safe='')}/refund"
-        try:
-            made = self._call("POST", path, body, once=wanted.out_refund_no)
-        except ProviderRejected as refused:
-            return unfunded_if(refused, code=_UNFUNDED)
+        made = self._call("POST", path, body, once=wanted.out_refund_no)
         self.must_match(ours, made)
         return self._refund_result(made, paid)
 

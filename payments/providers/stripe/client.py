@@ -10,7 +10,6 @@ Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds"
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, tzinfo
-from functools import partial
 from typing import Any
 
 import stripe
@@ -50,7 +49,7 @@ from payments.providers.stripe.lookup import Document, Lookup, answered, born_at
 from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
 from payments.providers.stripe.signing import must_be_of_our_mode, verify
 from payments.providers.stripe.transport import Transport
-from payments.providers.transport import Limits, ask, reading
+from payments.providers.transport import Limits, reading
 
 # whose documents `facts` reads; without it the account's own version would answer
 API_VERSION = "2026-10-28.endive"
@@ -79,7 +78,7 @@ class StripeIntents(Account):
             self._secret_key,
             base_addresses={"api": api_url(settings)},
             stripe_version=API_VERSION,
-            http_client=Transport(partial(ask, self._http, limits)),
+            http_client=Transport(self.send),
             max_network_retries=0,
         ).v1
         self._lookup = Lookup(self._v1, clock=self._clock)

@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
-from payments.providers.account import Opening, Refunding, unfunded_if, unless_refused
+from payments.providers.account import Opening, Refunding, unless_refused
 from payments.providers.authenticity import readable
 from payments.providers.base import (
     BillLine,
@@ -58,7 +58,6 @@ _REFUND_STATES = {
     "CLOSED": RefundStatus.FAILED,
     "ABNORMAL": RefundStatus.STUCK,
 }
-_UNFUNDED = "NOT_ENOUGH"
 
 _REFUNDS = "/v3/refund/domestic/refunds"
 
@@ -81,6 +80,7 @@ class WeChatPay(WeChatCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    unfunded = "NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
         chosen = wanted.method
@@ -137,10 +137,7 @@ class WeChatPay(WeChatCalls):
             "paid_minor": wanted.paid_minor,
             "currency": wanted.currency,
         }
-        try:
-            return self._refund_result(self._call("POST", _REFUNDS, body), asked)
-        except ProviderRejected as refused:
-            return unfunded_if(refused, code=_UNFUNDED)
+        return self._refund_result(self._call("POST", _REFUNDS, body), asked)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         path = f"{_REFUNDS}/{quote(out_refund_no, safe='')}"

@@ -257,9 +257,7 @@ def test_an_endless_bill_is_given_up(wechat: WeChatPay, company: Company, monkey
         wechat.bill(day=DAY)
 
 
-def test_a_download_is_one_call_within_the_limits(
-    wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_is_one_call_within_the_limits(platform: Any, company: Company) -> None:
     """Limits that let nothing through stop the download as they stop any call."""
     entered: list[int] = []
 
@@ -270,8 +268,7 @@ def test_a_download_is_one_call_within_the_limits(
             raise ProviderUnavailable("no room")
         yield
 
-    monkeypatch.setattr(wechat, "_limits", limit)
     offering(company, announced(company), whole_bill)
     with pytest.raises(ProviderUnavailable, match="no room"):
-        wechat.bill(day=DAY)
+        WeChatPay(channels(company)["wechat"], limit).bill(day=DAY)
     assert (entered, len(company.asked)) == ([0, 1], 1)
