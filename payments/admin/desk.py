@@ -29,8 +29,8 @@ from payments.states import REFUNDED_BY_POLICY
 # of each source: its name, and the state and value that choose its rows in a list
 SOURCES = {
     "anomaly": (gettext_noop("Anomalies"), ""),
-    "attempt": (gettext_noop("Uncertain attempts"), "status=uncertain"),
-    "refund": (gettext_noop("Uncertain refunds"), "status=uncertain"),
+    "attempt": (gettext_noop("Uncertain attempts"), "answer=none"),
+    "refund": (gettext_noop("Uncertain refunds"), "answer=none"),
     "refused": (gettext_noop("Refused refunds"), "kind=refund_failed"),
     "difference": (gettext_noop("Differences of bills"), ""),
     "event": (gettext_noop("Stuck events"), "waiting=1"),
@@ -163,6 +163,9 @@ def _note(work: Work) -> str:
 
 
 def _next_question(work: Work) -> str:
+    if work.is_former:
+        former = _("%(account)s is no longer configured here for its merchant: nobody can be asked.")
+        return former % {"account": account_name(work.about)}
     if work.due is None:
         return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
     about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
@@ -172,7 +175,9 @@ def _next_question(work: Work) -> str:
 def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
     change = reverse(f"admin:payments_{worklist.model_of(work.source)._meta.model_name}_change", args=[work.pk])
     match work.source:
-        case "attempt" | "refund" if work.due is not None and request.user.has_perm("payments.query_payment"):
+        case "attempt" | "refund" if (
+            work.due is not None and not work.is_former and request.user.has_perm("payments.query_payment")
+        ):
             return _("Ask now"), reverse("admin:payments_payment_ask", args=[work.payment_id])
         case "attempt" | "refund" if request.user.has_perm("payments.view_payment"):
             return _("Record the outcome"), reverse("admin:payments_payment_change", args=[work.payment_id])

@@ -13,10 +13,12 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span, newest, of_newest
 from payments.admin.badges import book_name
+from payments.channels import accounts
 from payments.channels import configured as channels
 from payments.channels.accounts import account_name, provider_name
 from payments.conf import config
 from payments.models import JournalEntry, JournalLine
+from payments.operations import worklist
 from payments.providers import registry
 from payments.settlement.journal import provider_account
 
@@ -40,7 +42,18 @@ class AtAccount(Choice):
         return [(name, account_name(name)) for name in sorted({*registry.names(), *config().providers})]
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return searching.newest(rows).filter(Q(account_key=value) | Q(account_key="", channel=value))
+        return searching.newest(rows).filter(accounts.at(value))
+
+
+class Unanswered(Choice):
+    """Filter attempts or refunds that wait for a person, as the desk counts them."""
+
+    title = _("answer of the provider")
+    parameter_name = "answer"
+    values: ClassVar[dict[str, Any]] = {"none": _("none yet")}
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(pk__in=searching.numbers_of(worklist.unanswered(rows), "next_query_at"))
 
 
 class Booked(Span):

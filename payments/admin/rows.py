@@ -9,7 +9,7 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import badge, badge_column
-from payments.admin.money_filters import AtAccount, Waiting
+from payments.admin.money_filters import AtAccount, Unanswered, Waiting
 from payments.admin.pages import (
     MoneyAdmin,
     OwnNumberSearch,
@@ -42,7 +42,7 @@ class AttemptAdmin(OwnNumberSearch, MoneyAdmin):
         "opened",
         "questions",
     )
-    list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount)
+    list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount, Unanswered)
     search_fields = ("id",)
     search_help_text = _("Our number of the trade, or of the payment.")
     ordering = ("-pk",)
@@ -82,7 +82,7 @@ class RefundAdmin(OwnNumberSearch, MoneyAdmin):
 
     appears = _("A refund appears when one is asked for, or when a duplicate or late payment goes back.")
     list_display = ("number", "state", "amount", "shown_reason", "payment_link", "asked_for")
-    list_filter = (newest("status", choices(RefundStatus), by="created_at"),)
+    list_filter = (newest("status", choices(RefundStatus), by="created_at"), Unanswered)
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
     search_help_text = _("Our number of the refund, or of the payment.")

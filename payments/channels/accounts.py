@@ -6,7 +6,8 @@ Rows name the account where its name is not its channel's (`key_of`); what follo
 from collections import Counter
 from contextlib import suppress
 
-from django.db.models import Count
+from django.db.models import Count, Q, Value
+from django.db.models.functions import Coalesce, NullIf
 from django.utils.translation import gettext
 
 from payments.channels import configured as channels
@@ -15,6 +16,9 @@ from payments.models import Attempt, Refund
 from payments.providers import registry
 from payments.providers.registry import ConfigError
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS
+
+# what is open of each kind, and the lookup that leads to its attempt
+OPEN = {Attempt: (LIVE_ATTEMPTS, ""), Refund: (OPEN_REFUNDS, "attempt__")}
 
 
 def chosen(channel: str) -> str:
@@ -41,22 +45,35 @@ def of_merchant(channel: str, merchant: str) -> str:
     return channel
 
 
-def gone() -> Counter[str]:
-    """Count open attempts and refunds by the accounts that are not configured, or for another merchant by now."""
-    merchants = dict[str, str]()
+def name_of(attempt: str = "") -> Coalesce:
+    """Select `Attempt.account`; `attempt` is the lookup that leads there."""
+    return Coalesce(NullIf(f"{attempt}account_key", Value("")), f"{attempt}channel")
+
+
+def at(account: str, attempt: str = "") -> Q:
+    """Select the rows of an account; as `name_of`."""
+    unnamed = {f"{attempt}account_key": "", f"{attempt}channel": account}
+    return Q(**{f"{attempt}account_key": account}) | Q(**unnamed)
+
+
+def at_former(attempt: str = "") -> Q:
+    """Select rows of accounts that are not configured, or for another merchant by now; as `name_of`."""
+    merchants = dict[str, str | None].fromkeys(config().providers)
     with suppress(ConfigError):  # a check of its own says so
-        merchants = {name: one.merchant for name, one in channels.current().items()}
-    attempts = Attempt.objects.filter(status__in=LIVE_ATTEMPTS)
-    refunds = Refund.objects.filter(status__in=OPEN_REFUNDS)
+        merchants |= {name: one.merchant for name, one in channels.current().items()}
+    today = Q(pk__isnull=True)  # none
+    for name, merchant in merchants.items():
+        today |= at(name, attempt) & (Q() if merchant is None else Q(**{f"{attempt}merchant": merchant}))
+    return ~today
+
+
+def gone() -> Counter[str]:
+    """Count open attempts and refunds by accounts, of those that are `at_former` ones."""
     found = Counter[str]()
-    for rows, attempt in ((attempts, ""), (refunds, "attempt__")):
-        grouped = rows.order_by().values_list(
-            *(f"{attempt}{column}" for column in ("channel", "account_key", "merchant"))
-        )
-        for channel, key, merchant, count in grouped.annotate(count=Count("pk")):
-            name = key or channel
-            if name not in config().providers or merchants.get(name, merchant) != merchant:
-                found[name] += count
+    for model, (statuses, attempt) in OPEN.items():
+        rows = model._default_manager.filter(at_former(attempt), status__in=statuses).order_by()
+        named = rows.annotate(account_name=name_of(attempt)).values_list("account_name")
+        found.update(dict(named.annotate(count=Count("pk"))))
     return found
 
 

@@ -18,10 +18,11 @@ from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDat
 from django.utils import timezone
 
 from idempotency.ids import first_id
+from payments.channels import accounts
 from payments.conf import config
 from payments.models import Anomaly, Attempt, BillComparison, Delivery, Difference, PaymentEvent, Refund
 from payments.operations.figures import moved
-from payments.states import AttemptStatus, RefundStatus, needs_approval
+from payments.states import AttemptStatus, needs_approval
 
 SHOWN = 25
 COUNTED_MAX = 1_000  # of each source, more are not counted
@@ -46,6 +47,7 @@ class Work:
         detail: of the anomaly, or of a refund's.
         amount_minor: in `currency`; None where the detail alone knows it.
         due: when the timer asks the provider next.
+        is_former: of an attempt or refund, its account is not configured any more: nobody can be asked.
     """
 
     source: str
@@ -60,6 +62,7 @@ class Work:
     customer: str | None
     since: datetime
     due: datetime | None
+    is_former: bool | None
 
     @property
     def needs_approval(self) -> bool:
@@ -97,14 +100,21 @@ def sources() -> dict[str, tuple[QuerySet[Any], str]]:
     events = PaymentEvent.objects.filter(handled_at__isnull=True)
     return {
         "anomaly": (anomalies.exclude(kind__in=own), "created_at"),
-        "attempt": (Attempt.objects.filter(status=AttemptStatus.UNCERTAIN.value), "created_at"),
-        "refund": (Refund.objects.filter(status=RefundStatus.UNCERTAIN.value), "created_at"),
+        "attempt": (unanswered(Attempt.objects.all()), "created_at"),
+        "refund": (unanswered(Refund.objects.all()), "created_at"),
         "refused": (anomalies.filter(kind=Kind.REFUND_FAILED), "created_at"),
         "difference": (Difference.objects.filter(resolved_at__isnull=True), "found_at"),
         "event": (events.filter(Q(attempts__gt=0) | Q(created_at__lt=timezone.now() - STUCK)), "created_at"),
         "delivery": (_given_up(), "created_at"),
         "notification": (anomalies.filter(kind=Kind.NOTIFICATION_FAILED), "created_at"),
     }
+
+
+def unanswered(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Select open attempts or refunds whose provider has given no answer, or can be asked no more."""
+    statuses, attempt = accounts.OPEN[rows.model]
+    uncertain = Q(status=AttemptStatus.UNCERTAIN.value)  # as a refund's
+    return rows.filter(uncertain | accounts.at_former(attempt), status__in=statuses)
 
 
 def _given_up() -> QuerySet[Delivery]:
@@ -119,7 +129,8 @@ def model_of(source: str) -> type[Model]:
 
 def oldest(wanted: Collection[str]) -> list[Work]:
     """Read the `SHOWN` oldest rows of these sources, in one statement."""
-    parts = [_columns(source, *sources()[source]) for source in wanted]
+    known = sources()
+    parts = [_columns(source, *known[source]) for source in wanted]
     # the first model's own ordering has no column here
     rows = parts[0].union(*parts[1:], all=True).order_by() if len(parts) > 1 else chain(*parts)
     return sorted((Work(*row) for row in rows), key=lambda work: work.since)[:SHOWN]
@@ -127,9 +138,9 @@ def oldest(wanted: Collection[str]) -> list[Work]:
 
 def counts(wanted: Collection[str]) -> dict[str, int]:
     """Count the rows of these sources, up to `COUNTED_MAX` of each, in one statement."""
-    parts = []
+    parts, known = [], sources()
     for source in wanted:
-        rows = sources()[source][0]
+        rows = known[source][0]
         some = rows.model.objects.filter(pk__in=rows.order_by().values("pk")[:COUNTED_MAX]).order_by()
         parts.append(some.annotate(source=Value(source)).values_list("source").annotate(count=Count("pk")))
     found = Counter(dict(parts[0].union(*parts[1:], all=True).order_by())) if parts else Counter()
@@ -142,7 +153,7 @@ def last_two_days() -> list[DayOfAccount]:
     rows = Attempt.objects.filter(pk__gte=first_id(since))
     paid = Q(observations__kind="paid", observations__currency=F("currency"))
     refunded = Q(observations__kind="refunded", observations__currency=F("currency"))
-    days = rows.annotate(day=TruncDate("created_at", tzinfo=UTC), at=account_of())
+    days = rows.annotate(day=TruncDate("created_at", tzinfo=UTC), at=accounts.name_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
         opened=Count("pk", distinct=True),
@@ -165,24 +176,16 @@ def newest_bills() -> Iterator[tuple[BillComparison, int]]:
             yield row, row.still_open
 
 
-def account_of(attempt: str = "") -> Coalesce:
-    """Select `Attempt.account`; `attempt` is the lookup that leads there."""
-    return Coalesce(NullIf(f"{attempt}account_key", Value("")), f"{attempt}channel")
-
-
 def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
     """Select the columns of `Work`; every part of a union has the same types."""
     model = rows.model
     named: dict[type[Model], dict[str, Any]] = {
         Anomaly: {"about": "kind", "reference": "reference", "detail": "detail"},
         Delivery: {"about": "type", "reference": "endpoint"},
-        Attempt: {"about": account_of(), "amount": "amount_minor", "due": "next_query_at"},
+        Attempt: _asked(""),
         Difference: {"about": "kind", "amount": Coalesce("theirs_minor", "ours_minor"), "currency": "currency"},
         PaymentEvent: {"about": "status", "amount": "paid_minor"},
-        Refund: {
-            **{"about": account_of("attempt__"), "amount": "amount_minor", "due": "next_query_at"},
-            "detail": "anomaly__detail",
-        },
+        Refund: {**_asked("attempt__"), "detail": "anomaly__detail"},
     }
     own = named[model]
 
@@ -202,4 +205,15 @@ def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
         f"payment__owner__{get_user_model().USERNAME_FIELD}",
         since,
         column("due", models.DateTimeField()),
+        column("former", models.BooleanField()),
     )
+
+
+def _asked(attempt: str) -> dict[str, Any]:
+    """Name the columns of what a provider is asked about; `attempt` is the lookup that leads to its attempt."""
+    return {
+        "about": accounts.name_of(attempt),
+        "amount": "amount_minor",
+        "due": "next_query_at",
+        "former": models.ExpressionWrapper(accounts.at_former(attempt), models.BooleanField()),
+    }

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from idempotency.ids import new_id
 from idempotency.models import LedgerEntry
+from payments.channels import configured
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
 from payments.refunds import steps as refunds
@@ -27,6 +28,7 @@ from tests.integration.payments.conftest import (
     recorded_by_hand,
     refunded,
 )
+from tests.payments_settings import changed
 
 
 @pytest.fixture
@@ -95,6 +97,24 @@ def test_what_is_uncertain_says_what_will_happen(admin_client: Client, open_atte
     assert f"/admin/payments/payment/{asked.payment_id}/ask/ Ask now" in first
     assert "is not asked again by itself" in second
     assert f"/admin/payments/payment/{given_up.payment_id}/change/ Record the outcome" in second
+
+
+def test_a_refund_at_a_former_account_leads_to_the_case_file(
+    admin_client: Client, payment: Payment, settings: Any
+) -> None:
+    refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="")
+    providers = settings.PAYMENTS["PROVIDERS"]
+    other = {**providers["wechat"], "MCH_ID": "1900000009"}
+    for today, waiting in (({"alipay": providers["alipay"]}, 1), ({"wechat": other}, 1), (providers, 0)):
+        settings.PAYMENTS = changed(PROVIDERS=today)
+        configured.forget()
+        lines = queue(admin_client)
+        assert len(lines) == waiting
+        for line in lines:
+            assert "WeChat Pay is no longer configured here for its merchant: nobody can be asked." in line
+            assert f"/admin/payments/payment/{payment.pk}/change/ Record the outcome" in line
+        listed = admin_client.get("/admin/payments/refund/?answer=none").context["cl"].result_list
+        assert len(listed) == waiting
 
 
 def test_an_event_counts_once_it_is_stuck(admin_client: Client, payment: Payment) -> None:
