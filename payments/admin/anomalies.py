@@ -5,9 +5,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
-from django.urls import path, reverse
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
@@ -81,10 +79,8 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     )
     list_display = ("kind", "age", "stake", "policy", "payment_link", "provider", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
-    resolve_permission = "resolve_anomaly"
-    resolve_title = _("Resolve an anomaly")
+    acts = {"resolve": "resolve_anomaly", **dict.fromkeys(DECISIONS, "refund_payment")}
     what_to_do_about = WHAT_TO_DO
-    resolve = staticmethod(actions.resolve)
     search_fields = ("reference",)
     search_help_text = _("A whole reference, the provider's number of the trade, or the number of a payment.")
     list_select_related = ("payment", "refund", "refund__payment")
@@ -101,21 +97,10 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
         ours = number_in(term)
         return rows.filter(filed | Q(payment_id=ours) if ours else filed)
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.decide_view)
-        decide = [
-            path(f"<int:pk>/{name}/", view, {"name": name}, name=f"payments_anomaly_{name}") for name in DECISIONS
-        ]
-        return [*decide, *super().get_urls()]
-
     def tools(self, request: HttpRequest, row: Anomaly) -> list[Tool]:
         if not row.needs_approval:
             return super().tools(request, row)
-        return [
-            Tool(address=reverse(f"admin:payments_anomaly_{name}", args=[row.pk]), words=str(title))
-            for name, (title, *_) in DECISIONS.items()
-            if self.may(request, "refund_payment")
-        ]
+        return [tool for act, (title, *_) in DECISIONS.items() for tool in self.tool(request, row, act, title)]
 
     def what_to_do_with(self, row: Anomaly) -> str:
         refund = getattr(row, "refund", None)
@@ -123,19 +108,17 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
             return gettext("Nothing to do: refunded.")
         return str(APPROVE_OR_DECLINE) if row.needs_approval else super().what_to_do_with(row)
 
-    def decide_view(self, request: HttpRequest, pk: int, name: str) -> HttpResponse:
-        """Approve or decline the refund that policy does not make by itself."""
-        self.require(request, "refund_payment")
-        row = get_object_or_404(self.get_queryset(request), pk=pk)
-        title, sentence, button, form, act = DECISIONS[name]
-        question = Question(
+    def question(self, act: str, row: Anomaly, given: Any) -> Question:
+        if act not in DECISIONS:
+            return super().question(act, row, given)
+        title, sentence, button, form, decide = DECISIONS[act]
+        return Question(
             title=str(title),
             sentences=[self.stakes(row)[0], str(sentence)],
             button=str(button),
-            form=form(request.POST or None),
-            act=lambda given, by: act(row, by=by),
+            form=form(given),
+            act=lambda form, by: decide(row, by=by),
         )
-        return self.ask_first(request, row, question)
 
     age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), _("age"))
     stake = column(display.at_stake, _("at stake"))

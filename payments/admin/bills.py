@@ -34,7 +34,6 @@ from payments.admin.pages import (
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
-from payments.operations import actions
 from payments.reconciliation import bills
 
 Kind = Difference.Kind
@@ -122,10 +121,8 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
         newest("moved", [("paid", _("paid")), ("refunded", _("refunded"))]),
     )
     list_select_related = ("comparison",)
-    resolve_permission = "resolve_difference"
-    resolve_title = _("Resolve a difference")
+    acts = {"resolve": "resolve_difference"}
     what_to_do_about = WHAT_TO_DO
-    resolve = staticmethod(actions.resolve_difference)
     search_fields = ("provider_txn_id",)
     search_help_text = format_lazy(
         _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade."),

@@ -5,9 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
-from django.urls import path, reverse
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -40,6 +38,7 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
         newest("type", [(name, name) for name in EVENT_TYPES]),
     )
     is_decided_about = True
+    acts = {"replay": "replay_delivery"}
     search_fields = ("id",)
     search_help_text = _("The webhook-id, or the number of the payment.")
     ordering = ("-pk",)
@@ -48,14 +47,8 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
         *("next_attempt", "given_up", "delivered", "answers"),
     )
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.replay_view)
-        return [path("<uuid:pk>/replay/", view, name="payments_delivery_replay"), *super().get_urls()]
-
     def tools(self, request: HttpRequest, row: Delivery) -> list[Tool]:
-        if row.status == Status.SENDING or not self.may(request, "replay_delivery"):
-            return []
-        return [Tool(address=reverse("admin:payments_delivery_replay", args=[row.pk]), words=_("Send again"))]
+        return [] if row.status == Status.SENDING else self.tool(request, row, "replay", _("Send again"))
 
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
@@ -88,11 +81,8 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
         shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
         return shown if lines else gettext("none yet")
 
-    def replay_view(self, request: HttpRequest, pk: Any) -> HttpResponse:
-        """Send the delivery again."""
-        self.require(request, "replay_delivery")
-        row = get_object_or_404(Delivery, pk=pk)
-        question = Question(
+    def question(self, act: str, row: Delivery, given: Any) -> Question:
+        return Question(
             title=gettext("Send again"),
             sentences=[
                 gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.")
@@ -101,10 +91,9 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
                 gettext("No money moves."),
             ],
             button=gettext("Send it again"),
-            form=ReasonForm(request.POST or None),
-            act=lambda given, by: deliveries.send_again(row, by=by),
+            form=ReasonForm(given),
+            act=lambda form, by: deliveries.send_again(row, by=by),
         )
-        return self.ask_first(request, row, question)
 
 
 def _has_failed(row: Delivery) -> bool:

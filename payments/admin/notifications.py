@@ -4,9 +4,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
-from django.urls import path, reverse
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -47,6 +46,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     list_display = ("short_id", "outcome", "event", "merchant_account", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
+    acts = {"replay": "replay_notification"}
     search_fields = ("notification_id",)
     search_help_text = _("A whole notification id, or our number of the trade.")
     ordering = ("-pk",)
@@ -67,16 +67,8 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
         return super().get_queryset(request).defer("body", "headers")
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.replay_view)
-        return [path("<int:pk>/replay/", view, name="payments_notification_replay"), *super().get_urls()]
-
     def tools(self, request: HttpRequest, row: Notification) -> list[Tool]:
-        if not self.may(request, "replay_notification"):
-            return []
-        return [
-            Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words=_("Process again"))
-        ]
+        return self.tool(request, row, "replay", _("Process again"))
 
     def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         ours = number_in(term)
@@ -116,11 +108,8 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         lambda row: format_html('<pre class="ledger-body" tabindex="0">{}</pre>', display.body(row)), _("body")
     )
 
-    def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Process the notification again."""
-        self.require(request, "replay_notification")
-        row = get_object_or_404(Notification.objects.defer("body"), pk=pk)
-        question = Question(
+    def question(self, act: str, row: Notification, given: Any) -> Question:
+        return Question(
             title=gettext("Process again"),
             sentences=[
                 gettext(
@@ -132,7 +121,6 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
                 gettext("Known facts count once only. The provider is not asked."),
             ],
             button=gettext("Process it again"),
-            form=ReasonForm(request.POST or None),
-            act=lambda given, by: actions.process_again(row, by=by),
+            form=ReasonForm(given),
+            act=lambda form, by: actions.process_again(row, by=by),
         )
-        return self.ask_first(request, row, question)

@@ -31,7 +31,7 @@ from payments.channels.accounts import account_name, provider_name
 from payments.display import money, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
-from payments.operations.actions import NotDecidable, Operator, Result
+from payments.operations import actions
 from payments.settlement.state import as_id
 
 BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
@@ -55,14 +55,26 @@ class Question:
     sentences: list[str]
     button: str
     form: forms.Form
-    act: Callable[[dict[str, Any], Operator], Result]
+    act: Callable[[dict[str, Any], actions.Operator], actions.Result]
 
 
 class MoneyAdmin(ReadOnlyAdmin):
-    """Read-only pages about money; an operator's act is confirmed first."""
+    """Read-only pages about money; an operator's act is confirmed first.
+
+    Attributes:
+        acts: permission for each act about a row, by the name that its address ends with.
+    """
+
+    acts: ClassVar[Mapping[str, str]] = {}
 
     class Media:
         css = {"all": ["payments/admin.css"]}
+
+    def get_urls(self) -> list[Any]:
+        view, name = self.admin_site.admin_view(self.act_view), f"payments_{self.opts.model_name}"
+        number = "<uuid:pk>" if isinstance(self.opts.pk, models.UUIDField) else "<int:pk>"
+        acts = [path(f"{number}/{act}/", view, {"act": act}, name=f"{name}_{act}") for act in self.acts]
+        return [*acts, *super().get_urls()]
 
     def may(self, request: HttpRequest, permission: str) -> bool:
         """Check that the user may see the rows, and do this with them."""
@@ -89,6 +101,22 @@ class MoneyAdmin(ReadOnlyAdmin):
         ]
         return self.own_page(request, "admin/payments/history.html", _("History"), row=row, moments=moments)
 
+    def tool(self, request: HttpRequest, row: models.Model, act: str, words: Any) -> list[Tool]:
+        """Make the button of an act; none for users who may not do it."""
+        if not self.may(request, self.acts[act]):
+            return []
+        return [Tool(address=reverse(f"admin:payments_{self.opts.model_name}_{act}", args=[row.pk]), words=words)]
+
+    def act_view(self, request: HttpRequest, pk: Any, act: str) -> HttpResponse:
+        """Ask about an act, and do it."""
+        self.require(request, self.acts[act])
+        row = get_object_or_404(self.get_queryset(request), pk=pk)
+        return self.ask_first(request, row, self.question(act, row, request.POST or None))
+
+    def question(self, act: str, row: Any, given: Any) -> Question:
+        """Make the question of an act, with what its form was `given`."""
+        raise NotImplementedError
+
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
         """Show what will happen; do it on POST, and report on the row's page.
 
@@ -104,10 +132,10 @@ class MoneyAdmin(ReadOnlyAdmin):
             return self.own_page(
                 request, "admin/payments/confirm.html", question.title, row=row, question=question, form=form
             )
-        by = Operator(user_id=request.user.pk, reason=form.cleaned_data["reason"])
+        by = actions.Operator(user_id=request.user.pk, reason=form.cleaned_data["reason"])
         try:
             result = question.act(form.cleaned_data, by)
-        except NotDecidable as refused:
+        except actions.NotDecidable as refused:
             messages.error(request, str(refused))
         else:
             for sentence in result.sentences:
@@ -127,19 +155,13 @@ class ResolvableAdmin(MoneyAdmin):
     """Pages of rows that a person resolves.
 
     Attributes:
-        resolve_permission: codename of the permission to do it.
-        resolve_title: title of the page that does it.
         what_to_do_about: advice, by the row's kind.
-        resolve: resolves a row for an operator; see `payments.operations.actions`.
     """
 
     is_decided_about = True
     # open rows have no time and come first, oldest first; then the last resolved
     ordering = (F("resolved_at").desc(nulls_first=True), "pk")
-    resolve_permission: ClassVar[str]
-    resolve_title: ClassVar[Any]
     what_to_do_about: ClassVar[Mapping[str, Any]]
-    resolve: ClassVar[Callable[..., Result]]
 
     @admin.display(description=in_utc(gettext_lazy("resolved at")))
     def settled(self, row: Any) -> str:
@@ -157,34 +179,22 @@ class ResolvableAdmin(MoneyAdmin):
         """Return the advice for this row."""
         return _("Nothing to do: resolved.") if row.resolved_at else str(self.what_to_do_about[row.kind])
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.resolve_view)
-        name = f"payments_{self.opts.model_name}_resolve"
-        return [path("<int:pk>/resolve/", view, name=name), *super().get_urls()]
-
     def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
-        if row.resolved_at is not None or not self.may(request, self.resolve_permission):
-            return []
-        address = reverse(f"admin:payments_{self.opts.model_name}_resolve", args=[row.pk])
-        return [Tool(address=address, words=_("Resolve"))]
+        return [] if row.resolved_at else self.tool(request, row, "resolve", _("Resolve"))
 
     def stakes(self, row: Any) -> tuple[str, list[str]]:
         """Describe the row, and what follows besides from resolving it."""
         raise NotImplementedError
 
-    def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Resolve the row, with words about it."""
-        self.require(request, self.resolve_permission)
-        row = get_object_or_404(self.get_queryset(request), pk=pk)
+    def question(self, act: str, row: Any, given: Any) -> Question:
         about, more = self.stakes(row)
-        question = Question(
-            title=str(self.resolve_title),
+        return Question(
+            title=_("Resolve"),
             sentences=[about, self.what_to_do(row), *more],
             button=_("Resolve it"),
-            form=ResolutionForm(request.POST or None),
-            act=lambda given, by: type(self).resolve(row, by=by),
+            form=ResolutionForm(given),
+            act=lambda form, by: actions.resolve(row, by=by),
         )
-        return self.ask_first(request, row, question)
 
 
 def page_of(row: models.Model) -> str:

@@ -63,6 +63,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         newest=LOOKED_AT,
     )
     ordering = ("-pk",)
+    acts = {"ask": "query_payment", "refund": "refund_payment"}
     fieldsets = (
         (None, {"fields": ("case",)}),
         (gettext_lazy("History"), {"fields": ("history", "requests")}),
@@ -84,19 +85,16 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return [
             path("find/", view(self.find_view), name="payments_find"),
             path("<uuid:pk>/case.json", view(self.export_view), name="payments_payment_export"),
-            path("<uuid:pk>/ask/", view(self.ask_view), name="payments_payment_ask"),
-            path("<uuid:pk>/refund/", view(self.refund_view), name="payments_payment_refund"),
             path("<uuid:pk>/tell/<uuid:about>/", view(self.record_view), name="payments_payment_tell"),
             *super().get_urls(),
         ]
 
     def tools(self, request: HttpRequest, row: Payment) -> list[Tool]:
         found = []
-        if self.may(request, "query_payment") and any(actions.open_questions(row)):
-            address = reverse("admin:payments_payment_ask", args=[row.pk])
-            found.append(Tool(address=address, words=_("Ask the provider now")))
-        if self.may(request, "refund_payment") and left_minor(row) > 0:
-            found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words=_("Refund")))
+        if any(actions.open_questions(row)):
+            found += self.tool(request, row, "ask", _("Ask the provider now"))
+        if left_minor(row) > 0:
+            found += self.tool(request, row, "refund", _("Refund"))
         by_hand = manual.recordable(row) if self.may(request, "tell_outcome") else []
         for one in by_hand:
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
@@ -182,32 +180,8 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             headers={"Content-Disposition": f'attachment; filename="payment-{payment.pk.hex}.json"'},
         )
 
-    def ask_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Ask the providers about what is open."""
-        self.require(request, "query_payment")
-        payment = get_object_or_404(Payment, pk=pk)
-        attempts, waiting = actions.open_questions(payment)
-        asked = [
-            _("%(account)s is asked about attempt %(number)s.")
-            % {"account": account_name(row.account), "number": row.out_trade_no}
-            for row in attempts
-        ]
-        asked += [_what_asking_does(refund) for refund in waiting]
-        sentences = [
-            *(asked or [_("Nothing of this payment is open, so there is nothing to ask about.")]),
-            _(
-                "An answer counts like a notification: an attempt that was paid pays the order, or is refunded"
-                " where the order does not take it. No new trade or refund is begun."
-            ),
-        ]
-        question = Question(
-            title=_("Ask the provider now"),
-            sentences=sentences,
-            button=_("Ask now"),
-            form=ReasonForm(request.POST or None),
-            act=lambda given, by: actions.ask(payment, by=by),
-        )
-        return self.ask_first(request, payment, question)
+    def question(self, act: str, row: Payment, given: Any) -> Question:
+        return {"ask": _asking, "refund": _refunding}[act](row, given)
 
     def record_view(self, request: HttpRequest, pk: UUID, about: UUID) -> HttpResponse:
         """Record the outcome of an attempt or refund whose provider cannot answer."""
@@ -230,33 +204,55 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         )
         return self.ask_first(request, payment, question)
 
-    def refund_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Refund money, once for each form."""
-        self.require(request, "refund_payment")
-        payment = get_object_or_404(Payment, pk=pk)
-        left = left_minor(payment)
-        question = Question(
-            title=_("Refund"),
-            sentences=[
-                _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.")
-                % {"paid": money(payment.paid_minor, payment.currency), "left": money(left, payment.currency)},
-                _(
-                    "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
-                    " cannot be undone. Sending this form twice refunds once."
-                ),
-                _("If everything goes back, the order counts as refunded."),
-            ],
-            button=_("Give the money back"),
-            form=RefundForm(request.POST or None, payment=payment),
-            act=lambda given, by: actions.refund(
-                payment,
-                refund_id=given["number"],
-                amount_minor=given["amount"],
-                shown_reason=given["shown_reason"],
-                by=by,
+
+def _asking(payment: Payment, given: Any) -> Question:
+    """Ask the providers about what is open."""
+    attempts, waiting = actions.open_questions(payment)
+    asked = [
+        _("%(account)s is asked about attempt %(number)s.")
+        % {"account": account_name(row.account), "number": row.out_trade_no}
+        for row in attempts
+    ]
+    asked += [_what_asking_does(refund) for refund in waiting]
+    return Question(
+        title=_("Ask the provider now"),
+        sentences=[
+            *(asked or [_("Nothing of this payment is open, so there is nothing to ask about.")]),
+            _(
+                "An answer counts like a notification: an attempt that was paid pays the order, or is refunded"
+                " where the order does not take it. No new trade or refund is begun."
             ),
-        )
-        return self.ask_first(request, payment, question)
+        ],
+        button=_("Ask now"),
+        form=ReasonForm(given),
+        act=lambda form, by: actions.ask(payment, by=by),
+    )
+
+
+def _refunding(payment: Payment, given: Any) -> Question:
+    """Refund money, once for each form."""
+    left = left_minor(payment)
+    return Question(
+        title=_("Refund"),
+        sentences=[
+            _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.")
+            % {"paid": money(payment.paid_minor, payment.currency), "left": money(left, payment.currency)},
+            _(
+                "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
+                " cannot be undone. Sending this form twice refunds once."
+            ),
+            _("If everything goes back, the order counts as refunded."),
+        ],
+        button=_("Give the money back"),
+        form=RefundForm(given, payment=payment),
+        act=lambda form, by: actions.refund(
+            payment,
+            refund_id=form["number"],
+            amount_minor=form["amount"],
+            shown_reason=form["shown_reason"],
+            by=by,
+        ),
+    )
 
 
 def _found(row: Any) -> dict[str, Any]:

@@ -205,8 +205,8 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     return Result(done=done, sentences=[sentence], verdict=verdict)
 
 
-def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
-    """Resolve an anomaly, with the operator's reason as the resolution.
+def resolve(row: Anomaly | Difference, *, by: Operator) -> Result:
+    """Resolve an anomaly or a difference, with the operator's reason as the resolution.
 
     Raises:
         NotDecidable: it is settled already, or its refund waits for approval.
@@ -214,30 +214,15 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
     Transaction: opens its own.
     """
     with transaction.atomic():
-        locked = Anomaly.objects.select_for_update(no_key=True).get(pk=anomaly.pk)
+        locked: Any = type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)
         if locked.resolved_at is not None:
-            raise resolved_before(locked)
-        if locked.needs_approval:
+            before = {"resolution": stored_text(locked.resolution)}
+            raise NotDecidable(_("It has been resolved before: %(resolution)s") % before)
+        if getattr(locked, "needs_approval", False):
             raise NotDecidable(_("Its refund waits for approval: approve or decline that."))
-        anomalies.resolve(anomaly.pk, resolution=by.reason)
-        audit(anomaly, _("Resolved"), by=by, result=_("settled."))
-    return Result(done=True, sentences=[_("The anomaly is resolved.")])
-
-
-def resolve_difference(row: Difference, *, by: Operator) -> Result:
-    """Resolve a line on which bill and facts differ, with the operator's reason as the resolution.
-
-    Raises:
-        NotDecidable: it is settled already.
-
-    Transaction: opens its own.
-    """
-    with transaction.atomic():
-        if not bills.resolve(row.pk, resolution=by.reason):
-            row.refresh_from_db()
-            raise resolved_before(row)
+        (anomalies if isinstance(row, Anomaly) else bills).resolve(row.pk, resolution=by.reason)
         audit(row, _("Resolved"), by=by, result=_("settled."))
-    return Result(done=True, sentences=[_("The difference is resolved.")])
+    return Result(done=True, sentences=[_("The %(what)s is resolved.") % {"what": row._meta.verbose_name}])
 
 
 def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str) -> Refund:
@@ -289,12 +274,6 @@ def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
 def outcome_of(name: str, became: Any) -> str:
     """Say what became of the thing with that name."""
     return _("%(name)s: %(became)s.") % {"name": name, "became": became}
-
-
-def resolved_before(row: Anomaly | Difference) -> NotDecidable:
-    """Refuse to resolve a row twice."""
-    resolution = {"resolution": stored_text(row.resolution)}
-    return NotDecidable(_("It has been resolved before: %(resolution)s") % resolution)
 
 
 def _sentence(text: str) -> str:

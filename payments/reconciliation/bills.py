@@ -137,13 +137,10 @@ def open_differences(comparison: BillComparison) -> QuerySet[Difference]:
     return comparison.differences.filter(resolved_at__isnull=True)
 
 
-def resolve(difference_id: int, *, resolution: str) -> bool:
-    """Resolve a difference on a person's behalf; False if it was resolved before.
-
-    Transaction: opens its own statement.
-    """
+def resolve(difference_id: int, *, resolution: str) -> None:
+    """Resolve a difference, unless it was before."""
     unresolved = Difference.objects.filter(pk=difference_id, resolved_at__isnull=True)
-    return bool(unresolved.update(resolved_at=Now(), resolution=resolution[:160]))
+    unresolved.update(resolved_at=Now(), resolution=resolution[:160])
 
 
 def export(differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS) -> Iterator[str]:
