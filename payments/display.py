@@ -16,7 +16,6 @@ from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 from payments.providers import registry
 
-SHOWN_MAX = 20_000  # characters of a body
 SHOWN_OF_MASKED = 3  # characters
 
 # of an anomaly's details
@@ -167,22 +166,21 @@ def source_in_words(fact: Observation) -> str:
     return _(SOURCES.get(fact.source, fact.source))
 
 
-def headers(row: Notification) -> str:
+def headers(row: Notification) -> bytes:
     """Write a line for each stored header: the signed ones, and the signature."""
-    return "\n".join(f"{name}: {value}" for name, value in sorted(row.headers.items())) or _("none")
+    return "\n".join(f"{name}: {value}" for name, value in row.headers.items()).encode()
 
 
-def body(row: Notification) -> str:
-    """Show the received bytes: a line for each parameter, or indented JSON; the payer masked."""
+def body(row: Notification) -> bytes:
+    """Mask the payer in the received bytes: JSON, or a line for each parameter."""
     raw = bytes(row.body)
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict | list):
-        return _cut(_form(raw.decode("utf-8", "replace")))
-    safe = json.loads(redacted(raw, content_type="application/json", names=tuple(_payer_names())))
-    return _cut(json.dumps(safe, indent=2, ensure_ascii=False))
+        return _form(raw.decode("utf-8", "replace")).encode()
+    return redacted(raw, content_type="application/json", names=tuple(_payer_names()))
 
 
 def masked(value: str) -> str:
@@ -200,10 +198,3 @@ def _payer_names() -> frozenset[str]:
     known: dict[str, Mapping[str, str]] = {channel: {} for channel in registry.names()}
     channels = {**known, **config().providers}
     return frozenset().union(*(registry.plugin(*each).payer_names for each in channels.items()))
-
-
-def _cut(text: str) -> str:
-    if len(text) <= SHOWN_MAX:
-        return text
-    lengths = {"shown": f"{SHOWN_MAX:,}", "all": f"{len(text):,}"}
-    return f"{text[:SHOWN_MAX]}\n… {_('the first %(shown)s of %(all)s characters') % lengths}"

@@ -6,8 +6,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.timesince import timesince
 from django.utils.translation import gettext
@@ -19,7 +17,7 @@ from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column, provider_column
+from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column, provider_column, table
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import actions, approval
@@ -127,12 +125,7 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     provider = provider_column
     refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("refund"))
     found = time_column("created_at", _("found at"))
-
-    @admin.display(description=_("details"))
-    def details(self, anomaly: Anomaly) -> SafeString | str:
-        lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', display.details(anomaly))
-        shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
-        return shown if lines else gettext("nothing more")
+    details = column(lambda anomaly: table(display.details(anomaly), gettext("nothing more")), _("details"))
 
     def stakes(self, row: Anomaly) -> tuple[str, list[str]]:
         about = {"what": capfirst(row.get_kind_display()), "money": display.at_stake(row)}

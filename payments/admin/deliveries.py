@@ -6,17 +6,17 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from idempotency.admin import answer_display
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import STATUS, badge
 from payments.admin.forms import ReasonForm
-from payments.admin.pages import MoneyAdmin, OwnNumberSearch, Question, breakable, payment_column, shortened
+from payments.admin.pages import MoneyAdmin, OwnNumberSearch, Question, breakable, payment_column, shortened, table
 from payments.conf import EVENT_TYPES
 from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
@@ -54,6 +54,7 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
     event = column(lambda row: breakable(row.type), label("type"))
     payment_link = payment_column
+    said = column(lambda row: answer_display.content(json.dumps(row.data).encode()), _("data"))
     happened = time_column("created_at", _("decided at"))
     delivered = time_column("delivered_at")
     given_up = time_column("ends_at", _("given up after"))
@@ -69,17 +70,11 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
     def next_attempt(self, row: Delivery) -> str:
         return utc(row.due_at) if row.status == Status.WAITING else "-"
 
-    @admin.display(description=_("data"))
-    def said(self, row: Delivery) -> SafeString:
-        return format_html('<pre class="ledger-body" tabindex="0">{}</pre>', json.dumps(row.data, indent=2))
-
     @admin.display(description=_("answers"))
     def answers(self, row: Delivery) -> SafeString | str:
         """List the attempts; one without an answer has no end yet, or its process died."""
         entries = ((utc(datetime.fromisoformat(one["at"])), _answer(one)) for one in row.log)
-        lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', entries)
-        shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
-        return shown if lines else gettext("none yet")
+        return table(entries, gettext("none yet"))
 
     def question(self, act: str, row: Delivery, given: Any) -> Question:
         return Question(

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from idempotency.admin import answer_display
 from idempotency.admin.filters import newest
 from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
@@ -101,12 +102,8 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     why = column(lambda row: stored_text(row.detail) or "-", _("detail"))
     received = time_column("received_at")
     processed = time_column("processed_at")
-    headers_text = column(
-        lambda row: format_html('<pre class="ledger-body">{}</pre>', display.headers(row)), _("headers")
-    )
-    body_text = column(
-        lambda row: format_html('<pre class="ledger-body" tabindex="0">{}</pre>', display.body(row)), _("body")
-    )
+    headers_text = column(lambda row: answer_display.content(display.headers(row)), _("headers"))
+    body_text = column(lambda row: answer_display.content(display.body(row)), _("body"))
 
     def question(self, act: str, row: Notification, given: Any) -> Question:
         return Question(

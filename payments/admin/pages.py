@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -245,6 +245,13 @@ def link_to_ledger(kind: str, number: str) -> SafeString:
     """Link the keyed requests about it."""
     address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{quote(number)}"
     return format_html('<a href="{}">{}</a>', address, _(REQUESTS_ABOUT[kind]))
+
+
+def table(entries: Iterable[tuple[str, str]], otherwise: str) -> SafeString | str:
+    """Show names with their values, or `otherwise` where there are none."""
+    lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', entries)
+    shown = format_html('<table class="payments-details"><tbody>{}</tbody></table>', lines)
+    return shown if lines else otherwise
 
 
 def breakable(name: str) -> SafeString:
