@@ -22,6 +22,12 @@ def without_details(text: str) -> str:
     return _DETAILS.sub("", _FRAMED.sub("", text))
 
 
+def reason_of(error: Exception) -> str:
+    """Describe an error in a text that a column can hold, with no value that PostgreSQL quotes."""
+    why = f"{type(error).__name__}: {without_details(str(error))}"[:2000]
+    return why.encode(errors="replace").decode().replace("\x00", "")
+
+
 def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes:
     """Replace the value of every JSON member of these names, at any depth, by `MASK`.
 

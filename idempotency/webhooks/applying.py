@@ -21,7 +21,7 @@ from idempotency.locks.postgres import transaction_lock
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
 from idempotency.postgres import home
-from idempotency.response.redaction import without_details
+from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.event import Event, NotReplayable
 
@@ -181,10 +181,8 @@ def _event_of(row: WebhookEvent) -> Event:
 
 def _note_failure(hook: Hook, number: int, error: Exception) -> str:
     """Record that a run failed; raises the database's error if it is away, and nothing counts."""
-    why = f"{type(error).__name__}: {without_details(str(error))}"[:2000]
-    text = why.encode(errors="replace").decode().replace("\x00", "")  # what no column can hold
     with home.connection().cursor() as cursor:
-        cursor.execute(queries.FAILED, [text, hook.attempts_max, number])
+        cursor.execute(queries.FAILED, [reason_of(error), hook.attempts_max, number])
         found = cursor.fetchone()
     # no row: a copy was applied meanwhile, or only what waited for the commit has failed
     return EventStatus.APPLIED if found is None else EventStatus(found[0])

@@ -11,19 +11,17 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
-from django.db.transaction import non_atomic_requests
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.datastructures import CaseInsensitiveMapping
-from django.views.decorators.csrf import csrf_exempt
 
 from idempotency.errors import Problem, malformed, payload_too_large, problem_response
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
 from idempotency.postgres import home
-from idempotency.protocol.misuse import mark_not_keyed
 from idempotency.protocol.problems import problem_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
+from idempotency.webhooks.door import door
 from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
 from idempotency.webhooks.verifiers import Verifier
 
@@ -103,13 +101,9 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
 
         marked: Any = view
         marked.webhook = self
-        marked.login_required = False  # of LoginRequiredMiddleware
-        mark_not_keyed(view)
-        return csrf_exempt(non_atomic_requests(using=home.alias())(view))
+        return door(using=home.alias())(view)
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         try:
             event = self._verified(request)
             if (greeting := self._read(self.verify.greeting, event)) is not None:

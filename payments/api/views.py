@@ -3,15 +3,11 @@
 import uuid
 from typing import Any
 
-from django.contrib.auth.decorators import login_not_required
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
-from django.db.transaction import non_atomic_requests
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext_noop as _
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_POST
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
@@ -22,6 +18,7 @@ from idempotency.call import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.errors import Problem
 from idempotency.postgres.snapshot import snapshot
+from idempotency.webhooks.door import door
 from payments.api.refunding import refunding
 from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer
 from payments.channels import configured as channels
@@ -126,10 +123,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 }
 
 
-@csrf_exempt
-@login_not_required
-@non_atomic_requests(using=DEFAULT_DB_ALIAS)
-@require_POST
+@door(using=DEFAULT_DB_ALIAS)
 def webhook(request: HttpRequest, account: str) -> HttpResponse:
     """Receive `POST /webhooks/<account>` (docs/contract.md, 3), and answer as its provider expects."""
     try:

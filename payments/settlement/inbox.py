@@ -18,7 +18,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.postgres.statements import Statement
-from idempotency.response.redaction import without_details
+from idempotency.response.redaction import reason_of
 from payments.models import Notification
 from payments.settlement import queries
 from payments.settlement.anomalies import file_anomaly, resolve_named
@@ -88,11 +88,6 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
     )
 
 
-def why(error: Exception) -> str:
-    """Describe a failure without the values that PostgreSQL quotes."""
-    return f"{type(error).__name__}: {without_details(str(error))}"[:2000]
-
-
 def store_failed(received: Notification, *, error: Exception, for_good: bool) -> None:
     """Store a notification although its effect failed and was rolled back, and file an anomaly.
 
@@ -101,7 +96,7 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
 
     Transaction: opens its own.
     """
-    detail = why(error)
+    detail = reason_of(error)
     failed = rows_of(received).filter(_NOT_PROCESSED)
     received.verdict, received.detail, received.attempts = Verdict.ERROR, detail, 0
     with transaction.atomic():

@@ -17,6 +17,7 @@ from prometheus_client import Counter
 from idempotency.postgres.availability import database_is_away
 from idempotency.postgres.statements import DIVISION_BY_ZERO, send
 from idempotency.postgres.unit import UnitOfWork
+from idempotency.response.redaction import reason_of
 from payments.attempts import calling
 from payments.channels.accounts import key_of
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
@@ -124,7 +125,7 @@ def replay(notification_pk: int) -> str:
             raise
         log.exception("%s notification %s could not be applied again", row.account, row.notification_id)
         inbox.store_failed(row, error=error, for_good=_fits_nowhere(error))
-        raise ProcessingFailed(inbox.why(error)) from error
+        raise ProcessingFailed(reason_of(error)) from error
     return verdict
 
 

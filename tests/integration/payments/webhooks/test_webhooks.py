@@ -245,6 +245,7 @@ def raise_what_divides_by_zero(**_: Any) -> None:
 
 FAULTS = {
     "runtime": RuntimeError("x"),
+    "no column": RuntimeError("no \x00 such thing"),
     "rows": UnexpectedRows("x"),
     "integrity": IntegrityError("x"),
     "division": None,
@@ -435,6 +436,14 @@ def test_a_sender_who_hangs_up_is_no_fault_of_ours(channels: None, rf: Any) -> N
     request._stream = HungUp()
     assert webhook(request, account="stripe").status_code == 400
     assert nothing_is_left()
+
+
+def test_the_setting_that_keys_all_views_leaves_notifications_out(
+    open_attempt: OpenAttempt, settings: Any
+) -> None:
+    settings.MIDDLEWARE = [*OF_EVERYBODY, "idempotency.middleware.IdempotencyMiddleware"]
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "KEYED": "unsafe"}
+    assert acknowledged(letter(open_attempt()).send(), "wechat")
 
 
 def test_where_everybody_is_sent_to_https_so_are_notifications(open_attempt: OpenAttempt, settings: Any) -> None:
