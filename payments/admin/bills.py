@@ -70,11 +70,8 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (AtChannel,)
     search_fields = ("day",)
     search_help_text = _("A day (2026-11-23), a month (2026-11) or a whole merchant number.")
-    fields = ("day", "merchant_account", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    fields = list_display
     ordering = ("-pk",)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fields
 
     def search(self, rows: QuerySet[BillComparison], term: str) -> QuerySet[BillComparison]:
         return rows.filter(pk__in=numbers_among_newest(rows, Q(merchant=term) | _on_days(term)))

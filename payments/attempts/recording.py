@@ -12,9 +12,8 @@ from typing import Any, cast
 
 from django.db import Error
 
-from idempotency.postgres.statements import Statement, send
 from payments.errors import ProviderError
-from payments.models import Attempt
+from payments.models import Attempt, ProviderCall
 from payments.providers.base import NextAction, Provider
 
 log = logging.getLogger(__name__)
@@ -22,11 +21,6 @@ log = logging.getLogger(__name__)
 ANSWER_MAX = 200  # characters, as the row has
 
 _CALLS = frozenset({"create", "query", "capture", "close", "refund", "query_refund"})
-
-_INSERT = """
-INSERT INTO payments_providercall (attempt_id, method, answer, failed, milliseconds, ended_at)
-VALUES (%s, %s, %s, %s, %s, statement_timestamp())
-"""
 
 
 def recorded(provider: Provider, attempt: Attempt) -> Provider:
@@ -55,9 +49,10 @@ class _Recorded:
         return result
 
     def _record(self, name: str, answer: str, *, failed: bool, seconds: float) -> None:
-        values = [self._attempt.pk, name, answer.replace("\0", "")[:ANSWER_MAX], failed, round(1000 * seconds)]
+        said, took = answer.replace("\0", "")[:ANSWER_MAX], round(1000 * seconds)
+        about = {"attempt": self._attempt, "method": name, "answer": said, "failed": failed, "milliseconds": took}
         try:
-            send(Statement(_INSERT, values))
+            ProviderCall.objects.create(**about)
         except Error:
             log.exception("The call %s about attempt %s is not recorded.", name, self._attempt.out_trade_no)
 

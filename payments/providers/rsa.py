@@ -25,10 +25,13 @@ def load_private_key(pem: bytes) -> RSAPrivateKey:
 
 def load_public_key(pem: bytes) -> RSAPublicKey:
     """Load a PEM public key or certificate. Raises ValueError if it is neither, or not RSA."""
-    if b"BEGIN CERTIFICATE" in pem:
-        key = x509.load_pem_x509_certificate(pem).public_key()
-    else:
-        key = load_pem_public_key(pem)  # type: ignore[assignment]
+    try:
+        is_certificate = b"BEGIN CERTIFICATE" in pem
+        key: object = (
+            x509.load_pem_x509_certificate(pem).public_key() if is_certificate else load_pem_public_key(pem)
+        )
+    except UnsupportedAlgorithm as error:
+        raise ValueError("a key of an unknown kind") from error
     if not isinstance(key, RSAPublicKey):
         raise ValueError("not an RSA public key")
     return key
@@ -39,10 +42,7 @@ PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.D
 
 def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
     """Load every public key or certificate of `pem`, in order, at least one. Raises ValueError."""
-    try:
-        keys = tuple(load_public_key(block.group()) for block in PEM_BLOCK.finditer(pem))
-    except UnsupportedAlgorithm as error:
-        raise ValueError("a key of an unknown kind") from error
+    keys = tuple(load_public_key(block.group()) for block in PEM_BLOCK.finditer(pem))
     if not keys:
         raise ValueError("no PEM block")
     return keys

@@ -1,6 +1,8 @@
 """Stripe, by its own library."""
 
-from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal
+from dataclasses import replace
+
+from payments.providers.plugin import Acknowledgement, Plugin, Refusal, by_status
 from payments.providers.stripe import settings
 from payments.providers.stripe.client import StripeIntents
 
@@ -13,11 +15,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
     """
     if refused is None:
         return Acknowledgement(status=200, body="received")
-    return Acknowledgement(
-        status=400 if refused.status == 401 else refused.status,
-        body=refused.message,
-        headers=SOON if refused.status >= 500 else {},
-    )
+    return by_status(replace(refused, status=400) if refused.status == 401 else refused)
 
 
 PLUGIN = Plugin(

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from payments.errors import SignatureInvalid
@@ -120,10 +119,7 @@ def _name(serial: str) -> str:
 
 def _held(serial: str, pem: bytes) -> tuple[RSAPublicKey, x509.Certificate | None]:
     """Load a key with its certificate, whose time it has; a bare public key has no end."""
-    try:
-        key = rsa.load_public_key(pem)
-    except UnsupportedAlgorithm as error:
-        raise ValueError("a key of an unknown kind") from error
+    key = rsa.load_public_key(pem)
     if serial.startswith(PUBLIC_KEY_PREFIX):
         return key, None
     if serial_of(pem) != _name(serial):
