@@ -330,7 +330,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["payments.api.throttling.CallerThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["shop.api.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["shop.platform.parsing.ShallowJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
@@ -338,7 +338,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-# counted over all processes (payments.api.throttling); far above what a person or a sound program does
+# counted over all processes (shop.api.throttling); far above what a person or a sound program does
 API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
 API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
 

@@ -1,7 +1,7 @@
 """Rate limits of the pages' forms and of wrong passwords, counted over all processes in Redis.
 
 While Redis is away each process counts by itself, so the limits multiply. The API has its own
-(`payments.api.throttling`).
+(`shop.api.throttling`).
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from rest_framework.permissions import SAFE_METHODS
 
 from idempotency.errors import Problem
 from idempotency.locks import RateExceeded, RateLimiter
-from payments.api.throttling import THROTTLED
 from payments.channels.sharing import give_back, shared
+from shop.api.throttling import THROTTLED
 from shop.platform.clientip import client_network
 from shop.platform.fallbacks import is_of_api
 from shop.platform.middleware import Middleware

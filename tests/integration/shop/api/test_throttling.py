@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 
 from idempotency.models import LedgerEntry
 from idempotency.observability import metrics
-from payments.api import throttling
 from payments.channels.sharing import UNSHARED
+from shop.api import throttling
 from shop.models import Order, Product
 from tests.integration.payments.limits.conftest import counted, scripts_run
 from tests.threads import at_once
@@ -27,8 +27,8 @@ def _a_long_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ann(shopper: User) -> APIClient:
-    return client_of(shopper)
+def ann(demo: User) -> APIClient:
+    return client_of(demo)
 
 
 @pytest.fixture
