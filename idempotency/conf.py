@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
+from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
@@ -46,7 +47,8 @@ class Config:
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
         redis: where Redis is: a URL, an alias in `CACHES` of a django-redis cache, the dotted path of a function
             without arguments that returns a redis-py client, or None to work on the ledger alone. Sets
-            `redis_alias` or `redis_client`, which are its older names.
+            `redis_alias` or `redis_client`, which are its older names. Left out: ``default`` of `CACHES`, if it is
+            one of django-redis; else the ledger alone, as check W008 says.
         redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone; None too where
             `enabled` is off and django-redis does not serve that cache.
         redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
@@ -110,7 +112,7 @@ class Config:
     uses_redis: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        if not (self.enabled or self.redis_alias is None or _is_django_redis(self.redis_alias)):
+        if not (self.enabled or self.redis_alias is None or _is_usable(self.redis_alias)):
             object.__setattr__(self, "redis_alias", None)
         named = self.redis_client is not None or self.redis_alias is not None
         object.__setattr__(self, "uses_redis", named)
@@ -176,16 +178,21 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
 
 
-def _is_django_redis(alias: str) -> bool:
+def _is_of_django_redis(alias: str) -> bool:
+    """Check if this cache is one of django-redis, installed or not."""
+    return "django_redis" in settings.CACHES.get(alias, {}).get("BACKEND", "")
+
+
+def _is_usable(alias: str) -> bool:
     """Check if django-redis serves this cache, which the start and a system check require only while enabled."""
-    backend = settings.CACHES.get(alias, {}).get("BACKEND", "")
-    return "django_redis" in backend and find_spec("django_redis") is not None
+    return _is_of_django_redis(alias) and find_spec("django_redis") is not None
 
 
 def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Read ``REDIS`` as its older names."""
     if "REDIS" not in raw:
-        return {}
+        is_named = "REDIS_ALIAS" in raw or raw.get("REDIS_CLIENT") is not None
+        return {} if is_named or _is_of_django_redis(DEFAULT_CACHE_ALIAS) else {"redis_alias": None}
     older = [name for name in ("REDIS_ALIAS", "REDIS_CLIENT") if name in raw]
     if older:
         raise ImproperlyConfigured(f"IDEMPOTENCY has 'REDIS', which replaces {older[0]!r}. Remove {older[0]!r}.")

@@ -24,6 +24,10 @@ SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 WHO = "the caller must be known when a key is looked up"
+REDIS_OR_NOT = (
+    'Write IDEMPOTENCY = {"REDIS": "redis://localhost:6379/0"} into the settings for a server, or '
+    'IDEMPOTENCY = {"REDIS": None} to go without.'
+)
 
 
 @register(Tags.compatibility)
@@ -154,14 +158,22 @@ def backend_of(config: Config) -> str:
 
 def _cache(config: Config) -> list[CheckMessage]:
     backend = backend_of(config)
+    if not config.uses_redis and not {"REDIS", "REDIS_ALIAS"} & set(getattr(settings, "IDEMPOTENCY", {})):
+        return [
+            Advice(
+                "The settings name no Redis: keyed calls work on the ledger alone, where a retry costs a query, "
+                "and locks need a client= of their own.",
+                hint=REDIS_OR_NOT,
+                id="idempotency.W008",
+            )
+        ]
     if not backend or "django_redis" in backend:
         return []
     return [
         Error(
             f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set"
             " IDEMPOTENCY['REDIS'] to a URL, a function that returns a client, or None to work without Redis.",
-            hint='Write IDEMPOTENCY = {"REDIS": "redis://localhost:6379/0"} into the settings for a server, '
-            'or IDEMPOTENCY = {"REDIS": None} to go without.',
+            hint=REDIS_OR_NOT,
             id="idempotency.E004",
         )
     ]

@@ -90,6 +90,10 @@ def client() -> Any:
     settings = config()
     if settings.redis_client is not None:
         return _client_of(settings.redis_client)
+    if settings.redis_alias is None:
+        raise ImproperlyConfigured(
+            "IDEMPOTENCY['REDIS'] names no Redis, and this works on one. Write 'redis://localhost:6379/0' there."
+        )
     return _client_of_cache(settings.redis_alias)
 
 

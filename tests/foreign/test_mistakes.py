@@ -18,7 +18,7 @@ MISTAKES = [
     ),
     ("cache in memory", "E004", "the marker needs django_redis. Set IDEMPOTENCY['REDIS'] to a URL"),
     ("another client of Redis", "E004", "CACHES['default'] is 'django.core.cache.backends.redis.RedisCache'"),
-    ("no cache under the alias", "E004", "CACHES['default'] is 'missing'; the marker needs django_redis."),
+    ("no cache under the alias", "E001", "IDEMPOTENCY['REDIS'] is 'default'. Write a URL such as 'redis:"),
     ("atomic requests", "E005", "notes.views.Leave has @idempotent methods, but ATOMIC_REQUESTS wraps the view"),
     ("one ledger for all tenants", "E009", "TENANT_APPS lacks 'idempotency', so all tenants share one ledger"),
     ("another database", "E006", "IDEMPOTENCY['DATABASE'] is 'default', and DATABASES has sqlite there"),
@@ -46,6 +46,13 @@ def test_each_mistake_has_its_id_and_its_sentence(
     assert status != 0
     assert messages.keys() == set(numbers.split()), printed
     assert sentence in printed
+
+
+@pytest.mark.parametrize("cache", ["", ", and Django's own cache of it"])
+def test_a_project_that_names_no_redis_works_and_is_warned(mistaken: ForeignProject, cache: str) -> None:
+    status, messages, printed = check(mistaken, f"no Redis named{cache}")
+    assert (status, messages.keys()) == (0, {"W008"}), printed
+    assert "keyed calls work on the ledger alone" in messages["W008"]
 
 
 def test_a_cache_whose_package_is_missing_stops_the_start_and_names_its_extra(mistaken: ForeignProject) -> None:

@@ -101,3 +101,16 @@ def test_an_operator_sees_the_entry(project: ForeignProject, server: Server, gue
         assert listed.status_code == 200
         assert key in listed.text
         assert browser.get("/admin/idempotency/ledgerentry/statistics/").status_code == 200
+
+
+@pytest.mark.parametrize("project", ["without_redis"], indirect=True)
+def test_a_project_adds_app_and_middleware_and_no_setting(project: ForeignProject) -> None:
+    server, key = Server(project, "two_lines"), uuid4().hex
+    try:
+        guest, text = Guest(server), uuid4().hex
+        first, second = (guest.post(server, text, key=key) for _ in range(2))
+        assert (second.content, replayed(first), replayed(second)) == (first.content, False, True)
+        assert project.effects(text) == 1
+        assert "(idempotency.W008) The settings name no Redis" in server.complaints()
+    finally:
+        server.kill()

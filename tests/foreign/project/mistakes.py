@@ -5,6 +5,8 @@ from with_redis import *
 
 OURS = MIDDLEWARE[-1]
 REDIS_URL = os.environ["REDIS_URL"]
+IN_MEMORY = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+DJANGOS_OWN = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 match os.environ["MISTAKE"]:
     case "none":
@@ -16,14 +18,19 @@ match os.environ["MISTAKE"]:
     case "middleware first":
         MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
     case "cache in memory":
-        IDEMPOTENCY = {}
-        CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+        IDEMPOTENCY = {"REDIS": "default"}
+        CACHES = IN_MEMORY
     case "another client of Redis":
-        IDEMPOTENCY = {}
-        CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+        IDEMPOTENCY = {"REDIS": "default"}
+        CACHES = DJANGOS_OWN
     case "no cache under the alias":
-        IDEMPOTENCY = {}
-        CACHES = {"shared": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+        IDEMPOTENCY = {"REDIS": "default"}
+        CACHES = {"shared": IN_MEMORY["default"]}
+    case "no Redis named":
+        del IDEMPOTENCY
+    case "no Redis named, and Django's own cache of it":
+        del IDEMPOTENCY
+        CACHES = DJANGOS_OWN
     case "no django-redis":
         IDEMPOTENCY = {}
         CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}}

@@ -13,9 +13,11 @@ from django.test import override_settings
 from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.checks.settings import check_enabled
 from idempotency.conf import config, parse
+from idempotency.redis import fastpath
 from idempotency.redis.fastpath import Breaker
 
 LOCAL = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+DJANGOS_OWN = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://x"}}
 CSRF = "django.middleware.csrf.CsrfViewMiddleware"
 SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 
@@ -184,9 +186,12 @@ def test_settings_changes_are_seen() -> None:
             ["idempotency.E003"],
         ),
         ({"MIDDLEWARE": [MIDDLEWARE, GZIP]}, ["idempotency.E003"]),
-        ({"CACHES": LOCAL}, ["idempotency.E004"]),
+        ({"CACHES": LOCAL}, ["idempotency.W008"]),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": "default"}}, ["idempotency.E004"]),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": "default"}}, ["idempotency.E004"]),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.redis.fastpath.client"}}, []),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": None}}, []),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": None}}, []),
         ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008", "idempotency.I001"]),
         (
             {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.redis.fastpath.client"}},
@@ -201,14 +206,25 @@ def test_checks_explain_mistakes(changed: dict[str, Any], expected: list[str]) -
         assert [message.id for message in check_settings(None)] == expected
 
 
-def test_both_ways_out_of_a_missing_cache_can_be_copied_from_its_hint() -> None:
-    with override_settings(CACHES=LOCAL):
+@pytest.mark.parametrize("raw", [{}, {"REDIS": "default"}], ids=["not named", "no Redis"])
+def test_both_ways_out_of_a_missing_redis_can_be_copied_from_its_hint(raw: dict[str, Any]) -> None:
+    with override_settings(CACHES=LOCAL, IDEMPOTENCY=raw):
         (message,) = check_settings(None)
         written = re.findall(r"IDEMPOTENCY = (\{.*?\})", message.hint or "")
         assert len(written) == 2
         for each in written:
             with override_settings(IDEMPOTENCY=ast.literal_eval(each)):
                 assert check_settings(None) == []
+
+
+@pytest.mark.parametrize("backend", [LOCAL, DJANGOS_OWN, {}], ids=["in memory", "Django's own Redis", "none"])
+def test_where_nothing_names_a_redis_the_ledger_works_alone(backend: dict[str, Any]) -> None:
+    with override_settings(CACHES=backend, IDEMPOTENCY={}):
+        assert (config().uses_redis, fastpath.ping()) == (False, False)
+        with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\] names no Redis"):
+            fastpath.client()
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):  # beside a cache of django-redis
+        assert config().redis_alias == "default"
 
 
 def test_an_open_breaker_lets_one_probe_through_after_its_pause() -> None:
