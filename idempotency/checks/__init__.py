@@ -6,6 +6,7 @@ Registered when the app is ready.
 from idempotency.checks.callers import check_anonymous_callers, check_callers
 from idempotency.checks.history import check_history
 from idempotency.checks.ledger import check_constraint, check_reaping, check_server_log
+from idempotency.checks.methods import check_keyed_methods
 from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants
 from idempotency.checks.start import refuse_mistakes, require_django_redis
@@ -20,6 +21,7 @@ __all__ = [
     "check_callers",
     "check_constraint",
     "check_history",
+    "check_keyed_methods",
     "check_keyed_views",
     "check_middleware",
     "check_prefixes",

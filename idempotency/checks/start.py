@@ -10,13 +10,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_started
 from django.urls import get_resolver
 
+from idempotency.checks.methods import check_keyed_methods
 from idempotency.checks.settings import backend_of, check_settings, check_tenants
 from idempotency.checks.views import check_keyed_views
 from idempotency.conf import parsed
 from idempotency.extras import needed
 
 # settings of no use, and mistakes that show in wrong answers alone; of the others each call is an error
-_NUMBERS = ("001", "003", "004", "006", "009", "010", "013", "016", "019")
+_NUMBERS = ("001", "003", "004", "006", "009", "010", "013", "016", "019", "022")
 STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
 
 Check = Callable[[Any], list[CheckMessage]]
@@ -47,7 +48,7 @@ def refuse_mistakes() -> None:
 
 
 def _refuse_views(**_: Any) -> None:
-    _refuse(check_keyed_views, of=get_resolver())
+    _refuse(check_keyed_views, check_keyed_methods, of=get_resolver())
     request_started.disconnect(_refuse_views)
 
 

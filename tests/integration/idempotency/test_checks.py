@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
+from django.contrib.auth.mixins import LoginRequiredMixin, PermissionRequiredMixin, UserPassesTestMixin
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
@@ -20,13 +20,15 @@ from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path, re_path
 from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.generic import FormView
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
+from rest_framework.generics import CreateAPIView
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
-from rest_framework.viewsets import ModelViewSet
+from rest_framework.viewsets import ModelViewSet, ViewSet
 
 from idempotency import drf
 from idempotency.checks import (
@@ -34,6 +36,7 @@ from idempotency.checks import (
     check_anonymous_callers,
     check_atomic_requests,
     check_callers,
+    check_keyed_methods,
     check_keyed_views,
     check_middleware,
     check_prefixes,
@@ -246,8 +249,51 @@ class WithoutMethodDecorator(View):
         raise NotImplementedError
 
 
+@method_decorator(idempotent, name="form_valid")
+class OnAHook(FormView):
+    """Its posts run unkeyed."""
+
+
+@method_decorator(idempotent, name="get")
+class OnGet(View):
+    def get(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class OnAHookOfRest(CreateAPIView):
+    """Keys what gets a serializer."""
+
+    @drf.idempotent
+    def perform_create(self, serializer: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+class OnAHelper(View):
+    """Keyed inside `post`."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return self.order(request)
+
+    @method_decorator(idempotent)
+    def order(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class OnAnAction(ViewSet):
+    """Keyed below a decorator that hides the arguments."""
+
+    @drf.idempotent
+    def create(*given: Any) -> Response:
+        raise NotImplementedError
+
+
 class Wrong:
     urlpatterns = [
+        path("hook", OnAHook.as_view()),
+        path("get", OnGet.as_view()),
+        path("hook-of-rest", OnAHookOfRest.as_view()),
+        path("helper", OnAHelper.as_view()),
+        path("action", OnAnAction.as_view({"post": "create"})),
         path("method", WithoutMethodDecorator.as_view()),
         path("guarded", Guarded.as_view()),
         path("guarded-outside", GuardedOutside.as_view()),
@@ -297,6 +343,86 @@ def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
     assert "Write idempotency.drf.idempotent" in rest
 
 
+def test_a_keyed_method_that_no_call_reaches_is_an_error() -> None:
+    with override_settings(ROOT_URLCONF=Wrong):
+        found = check_keyed_methods(None)
+    assert {message.id for message in found} == {"idempotency.E022"}
+    named = [re.findall(r"\.(\w+) has @idempotent on (\w+), where it keys nothing", each.msg) for each in found]
+    assert named == [[("OnAHook", "form_valid")], [("OnAHookOfRest", "perform_create")], [("OnGet", "get")]]
+    assert "name='post'" in found[0].msg
+
+
+class Overridden(GuardedOutside):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class OverriddenAndKeyed(GuardedOutside):
+    @method_decorator(idempotent)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class OverriddenAndExempt(GuardedOutside):
+    @not_keyed
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class OverriddenOfRest(Things):
+    def post(self, request: Request) -> Response:
+        raise NotImplementedError
+
+
+@method_decorator(idempotent, name="dispatch")
+class AsAWhole(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class Inside(AsAWhole):
+    """Still inside the keyed `dispatch`."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+class AroundAsAWhole(LoginRequiredMixin, AsAWhole):
+    """Its `dispatch` calls the keyed one."""
+
+
+class InPlaceOfTheWhole(AsAWhole):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        raise NotImplementedError
+
+
+class Overrides:
+    views = (
+        *(Overridden, OverriddenAndKeyed, OverriddenAndExempt, OverriddenOfRest),
+        *(Inside, AroundAsAWhole, InPlaceOfTheWhole),
+    )
+    urlpatterns = [
+        *(path(view.__name__, view.as_view()) for view in views),
+        path("around", idempotent(Overridden.as_view())),
+    ]
+
+
+def test_a_subclass_that_overrides_a_keyed_method_unkeyed_is_named() -> None:
+    """Its calls would count twice, and nothing would say so."""
+    with override_settings(ROOT_URLCONF=Overrides):
+        found = check_keyed_methods(None)
+        with override_settings(IDEMPOTENCY={"KEYED": "unsafe"}):
+            assert check_keyed_methods(None) == []
+    assert {message.id for message in found} == {"idempotency.W009"}
+    named = [re.findall(r"\.(\w+) overrides (\w+) of (\w+)", each.msg) for each in found]
+    assert named == [
+        [("InPlaceOfTheWhole", "dispatch", "AsAWhole")],
+        [("Overridden", "post", "GuardedOutside")],
+        [("OverriddenOfRest", "post", "Things")],
+    ]
+    assert "Put @idempotent on it too, or @not_keyed." in found[0].msg
+
+
 @pytest.mark.parametrize("server", [WSGIHandler, ASGIHandler])
 def test_a_server_that_runs_no_checks_refuses_to_start_on_useless_settings(server: type[Any]) -> None:
     """Gunicorn and uvicorn: the middleware is what they load, once a process."""
@@ -316,10 +442,10 @@ def test_it_answers_nothing_with_views_that_do_wrong_silently(client: type[Any])
             with pytest.raises(ImproperlyConfigured) as refused:
                 asked_for_something(client)
             found = re.findall(r"idempotency\.(\w\d{3})\)", str(refused.value))
-            assert set(found) == {"E013", "E016", "E019"}
+            assert set(found) == {"E013", "E016", "E019", "E022"}
         assert "Notes has idempotent_handlers, which keys nothing without IdempotentMixin." in str(refused.value)
         for allowed in (
-            {"SILENCED_SYSTEM_CHECKS": [f"idempotency.E0{number}" for number in (13, 16, 19)]},
+            {"SILENCED_SYSTEM_CHECKS": [f"idempotency.E0{number}" for number in (13, 16, 19, 22)]},
             {"IDEMPOTENCY": {"ENABLED": False}},
         ):
             with override_settings(**allowed):
