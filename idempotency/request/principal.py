@@ -30,6 +30,7 @@ WITHIN = " in:"  # between a caller and their tenant
 NOBODY = re.compile(
     r"(?:.*[:/|=])?(?:anonymous|anonymoususer|guest|none|null|undefined)|[a-z]+:", re.IGNORECASE | re.DOTALL
 )
+VALID = frozenset({"true", "yes", "ok", "valid", "authenticated"})
 ANSWERED = "_idempotency_answered"
 OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
@@ -39,8 +40,8 @@ def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str
 
     The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token,
     or `<model>:<id>` for a user of another model than ``AUTH_USER_MODEL``; `auth:<digest>` of `request.auth`, for
-    an API that knows credentials and no users; `session:<digest>` of a guest's stored session; `anonymous`. It
-    stores nothing and creates no session.
+    an API that knows credentials and no users, where it is not the same for all; `session:<digest>` of a guest's
+    stored session; `anonymous`. It stores nothing and creates no session.
 
     Args:
         request: a Django or DRF request that authentication has seen.
@@ -81,7 +82,7 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     if (number := _number_of_user(request)) is not None:
         return f"{_kind_of(request.user.__class__, settings.AUTH_USER_MODEL)}:{number}"
     auth = getattr(request, "auth", None)
-    if auth and auth is not True:  # True says that a credential is valid, but not whose
+    if _names_somebody(auth):
         return f"auth:{_digest_of(auth)}"
     if _is_authenticated(request):
         raise RuntimeError(
@@ -157,6 +158,18 @@ def _session_key_of(request: Any) -> str | None:
     session.keys()  # loads it: only then does Django forget a key under which nothing is stored
     key: str | None = session.session_key
     return key
+
+
+def _names_somebody(auth: Any) -> bool:
+    """Check if a credential can be another one for another caller; True, say, is the same for all valid ones."""
+    if isinstance(auth, (str, bytes)):
+        text = auth.decode(errors="replace") if isinstance(auth, bytes) else auth
+        return bool(text.strip()) and text.lower() not in VALID and NOBODY.fullmatch(text) is None
+    if isinstance(auth, Mapping):
+        return any(map(_names_somebody, auth.values()))
+    if isinstance(auth, (list, tuple, set, frozenset)):
+        return any(map(_names_somebody, auth))
+    return not (auth is None or isinstance(auth, bool)) and bool(getattr(auth, "is_authenticated", True))
 
 
 def _digest_of(auth: Any) -> str:

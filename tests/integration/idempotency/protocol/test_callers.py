@@ -38,7 +38,16 @@ def open_to_guests(request: HttpRequest) -> Any:
     return {"id": effect("open").pk}
 
 
-urlpatterns = [*urls.urlpatterns, path("ninja/", guests.urls)]
+valid = NinjaAPI(urls_namespace="valid", auth=lambda request: PLAN["credentials"]["any"])
+
+
+@valid.post("/valid")
+@ninja.idempotent
+def open_to_the_valid(request: HttpRequest) -> Any:
+    return {"id": effect("open").pk}
+
+
+urlpatterns = [*urls.urlpatterns, path("ninja/", guests.urls), path("ninja/", valid.urls)]
 
 
 def post(path: str, key: str, client: Any = None, **headers: str) -> Any:
@@ -157,6 +166,27 @@ def test_users_of_two_models_are_two_callers_though_their_numbers_are_equal(user
         assert name_of(user) == f"user:{user.pk}"
 
 
+# what authentication returns for each valid credential alike, or for nobody
+SAME_FOR_ALL = (
+    *(True, False, "True", "ok", b"valid", "anonymous", " ", AnonymousUser(), SimpleLazyObject(AnonymousUser)),
+    *({"valid": True}, {"user": None, "ok": "yes"}, (AnonymousUser(), True), [], [None]),
+)
+
+
+@pytest.mark.parametrize("path", ["/open/credentials", "/ninja/valid"])
+@pytest.mark.parametrize("credential", [{"valid": True}, "ok", AnonymousUser()], ids=["dict", "text", "user"])
+def test_callers_whose_credentials_are_all_the_same_are_anonymous(
+    effects: Effects, path: str, credential: Any
+) -> None:
+    """Else one would get the answer of another who counts orders as they do."""
+    PLAN.update(user=None, credentials={"any": credential})
+    weak = post(path, "order-1", Authorization="any")
+    assert (weak.status_code, weak.json()["code"], effects()) == (400, "idempotency_key_weak", 0)
+    key = str(uuid4())
+    first, again = (post(path, key, Authorization="any") for _ in range(2))
+    assert (again.content, again["Idempotent-Replayed"], effects()) == (first.content, "true", 1)
+
+
 @dataclass
 class Claims:
     who: str
@@ -166,7 +196,7 @@ class Claims:
 def test_a_credential_that_names_nobody_is_none_and_one_without_a_stable_text_an_error() -> None:
     """Not a new caller each time."""
     request: Any = RequestFactory().post("/")
-    for credential in (None, "", True, {}):
+    for credential in (None, "", {}, *SAME_FOR_ALL):
         request.auth = credential
         assert principal_of(request) == "anonymous"
     for credential in (object(), {"who": object()}, {"who": "me", "exp": 1}, Claims("me", 1)):
