@@ -11,6 +11,8 @@ text that the server has not parsed yet goes alone, after what waits: in one mes
 error would take the savepoint along. A server-side cursor comes after what waits, too.
 psycopg's own `Connection.transaction` blocks are out of reach.
 
+A statement that would end that transaction, such as ``COMMIT`` by hand, is refused when its text is first seen.
+
 `cursor_of` is the cursor of hand-written statements, reused and without Django's layers around it.
 """
 
@@ -29,6 +31,8 @@ from django.db.backends.signals import connection_created
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import PipelineStatus, TransactionStatus
 
+from idempotency.postgres.endings import refuse_end
+
 IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
 TEXT_MAX = 8_192  # characters; a longer one is remembered by its digest
@@ -40,7 +44,30 @@ _CONTROLS = ("SAVEPOINT ", "RELEASE ", "ROLLBACK ")
 _parsed: set[str] = set()
 
 
-class _Deferral:
+class _Watch:
+    """Open transaction of a keyed call, which no statement of its handler may end.
+
+    Attributes:
+        is_ours: the statement that runs now is the call's own.
+        travels: transaction control does.
+    """
+
+    is_ours = False
+    travels = False
+
+    def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
+        """Run a statement of `cursor` by `run`, psycopg's own `execute`."""
+        if not (self.is_ours or (isinstance(query, str) and _is_parsed(query))):
+            refuse_end(query, cursor)
+        run(query, parameters, **options)
+        _remember(query)
+        return cursor
+
+    def flush(self, run: Callable[..., Any]) -> None:
+        """Send what waits, which is nothing."""
+
+
+class _Deferral(_Watch):
     """Transaction control of one open transaction.
 
     Attributes:
@@ -48,6 +75,8 @@ class _Deferral:
         open: names of open savepoints, in order, whether the server knows them yet or not.
         at_begin: those of them that were set before the first statement.
     """
+
+    travels = True
 
     def __init__(self, database: BaseDatabaseWrapper) -> None:
         self._database, raw = database, database.connection
@@ -66,9 +95,7 @@ class _Deferral:
             return cursor
         if not is_text or not _is_parsed(query) or raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.flush(run)
-            run(query, parameters, **options)
-            _remember(query)
-            return cursor
+            return super().execute(cursor, run, query, parameters, options)
         if self._merges_begin and raw.pgconn.transaction_status == IDLE:  # nothing waits yet: see `_is_set`
             raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
             try:
@@ -168,14 +195,14 @@ class _Deferral:
         return self.waiting[-1:] == [f"SAVEPOINT {name}"]
 
 
-_deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Deferral]()
+_deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Watch]()
 
 
 def defer(database: BaseDatabaseWrapper) -> None:
     """Let transaction control travel, from now to `stop`, in the transaction that has just been opened.
 
-    Does nothing where that is not possible: inside another transaction (a test case's), with server-side binding,
-    with another driver; nor where Django logs what was sent.
+    Watches it only where that is not possible: inside another transaction (a test case's), with server-side
+    binding; or where Django logs what was sent. Does nothing with another driver.
     """
     raw = database.connection
     is_outermost = database.in_atomic_block and not database.savepoint_ids
@@ -183,6 +210,8 @@ def defer(database: BaseDatabaseWrapper) -> None:
         deferral = _deferrals[raw] = _Deferral(database)
         if not vars(database).keys() & set(_REPLACED):  # else other code stands there: the cursor alone defers
             vars(database).update({name: getattr(deferral, name) for name in _REPLACED})
+    elif _is_watched(raw) and raw not in _deferrals:
+        _deferrals[raw] = _Watch()
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
@@ -198,14 +227,24 @@ def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: l
     """Run a text that is known to parse; the BEGIN of an `atomic` block goes with it."""
     _remember(text)
     raw = database.connection
-    if raw in _deferrals or not database.in_atomic_block or raw.autocommit or not _is_prepared(raw):
+    former = _deferrals.get(raw)
+    travels = former is not None and former.travels
+    if not travels and database.in_atomic_block and not raw.autocommit and _is_prepared(raw):
+        watch: _Watch | None = _Deferral(database)
+    else:
+        watch = former
+    if watch is None:
         cursor.execute(text, parameters)
         return
-    _deferrals[raw] = _Deferral(database)
+    _deferrals[raw], watch.is_ours = watch, True
     try:
         cursor.execute(text, parameters)
     finally:
-        del _deferrals[raw]
+        watch.is_ours = False
+        if former is None:
+            del _deferrals[raw]
+        else:
+            _deferrals[raw] = former
 
 
 # by Django's object of a thread, which outlives connections; a cursor would keep its connection for ever. The rows
@@ -274,9 +313,14 @@ def _digest(text: str) -> str:
 
 
 class _Travelling:
-    """Cursor in front of a psycopg class: a statement takes the waiting transaction control along."""
+    """Cursor in front of a psycopg class: a statement takes the waiting transaction control along.
+
+    Attributes:
+        merges: it may; else it is watched only.
+    """
 
     connection: psycopg.Connection[Any]
+    merges: bool
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         run = super().execute  # type: ignore[misc]
@@ -304,29 +348,29 @@ class _Travelling:
 
 
 @cache
-def _travelling(factory: type[Any]) -> type[Any]:
-    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__})
+def _travelling(factory: type[Any], *, merges: bool) -> type[Any]:
+    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__, "merges": merges})
 
 
-def _is_prepared(raw: Any) -> bool:
+def _is_watched(raw: Any) -> bool:
     return isinstance(raw, psycopg.Connection) and issubclass(raw.cursor_factory, _Travelling)
 
 
-def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Give a new connection cursors whose statements can take transaction control along.
+def _is_prepared(raw: Any) -> bool:
+    return isinstance(raw, psycopg.Connection) and getattr(raw.cursor_factory, "merges", False) is True
 
-    Only with client-side binding, which may send several statements at once, and an encoding that takes every
+
+def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Give a new connection cursors whose statements can be watched, and take transaction control along.
+
+    That only with client-side binding, which may send several statements at once, and an encoding that takes every
     text: else a message may be refused before its first statement.
     """
     raw = connection.connection
-    if (
-        isinstance(raw, psycopg.Connection)
-        and issubclass(raw.cursor_factory, psycopg.ClientCursor)
-        and not issubclass(raw.cursor_factory, _Travelling)
-        and raw.info.parameter_status("server_encoding") == "UTF8"
-    ):
+    if isinstance(raw, psycopg.Connection) and not _is_watched(raw):
         factory: Any = raw.cursor_factory
-        raw.cursor_factory = _travelling(factory)
+        is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
+        raw.cursor_factory = _travelling(factory, merges=is_utf8 and issubclass(factory, psycopg.ClientCursor))
 
 
 connection_created.connect(prepare)

@@ -39,7 +39,8 @@ def _entered(self: transaction.Atomic) -> None:
     _enter(self)
     database = transaction.get_connection(self.using)
     transactions.defer(database)
-    if database.connection in transactions._deferrals:
+    watch = transactions._deferrals.get(database.connection)
+    if watch is not None and watch.travels:
         deferred.append(self.using or "default")
 
 

@@ -1,7 +1,7 @@
 """`idempotency.postgres.transactions`: what a project writes inside a keyed call behaves as plain Django does."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg.sql import SQL
 
 from idempotency.postgres import transactions
 from tests.messages import messages
@@ -145,6 +146,57 @@ class TestRoundTrips:
             assert answer.status_code == 201
         assert sent == wanted
         assert effects() == 2
+
+
+ENDS: list[Any] = [
+    *("COMMIT", " commit;", "-- now\nEND", "/* ' */ ROLLBACK", "rollback work", "BEGIN", "start  transaction"),
+    *("abort", "PREPARE TRANSACTION 'a'", "COMMIT AND CHAIN", "SELECT 'a'; COMMIT", b"COMMIT", SQL("COMMIT")),
+]
+NO_ENDS: list[Any] = [
+    *("SELECT 'it''s; COMMIT'", 'SELECT 1 AS "; COMMIT"', "SELECT $x$; COMMIT$x$", "SELECT E'\\'; COMMIT'"),
+    *("SELECT 1 -- ; COMMIT", "SELECT CASE WHEN true THEN 1\nEND", SQL("SELECT 1"), b"SELECT 1"),
+    "SAVEPOINT own; ROLLBACK WORK TO SAVEPOINT own",
+]
+
+
+def by_hand(text: Any, *, past_django: bool = False) -> None:
+    """Write a row, and run a text after it."""
+    insert("a")
+    (connection.connection if past_django else connection.cursor()).execute(text)
+
+
+class TestItsEnd:
+    """A call that is committed halfway has its second half in another transaction, and its retry both again."""
+
+    @pytest.mark.parametrize("text", ENDS, ids=str)
+    def test_no_statement_ends_it(self, text: Any) -> None:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="would end the transaction of a keyed call"), keyed():
+                by_hand(text)
+        assert names() == []
+
+    @pytest.mark.parametrize("text", NO_ENDS, ids=str)
+    def test_what_only_looks_so_runs(self, text: Any) -> None:
+        with keyed():
+            by_hand(text)
+        assert names() == ["a"]
+
+    @pytest.mark.parametrize("where", ["server-side binding", "logged", "a test case", "psycopg"])
+    def test_nor_does_one_where_nothing_waits(self, where: str, request: Any) -> None:
+        outer: list[Any] = [nullcontext()]
+        if where == "server-side binding":
+            request.getfixturevalue("server_side_binding")
+        elif where == "logged":
+            outer = [CaptureQueriesContext(connection)]
+        elif where == "a test case":
+            block: Any = transaction.atomic()
+            block._from_testcase = True
+            outer = [block]
+        with outer[0], pytest.raises(RuntimeError, match="COMMIT by hand would end"), keyed():
+            by_hand("COMMIT", past_django=where == "psycopg")
+        assert names() == []
+        with connection.cursor() as cursor:  # outside of a keyed call it is the project's own
+            cursor.execute("BEGIN; COMMIT")
 
 
 class TestAsDjango:

@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -148,6 +148,26 @@ def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_n
         for _ in range(2):
             assert server.post("/plain", headers=key).status_code == 500
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_a_handler_may_not_end_the_transaction_by_hand(effects: Effects, user: User, statement: str) -> None:
+    """Its second half would be in a transaction of its own, and a retry after a crash would do the first again."""
+
+    @views.idempotent
+    def order(request: HttpRequest) -> HttpResponse:
+        effect("half")
+        if not request.GET:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        return HttpResponse(f"{effect('other half').pk}", status=201)
+
+    key = {"Idempotency-Key": "k1"}
+    with pytest.raises(RuntimeError, match=rf"^{statement} by hand would end .* Remove it"):
+        answered(RequestFactory().post("/", headers=key), order, user)
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+    assert answered(RequestFactory().post("/?mended", headers=key), order, user).status_code == 201
+    assert effects() == 2
 
 
 def test_a_plain_door_that_gets_another_request_says_so() -> None:

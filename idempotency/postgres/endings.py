@@ -1,0 +1,31 @@
+"""Refusal of statements that would end the transaction of a keyed call."""
+
+import re
+from typing import Any
+
+# comments, and texts and names in quotes
+_NO_CODE = re.compile(
+    r"--[^\n]*|/\*.*?\*/"
+    r"""|\b[Ee]'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$""",
+    re.DOTALL,
+)
+_ENDS = re.compile(
+    r"(?:^|;)\s*(COMMIT|ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b)|ABORT|END|BEGIN"
+    r"|START\s+TRANSACTION|PREPARE\s+TRANSACTION)\b",
+    re.IGNORECASE,
+)
+
+
+def refuse_end(query: Any, cursor: Any) -> None:
+    """Refuse a query, in any form that psycopg takes, that begins or ends a transaction.
+
+    Raises:
+        RuntimeError: before it is sent; the message says what to write.
+    """
+    text = query.decode() if isinstance(query, bytes) else query
+    text = text if isinstance(text, str) else text.as_string(cursor)
+    if found := _ENDS.search(_NO_CODE.sub(" ", text)):
+        raise RuntimeError(
+            f"{found[1].upper()} by hand would end the transaction of a keyed call, whose writes and answer "
+            "commit together. Remove it: undo a part by transaction.atomic(), commit steps by Mode.PHASED."
+        )
