@@ -25,7 +25,14 @@ from idempotency.protocol.policy import Policy
 from idempotency.protocol.problem_pages import as_page
 from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.request.keys import FORM_FIELD, FORMS, SAFE_METHODS
-from idempotency.views import View, is_marked, keyed_class, keyed_function, outside_atomic_requests
+from idempotency.views import (
+    View,
+    is_marked,
+    kept_from_caches,
+    keyed_class,
+    keyed_function,
+    outside_atomic_requests,
+)
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
 
@@ -35,13 +42,16 @@ BY_SETTING = Policy()
 class IdempotencyMiddleware(partial[Any]):
     """Middleware, sync and async. Place it last, after authentication and sessions.
 
-    A `partial` of what follows it, so that it costs a call nothing on the way through; and it looks at views only
-    where ``KEYED`` names some. A server that loads it refuses to start with useless settings, or with a mistake
-    that no call would say.
+    A `partial` of what follows it, so that it costs a call next to nothing on the way through; and it looks at
+    views only where ``KEYED`` names some. A server that loads it refuses to start with useless settings, or with a
+    mistake that no call would say.
     """
 
     sync_capable = True
     async_capable = True
+
+    def __new__(cls, get_response: Callable[[HttpRequest], Any]) -> "IdempotencyMiddleware":
+        return super().__new__(cls, kept_from_caches(get_response))
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         apps.get_app_config("idempotency").refuse_mistakes()  # type: ignore[attr-defined]

@@ -16,10 +16,12 @@ from django.db import connections, transaction
 from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_cache_control
 
 from idempotency.call import with_call
 from idempotency.errors import Problem
 from idempotency.postgres import home
+from idempotency.protocol import tokens
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
@@ -240,6 +242,23 @@ def transaction_of_requests() -> AbstractContextManager[object]:
     alias = home.alias()
     wanted = connections.settings[alias]["ATOMIC_REQUESTS"]
     return transaction.atomic(alias) if wanted else nullcontext()
+
+
+def kept_from_caches(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Wrap what answers requests, so that no shared cache stores a page that has a token."""
+
+    def kept(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if hasattr(request, tokens.SHOWN):
+            patch_cache_control(response, private=True, no_cache=True)
+        return response
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        return kept(request, get_response(request))
+
+    async def answer_async(request: HttpRequest) -> HttpResponseBase:
+        return kept(request, await get_response(request))
+
+    return answer_async if iscoroutinefunction(get_response) else answer
 
 
 def _refuse_foreign(request: Any) -> None:

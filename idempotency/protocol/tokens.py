@@ -28,6 +28,7 @@ from idempotency.request.principal import anonymous_like, is_anonymous, principa
 
 _OF_INTENT = re.compile(r"(i[0-9a-f]{64}n)([0-9]{1,10})")
 _DIGITS = 10  # of a try's number: of one width, their order is the same in every collation
+SHOWN = "shows_idempotency_token"  # of a request whose page has one
 TRIES_MAX = 100  # refused since the page was made, of which a copy gets its answer again
 
 
@@ -73,8 +74,14 @@ def issue(principal: str, *, intent: str = "") -> Token:
 
 
 def issue_for_page(request: Any, *, intent: str = "") -> str:
-    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again."""
+    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again.
+
+    The page is kept from caches, also by the middleware: another visitor's order would be answered by this one's.
+    """
     principal = principal_of(request)
+    plain = getattr(request, "_request", request)  # of REST framework
+    setattr(plain, SHOWN, True)
+    plain._cache_update_cache = False  # how Django's cache_page and UpdateCacheMiddleware know what to store
     call = getattr(request, "idempotency", None)
     if intent and call is not None:
         call.offer_again(_keys_of(principal, intent))

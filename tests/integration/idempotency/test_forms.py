@@ -5,12 +5,17 @@ from functools import partial
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured
-from django.template import RequestContext, Template
-from django.test import Client, RequestFactory, override_settings
+from django.http import HttpResponse
+from django.template import RequestContext, Template, engines
+from django.template.response import TemplateResponse
+from django.test import AsyncClient, Client, RequestFactory, override_settings
+from django.urls import path
+from django.views.decorators.cache import cache_control, cache_page
 
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency import forms
@@ -110,6 +115,43 @@ def test_tabs_at_the_same_moment_are_one_order(browser: Browser, effects: Effect
     assert set(statuses) <= {302, 409}
     assert 302 in statuses
     assert effects() == 1
+
+
+SHOWN = "{% load idempotency %}{% idempotency_token %}"
+
+
+def shown(request: Any) -> HttpResponse:
+    return HttpResponse(Template(SHOWN).render(RequestContext(request)))
+
+
+def shown_late(request: Any) -> TemplateResponse:
+    return TemplateResponse(request, engines["django"].from_string(SHOWN))
+
+
+class Cached:
+    urlpatterns = [
+        path("cached", cache_page(60)(shown)),
+        path("late", cache_page(60)(shown_late)),
+        path("public", cache_control(public=True, max_age=60)(shown)),
+    ]
+
+
+@pytest.mark.parametrize("address", ["/cached", "/late", "/public"])
+@pytest.mark.parametrize("server", ["sync", "async"])
+def test_a_page_with_a_token_is_in_no_cache(effects: Effects, address: str, server: str) -> None:
+    """Its next visitor's order would get the first one's answer."""
+    of_site = ("django.middleware.cache.UpdateCacheMiddleware", "django.middleware.cache.FetchFromCacheMiddleware")
+    middleware = [of_site[0], *settings.MIDDLEWARE, of_site[1]]
+
+    def seen() -> Any:
+        return Client().get(address) if server == "sync" else async_to_sync(AsyncClient().get)(address)
+
+    with override_settings(ROOT_URLCONF=Cached, MIDDLEWARE=middleware):
+        pages = [seen() for _ in range(2)]
+    assert len({FIELD.findall(page.content.decode())[0] for page in pages}) == 2
+    for page in pages:
+        said = set(page["Cache-Control"].split(", "))
+        assert ({"private", "no-cache"} <= said, "public" in said) == (True, False)
 
 
 def test_other_content_after_the_order_is_a_page_that_says_so(browser: Browser, effects: Effects) -> None:
