@@ -160,11 +160,12 @@ class OnTasks(Tasked):
 
     def hub(self) -> TaskHub:
         """Return the hub that performs its steps; another one in another loop, or after `close` or a fork."""
-        if self._cached is None or not self._cached.serves_here():
+        hub = self._cached  # read once: another thread's loop may use this object too
+        if hub is None or not hub.serves_here():
             if self.client is None and config().redis_async_client is None:
                 refuse_no_redis()
-            self._cached = hub_of(async_client() if self.client is None else self.client)
-        return self._cached
+            hub = self._cached = hub_of(async_client() if self.client is None else self.client)
+        return hub
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, self.hub().answer)

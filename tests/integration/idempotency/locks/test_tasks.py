@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from idempotency.locks import NotHeld, RateExceeded
+from idempotency.locks import NotHeld, RateExceeded, aio
 from idempotency.redis.fastpath import Script
-from tests.integration.idempotency.locks.actors import until
+from tests.integration.idempotency.locks.actors import a_loop, until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
@@ -86,6 +86,30 @@ def test_a_named_owner_crosses_into_a_thread(desk_of_tasks: Bench, desk: Bench) 
 
     assert desk_of_tasks.run(story()) == [True, False, True]
     other.release()  # a named owner, and what it holds, outlives this test
+
+
+def test_a_lock_of_two_loops_is_asked_by_each_at_its_own_hub(desk_of_tasks: Bench) -> None:
+    """Also where both find out at the same moment that they have none yet."""
+
+    class Shared(aio.Lock):
+        @property
+        def _cached(self) -> Any:
+            return hubs[-1] if hubs else None
+
+        @_cached.setter
+        def _cached(self, hub: Any) -> None:
+            hubs.append(hub)
+            if len(hubs) == 1:
+                asyncio.run_coroutine_threadsafe(ask(), other).result(30)
+
+    async def ask() -> bool:
+        return lock.hub().serves_here()
+
+    hubs: list[Any] = []
+    lock = Shared("thing", client=desk_of_tasks.client)
+    with a_loop() as other:
+        assert desk_of_tasks.run(ask()) is True
+        assert len(hubs) == 2
 
 
 def test_a_loop_has_one_subscriber(desk_of_tasks: Bench) -> None:
