@@ -43,7 +43,7 @@ end
 local bucket = {}
 function bucket.used(key, most)
     local out, at = struct.unpack('>dd', redis.call('GET', key) or struct.pack('>dd', 0, now))
-    return math.max(0, out - (now - at) * most / interval - (at <= cleared and most or 0))
+    return math.max(0, out - math.max(0, now - at) * most / interval - (at <= cleared and most or 0))
 end
 function bucket.free_at(_, most, over) return now + math.ceil(over * interval / most) end
 function bucket.take(key, most, _, more)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from idempotency.locks import LockLost
+from idempotency.locks import LockLost, RateExceeded
 from idempotency.locks.engine.hub import tagged
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -70,6 +70,18 @@ def test_tokens_grow_and_nobody_waits_for_an_hour(desk: Bench, kind: str, second
     assert late.result(30) is True
     assert third.do(lambda: lock.token) > token + 1
     third.do(lock.release)
+
+
+def test_a_bucket_is_not_used_by_a_clock_that_steps_back(desk: Bench) -> None:
+    bucket = desk.make("TokenBucket", permits=2, interval_seconds=600)
+    bucket.acquire()
+    out, at = struct.unpack(">dd", desk.plain.get(bucket._key))
+    desk.plain.set(bucket._key, struct.pack(">dd", out, at + HOUR * 1_000_000))
+    assert bucket.available() == 1
+    bucket.acquire()
+    with pytest.raises(RateExceeded) as refused:
+        bucket.acquire()
+    assert refused.value.retry_after_seconds <= 300
 
 
 def test_a_client_goes_by_no_wall_clock() -> None:
