@@ -29,8 +29,9 @@ class SeveralLocks(Several):
     _lock: type[Any]
 
     def __init__(self, locks: Sequence[Any], **settings: Unpack[Common]) -> None:
-        if not locks:
-            raise ValueError("a MultiLock needs at least one lock")
+        face = OnThreads if isinstance(self, OnThreads) else OnTasks
+        if not locks or not all(isinstance(lock, Mutex) and isinstance(lock, face) for lock in locks):
+            raise ValueError("a MultiLock needs locks of Redis, at least one, each for threads or tasks as it is")
         # copies: the caller's own keep their owner, and do not call our listeners
         self.locks = sorted(map(copy, locks), key=lambda lock: (lock.name, lock._prefix or ""))
         super().__init__(", ".join(lock.name for lock in self.locks), **settings)

@@ -134,7 +134,7 @@ class Permits(Owned, Totals):
             hold = holds[-1]
             yield Finish(self._give_places(keys, hold.holder, (hold.shared, 0), hold.token))
             return hub.slots.free(hold.owner)
-        left = whole_number("permits", permits or 1)
+        left = 1 if permits is None else whole_number("permits", permits)
         if self._owner is not None:
             what = ["named", _for(own), permits or 0]
         elif left > sum(hold.shared for hold in holds):

@@ -34,6 +34,8 @@ def synchronized(
     Raises:
         TypeError: the function has no such argument, or cannot be run under a lock.
     """
+    if when_taken not in {"wait", "skip", "raise"}:
+        raise ValueError(f"when_taken must be wait, skip or raise, not {when_taken!r}")
     if when_taken != "wait":
         settings.setdefault("wait_seconds", 0)
     skipped = LockTimeout if when_taken == "skip" else ()

@@ -30,7 +30,7 @@ def bounded(name: str, seconds: float) -> float:
 
 def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:
     """Return `number`, or raise `ValueError` where it is not whole, too small or too large."""
-    if not (isinstance(number, int) and least <= number <= most):
+    if isinstance(number, bool) or not (isinstance(number, int) and least <= number <= most):
         raise ValueError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
     return number
 

@@ -34,10 +34,10 @@ def tagged(kind: str, name: str, own_prefix: str | None = None) -> str:
     Call it at each use, not once: the same name is another lock at each tenant, unless it has a prefix of its own.
 
     Raises:
-        ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
+        ValueError: it is no text, or the tag would be empty, and a Redis Cluster would spread the keys.
     """
-    if name[:1] in {"", "}"}:
-        raise ValueError(f"a name must not be empty or begin with a closing brace, as {name!r} does")
+    if not isinstance(name, str) or name[:1] in {"", "}"}:
+        raise ValueError(f"a name must be text, must not be empty or begin with a closing brace, unlike {name!r}")
     begin = prefix() if own_prefix is None else f"{quote(own_prefix, safe='')}:{ROOT}"
     return f"{begin}:{kind}:{{{name}}}"
 
@@ -123,7 +123,7 @@ class Resource:
 
     Args:
         name: any text; the same name is the same resource everywhere.
-        client: a redis-py client (of `redis.asyncio` for asyncio); None takes the one of the settings.
+        client: a redis-py client (of `redis.asyncio` for asyncio), made once, for it is kept; None: the settings'.
         prefix: of its keys, in place of that of the project, its database and tenant: to share it with others.
     """
 

@@ -73,7 +73,7 @@ function ways.acquire()
         local over = way.used(key, most) + wanted - most
         if over > 0 then at = math.max(at, way.free_at(key, most, over)) end
     end
-    if at - now > tonumber(ARGV[8]) then return {0, at - now} end
+    if at - now > math.max(0, tonumber(ARGV[8])) then return {0, at - now} end
     for _, limit in ipairs(limits) do way.take(limit[1], limit[2], at) end
     if limits[2] then
         redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)

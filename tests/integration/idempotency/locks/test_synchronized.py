@@ -126,6 +126,11 @@ def test_what_could_not_be_named_or_held_is_refused(name: str, function: Any, se
         synchronized(name)(function)
 
 
+def test_what_to_do_is_one_of_three() -> None:
+    with pytest.raises(ValueError, match="when_taken must be wait, skip or raise, not 'skipp'"):
+        synchronized("order", when_taken="skipp")  # type: ignore[arg-type]
+
+
 def test_names_from_any_keywords(desk: Bench) -> None:
     @synchronized("{kind}:{options[id]}", client=desk.client, when_taken="raise")
     def work(**given: Any) -> bool:

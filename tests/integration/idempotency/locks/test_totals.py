@@ -79,7 +79,7 @@ class TestTotals:
         self, desk: Bench, kind: str
     ) -> None:
         semaphore = desk.make(kind, permits=3)
-        for bad in (float("nan"), float("inf"), 2.5, "2", 2**53):
+        for bad in (float("nan"), float("inf"), 2.5, "2", 2**53, True):
             for verb in (semaphore.set_total, semaphore.add, semaphore.reduce):
                 with pytest.raises(ValueError, match="permits must be a whole number"):
                     verb(bad)
@@ -163,6 +163,8 @@ class TestPiecewise:
         assert one.do(lambda: semaphore.held) == 2
         with pytest.raises(NotHeld, match="is not held"):
             one.do(lambda: semaphore.release(3))
+        with pytest.raises(ValueError, match="permits must be a whole number"):
+            one.do(lambda: semaphore.release(0))
         assert len(ended) == 1
         one.do(semaphore.release)
         assert (one.do(lambda: semaphore.held), two.do(semaphore.acquired), len(ended)) == (0, 4, 2)
