@@ -12,11 +12,11 @@ from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holds import MICROSECONDS, NUMBER_MAX, bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
-from idempotency.locks.engine.steps import Ask, Finish, Pause, Steps, bound_of, deadline_of, insist, operation
+from idempotency.locks.engine.steps import Ask, Finish, Pause, Steps, bound_of, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waits import Rest, Waited
-from idempotency.locks.errors import LockTimeout, LockUnavailable
+from idempotency.locks.errors import LockError, LockTimeout, LockUnavailable
 
 _LIMIT = script("ratelimit")
 SILENCE_SECONDS = 2.0  # borne of a server beyond the wait: after it nothing is undone
@@ -92,27 +92,32 @@ class Limiter(Waited, Resource):
         longest = NUMBER_MAX if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, NUMBER_MAX))
         ask = self._ask("acquire", whole_number("permits", permits), longest, caller or "", caller=caller)
         ask.seconds = bound_of(deadline_of(wait_seconds), least=SILENCE_SECONDS)
-        given, wait = (yield ask)[0]
+        rest, given = Rest(float("inf"), self.hub().bell()), 0
+        try:
+            given, wait = (yield ask)[0]
+            if given > 0 and wait:
+                self._waits.add(rest)
+                yield Pause(wait / MICROSECONDS, rest.bell)
+            if rest.deadline == 0.0:  # cancelled
+                raise RateExceeded(self.name, wait / MICROSECONDS)
+        except (GeneratorExit, LockUnavailable):  # nobody performs steps any more, or replies
+            raise
+        except BaseException:  # an interrupt too
+            yield Finish(self._undo(ask, given, permits, caller))
+            raise
+        finally:
+            self._waits.discard(rest)
         if given < 0:
             raise ValueError(f"permits must be 1 to {wait}, not {permits}")
         if not given:
             raise RateExceeded(self.name, wait / MICROSECONDS)
-        if not wait:
-            return
-        rest = Rest(float("inf"), self.hub().bell())
-        self._waits.add(rest)
-        try:
-            yield Pause(wait / MICROSECONDS, rest.bell)
-            if rest.deadline == 0.0:  # cancelled
-                raise RateExceeded(self.name, wait / MICROSECONDS)
-        except GeneratorExit:  # nobody performs steps any more
-            raise
-        except BaseException:  # an interrupt too
-            with suppress(LockUnavailable):
-                yield Finish(insist(self._ask("release", permits, ask.arguments[1], caller=caller), seconds=0.0))
-            raise
-        finally:
-            self._waits.discard(rest)
+
+    def _undo(self, ask: Ask, given: int, permits: int, caller: str | None) -> Steps[None]:
+        with suppress(LockError):
+            if not given:  # the reply was not seen: the same request gets it again
+                given = (yield ask)[0][0]
+            if given > 0:
+                yield self._ask("release", permits, ask.arguments[1], caller=caller)
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:

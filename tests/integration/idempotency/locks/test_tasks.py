@@ -58,17 +58,37 @@ def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
     assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
 
 
-def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(desk_of_tasks: Bench) -> None:
-    limiter, actor = desk_of_tasks.make("RateLimiter", permits=1, interval_seconds=600), desk_of_tasks.actor()
-    actor.do(limiter.acquire)
-    waiting = actor.begin(lambda: limiter.acquire(wait_seconds=None))
-    until(lambda: limiter._waits)
-    actor.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        waiting.result(30)
+@pytest.mark.parametrize("when", ["before", "after", "waiting"])
+@pytest.mark.parametrize("kind", ["RateLimiter", "TokenBucket"])
+def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(
+    desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    """Also where the cancellation comes before the command is sent, or before its reply is seen."""
+    limiter, actor = desk_of_tasks.make(kind, permits=2, interval_seconds=600), desk_of_tasks.actor()
+    actor.do(lambda: limiter.acquire(2))
+    once, asked = Script.run_async, threading.Event()
+
+    async def slow(script: Script, *arguments: Any) -> Any:
+        first = not asked.is_set() and when != "waiting"
+        if when == "before":
+            asked.set()
+            await asyncio.sleep(30 if first else 0)
+        answer = await once(script, *arguments)
+        asked.set()
+        await asyncio.sleep(30 if first else 0)
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Script, "run_async", slow)
+        waiting = actor.begin(lambda: limiter.acquire(2, wait_seconds=None))
+        assert asked.wait(30)
+        until(lambda: limiter._waits or when != "waiting")
+        actor.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            waiting.result(30)
     with pytest.raises(RateExceeded) as refused:
-        actor.do(limiter.acquire)
-    assert refused.value.retry_after_seconds <= 600
+        actor.do(lambda: limiter.acquire(2))
+    assert 570 < refused.value.retry_after_seconds <= 600
 
 
 def test_a_named_owner_crosses_into_a_thread(desk_of_tasks: Bench, desk: Bench) -> None:
