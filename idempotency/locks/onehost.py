@@ -28,6 +28,8 @@ from idempotency.locks.state import AskedByHolder, Numbered, Owner, State
 
 LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
 
+_files: dict[int, object] = {}  # that this process has locked, and for whom
+
 
 class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
     """Source of both faces. An acquire that does not wait may miss a permit while somebody asks for its holder.
@@ -47,8 +49,6 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         self.permits = whole_number("permits", permits)
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
-        self._files: dict[str, list[int]] = {}
-        self._process = os.getpid()
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
@@ -60,13 +60,13 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         rest = Rest(deadline_of(self._limit(wait_seconds)))
         self._waits.add(rest)
-        line, head, place, process = next(self._paths("line")), None, None, os.getpid()
+        line, head, place = next(self._paths("line")), None, None
         try:
             while True:
                 head = _locked(line) if head is None else head
                 free = islice(self._paths(""), self.permits)
                 if head is not None and (permit := self._first_free(free)) is not None:
-                    self._own().append(permit)
+                    _files[permit] = self._folder, self._stem, self._holder().name
                     return True
                 if time.monotonic() >= rest.deadline:
                     return False
@@ -75,8 +75,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         finally:
             self._waits.discard(rest)
             for file in (place, head):
-                if file is not None:
-                    _unlocked(file, process=process)
+                _unlocked(file)
 
     @operation
     def release(self) -> Steps[None]:
@@ -85,9 +84,8 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         Raises:
             NotHeld: the caller has no permit.
         """
-        if not self._own():
+        if not any(map(_unlocked, reversed(self._own()))):
             raise not_held(self.name)
-        _unlocked(self._own().pop(), process=self._process)
         self._listeners("released", self)
         return
         yield  # an operation without a step
@@ -106,12 +104,8 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         yield
 
     def _own(self) -> list[int]:
-        if self._process != os.getpid():  # a fork shares the files: ours to close, not to hold
-            for files in self._files.values():
-                for file in files:
-                    os.close(file)
-            self._files, self._process = {}, os.getpid()
-        return self._files.setdefault(self._holder().name, [])
+        mine = self._folder, self._stem, self._holder().name
+        return [file for file, whose in list(_files.items()) if whose == mine]
 
     def _paths(self, part: str) -> Iterator[Path]:
         return (self._folder / f"{self._stem}.{part}{number}" for number in count())
@@ -121,7 +115,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         found = []
         for path in takewhile(Path.exists, self._paths(part)):
             if (file := _locked(path, fcntl.LOCK_SH)) is not None:
-                _unlocked(file, process=os.getpid())
+                _unlocked(file)
             else:
                 since = datetime.fromtimestamp(path.stat().st_mtime, UTC)
                 found.append(Owner(path.read_bytes().decode(), None, since, math.inf, 1))
@@ -139,21 +133,31 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
 
 def _locked(path: Path, how: int = fcntl.LOCK_EX) -> int | None:
     """Open and lock a file; None if another has it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
         return None
+    _files[file] = ""
     return file
 
 
-def _unlocked(file: int, *, process: int) -> None:
-    """Unlock and close a file; only close it where another process has locked it."""
-    # a forked child has it too: closed alone, it would stay locked
-    if os.getpid() == process:
-        fcntl.flock(file, fcntl.LOCK_UN)
+def _unlocked(file: int | None) -> bool:
+    """Unlock and close a file; False if there is none, or another thread or a fork has closed it."""
+    if file is None or _files.pop(file, None) is None:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
     os.close(file)
+    return True
+
+
+def _close_all() -> None:
+    while _files:  # what a fork's parent has locked would stay locked after its end
+        os.close(_files.popitem()[0])
+
+
+os.register_at_fork(after_in_child=_close_all)
 
 
 class HostSemaphore(Blocking, WithStatement, PermitsOfOneHost):

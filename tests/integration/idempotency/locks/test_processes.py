@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -230,6 +231,48 @@ def test_permits_of_one_machine_come_back_from_the_dead(tmp_path: Path) -> None:
         semaphore.release()
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_child_keeps_nothing_of_a_parent_that_was_killed(tmp_path: Path, waits: bool) -> None:
+    """Neither a permit nor the place at the head of the line, whose files it has open too."""
+    semaphore = locks.HostSemaphore("cpu", permits=1, folder=tmp_path)
+    ours, theirs = FORK.Pipe()
+
+    def child() -> None:
+        if waits:
+            threading.Thread(target=semaphore.acquire, daemon=True).start()
+            until(lambda: semaphore.waiters() == 1)
+        else:
+            semaphore.acquire()
+        if (pid := os.fork()) == 0:
+            signal.pause()
+        theirs.send(pid)
+        signal.pause()
+
+    assert not waits or semaphore.acquire()
+    process = FORK.Process(target=child)
+    process.start()
+    grandchild = ours.recv()
+    try:
+        process.kill()
+        process.join(30)
+        if waits:
+            semaphore.release()
+        assert semaphore.acquire(wait_seconds=0) is True
+        semaphore.release()
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    """Who may write there must not have a caller empty a file of its own."""
+    semaphore, precious = locks.HostSemaphore("cpu", permits=1, folder=tmp_path), tmp_path / "precious"
+    precious.write_text("kept")
+    next(semaphore._paths("")).symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"):
+        semaphore.acquire(wait_seconds=0)
+    assert precious.read_text() == "kept"
+
+
 def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
     """A permit, and the place at the head of the line."""
     semaphore, head = locks.HostSemaphore("cpu", permits=1, folder=tmp_path), Actor()
@@ -242,7 +285,7 @@ def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
     def line_is_taken() -> bool:
         file = onehost._locked(next(semaphore._paths("line")))
         if file is not None:
-            os.close(file)
+            onehost._unlocked(file)
         return file is None
 
     assert semaphore.acquire()
