@@ -227,4 +227,4 @@ class Mailbox:
 
 
 def _text(data: Any) -> str:
-    return data.decode() if isinstance(data, bytes) else str(data)
+    return data.decode(errors="replace") if isinstance(data, bytes) else str(data)

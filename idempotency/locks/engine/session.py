@@ -92,7 +92,8 @@ class Session(SessionHold):
         self._name = name
         self._suffix = "_shared" if self.shared else ""
         self._key = lock_key(name, schema=schema)
-        self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
+        own = {"application_name": f"lock {name!a:.50}", "autocommit": True}
+        self._parameters = _KEEPALIVES | parameters | own
         self._guard = threading.Lock()
         self._cancelled = False
 

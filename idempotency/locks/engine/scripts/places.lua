@@ -96,7 +96,7 @@ end
 -- notify the process of a holder that another one has ended its hold: by force, or `released`
 local function notify_of_end(owner, holder, released)
     local token = released and -holder.token or holder.token
-    redis.pcall('PUBLISH', holder.channel or '', string.format('- %.0f %s %s', token, KEYS[1], owner))
+    redis.pcall('PUBLISH', holder.channel or '', string.format('- %.0f ', token) .. KEYS[1] .. ' ' .. owner)
 end
 
 local function drop_expired()

@@ -66,6 +66,18 @@ def test_of_a_release_by_force_at_once(bench: Bench, ends: list[tuple[str, str, 
     assert threading.active_count() - before <= 4  # two actors, a subscriber and a watchdog
 
 
+def test_of_a_release_by_force_whatever_the_names(
+    bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)  # only a message says so in time
+    lock, (actor, other) = listening(bench, ends, name="a\x00b c", owner="a\x00b | c"), bench.actors(2)
+    assert actor.do(lock.acquire)
+    assert other.do(lock.force_release) is True
+    until(lambda: [end for end, *_ in ends] == ["lost"])
+    with pytest.raises(NotHeld):
+        actor.do(lock.release)
+
+
 def test_of_the_end_of_a_lease_or_of_its_holder(
     bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

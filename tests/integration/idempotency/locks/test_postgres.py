@@ -119,6 +119,13 @@ def lock_rows(descending: bool) -> None:
 # by name, for a session
 
 
+@pytest.mark.parametrize("name", ["", "a\x00b", "柜台", "x" * 10_000], ids=len)
+def test_a_name_is_any_text(hall: Hall, name: str) -> None:
+    lock, actor = hall.lock(name), hall.actor()
+    assert actor.do(lock.acquire)
+    actor.do(lock.release)
+
+
 def test_a_waiter_whose_backend_is_terminated_is_told(hall: Hall) -> None:
     lock, first, second = hall.lock(), hall.actor(), hall.actor()
     assert first.do(lock.acquire)

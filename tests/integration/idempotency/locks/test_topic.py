@@ -85,6 +85,16 @@ def test_who_may_have_missed_something_is_told(one: Bench) -> None:
     listener.end()
 
 
+def test_a_message_that_is_no_text_costs_no_connection(one: Bench) -> None:
+    topic = one.make("Topic")
+    listener = Listener(one, topic)
+    one.plain.publish(topic.channel, b"\xff")
+    one.actor().do(lambda: topic.tell("and on"))
+    until(lambda: listener.heard[-1] == "and on")
+    assert listener.heard == [None, "\N{REPLACEMENT CHARACTER}", "and on"]
+    listener.end()
+
+
 def test_who_joins_while_it_connects_is_heard(desk_of_tasks: Bench) -> None:
     desk_of_tasks.run(_joined_while_it_connects(desk_of_tasks.servers.url))
 
