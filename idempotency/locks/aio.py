@@ -1,6 +1,7 @@
 """Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`."""
 
 from idempotency.locks.engine.tasks import close
+from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet
 from idempotency.locks.latch import AsyncCountDownLatch as CountDownLatch
 from idempotency.locks.multi import AsyncMultiLock as MultiLock
@@ -9,10 +10,13 @@ from idempotency.locks.mutex import AsyncLock as Lock
 from idempotency.locks.onehost import AsyncHostSemaphore as HostSemaphore
 from idempotency.locks.ratelimit import AsyncRateLimiter as RateLimiter
 from idempotency.locks.ratelimit import AsyncTokenBucket as TokenBucket
+from idempotency.locks.ratelimit import Rate, RateExceeded
 from idempotency.locks.readwrite import AsyncReadWriteLock as ReadWriteLock
 from idempotency.locks.redlock import AsyncRedLock as RedLock
 from idempotency.locks.semaphore import AsyncPermitExpirableSemaphore as PermitExpirableSemaphore
 from idempotency.locks.semaphore import AsyncSemaphore as Semaphore
+from idempotency.locks.state import Owner, State
+from idempotency.locks.synchronized import synchronized
 from idempotency.locks.topic import AsyncTopic as Topic
 
 __all__ = [
@@ -21,13 +25,24 @@ __all__ = [
     "FairLock",
     "HostSemaphore",
     "Lock",
+    "LockError",
+    "LockLost",
+    "LockTimeout",
+    "LockUnavailable",
     "MultiLock",
+    "NotHeld",
+    "Owner",
     "PermitExpirableSemaphore",
+    "Rate",
+    "RateExceeded",
     "RateLimiter",
     "ReadWriteLock",
     "RedLock",
     "Semaphore",
+    "State",
     "TokenBucket",
     "Topic",
+    "UpgradeRefused",
     "close",
+    "synchronized",
 ]

@@ -40,12 +40,8 @@ class Expiring(Resource):
             known: called, if it was not new, when the reply is read: by a later command of any thread, or never.
                 It must not raise.
         """
-
-        def then(is_new: int) -> None:
-            if known is not None and not is_new:
-                known()
-
-        yield SendNowait(_REMEMBER, *self._remembering(member), then)
+        heard = known or (lambda: None)
+        yield SendNowait(_REMEMBER, *self._remembering(member), lambda is_new: None if is_new else heard())
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         key = tagged(self._kind, f"{self.name}:{member}", self._prefix)

@@ -46,8 +46,7 @@ class Latch(Waited, Asked, Resource):
 
     @property
     def _keys(self) -> list[str]:
-        key = self._key
-        return [key, f"{key}:waiters", f"{key}:told"]
+        return [f"{self._key}{part}" for part in ("", ":waiters", ":told")]
 
     @operation
     def open(self, count: int, *, life_seconds: float = LIFE_SECONDS) -> Steps[bool]:

@@ -148,12 +148,6 @@ class QueuePermits(Numbered, QueueLock):
         super().__init__(name, client=client, reentrant=False, **settings)
         self._queues = [self._queue_of("turn"), self._queue]
 
-    @operation
-    def total(self) -> Steps[int]:
-        """Return the number of permits: this caller's, for the server has none."""
-        return self._permits or 0
-        yield  # an operation without a step
-
     def _numbers(self) -> Steps[tuple[int, int]]:
         permits = self._permits or 0
         return permits, min(len((yield from self._queue.nodes())), permits)

@@ -51,6 +51,7 @@ class Subscriber:
     Attributes:
         mailbox: takes the messages.
         changing: held while it changes what it is subscribed to, or who it is read for.
+        hub: of locks, once there is one.
     """
 
     def __init__(self, client: Any) -> None:
@@ -64,6 +65,7 @@ class Subscriber:
         self._called = Call()  # the thread has something to do, or to look for
         self._gives_way = False  # until the leader calls it
         self.changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
+        self.hub: Any = None
         self._pubsub: Any = None
         self._subscription: Subscription | None = None  # from when it is confirmed: waiters may lead
         self._was_led = False  # since the thread looked last

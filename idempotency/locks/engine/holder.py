@@ -25,13 +25,9 @@ class Holder:
     suffix: bytes = b""  # of its terms, as places.lua reads them: for whom are its permits, or `/`
 
 
-class _Life:
-    """Object in the `threading.local` of a thread or gevent greenlet, which goes when that ends."""
-
-
 class _Numbers(threading.local):
     own: Holder | None = None
-    life: _Life | None = None
+    life: set[None] | None = None  # of a thread or gevent greenlet: it goes when that ends
 
 
 _counter = itertools.count(1)
@@ -47,7 +43,7 @@ def current() -> Holder:
     if task is None:
         if _of_thread.own is None:
             # `threading` takes a thread that it did not start for alive for ever, so its own storage is asked
-            _of_thread.life = _Life()
+            _of_thread.life = set()
             life = weakref.ref(_of_thread.life)
             _of_thread.own = Holder(_next_name(), lambda: life() is not None)
         return _of_thread.own

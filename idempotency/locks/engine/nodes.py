@@ -14,20 +14,14 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    ConnectionLoss,
-    KazooException,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-    SessionMovedError,
-)
+from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 
 from idempotency.locks.engine.counted import Desk, SessionHold
@@ -38,7 +32,7 @@ ANSWER_SECONDS = 10.0  # kazoo's default for a session: a server silent for that
 LOOK_SECONDS = 3600.0  # between looks of a wait without end
 NODE = re.compile(r"[0-9a-f]{32}r?_-?\d{9,10}")
 NUMBERS = 2**32  # the server counts in a signed 32-bit integer, and wraps around
-UNANSWERED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)  # may have been done or not
+MAYBE_DONE = (exceptions.ConnectionLoss, exceptions.OperationTimeoutError, exceptions.SessionMovedError)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -93,13 +87,12 @@ class Place(SessionHold):
             self.client.handler.spawn(_sweep, self.client, self)
 
 
+@dataclass(eq=False)
 class QueueDesk(Desk):
     """Desk of one client: also its waiters' bells, and the holds that have a listener, by the path of a node."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: dict[Any, str] = {}
-        self.heard: dict[str, Place] = {}
+    waiting: dict[Any, str] = field(default_factory=dict)
+    heard: dict[str, Place] = field(default_factory=dict)
 
     def watch(self, event: Any) -> None:
         """Notify the waiters of a node that changed, or all if (without a path) the connection did."""
@@ -155,7 +148,7 @@ class Queue:
                 if time.monotonic() >= place.ends_at:
                     return False
                 yield from self._until_changed(place, nodes)
-            except (*UNANSWERED, SessionExpiredError) as error:
+            except (*MAYBE_DONE, SessionExpiredError) as error:
                 self._desk.heard.pop(place.path, None)
                 if time.monotonic() >= place.ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
@@ -184,7 +177,7 @@ class Queue:
                 try:
                     yield from self._asked(self.client.delete_async, place.node)
                     place.asked = False
-                except UNANSWERED:
+                except MAYBE_DONE:
                     repeated = True
                 except (NoNodeError, SessionExpiredError):
                     place.asked = False
@@ -329,7 +322,7 @@ def _sweep(client: KazooClient, place: Place) -> None:
             for child in client.get_children(place.folder):
                 if child.startswith(place.prefix):
                     client.delete(f"{place.folder}/{child}")
-        except UNANSWERED:
+        except MAYBE_DONE:
             continue  # kazoo answers the next request when it is connected again
         except KazooException:
             pass  # it is gone, by itself or with its session

@@ -1,7 +1,6 @@
 """Face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
 
 import logging
-import os
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +26,7 @@ from idempotency.redis.connection import Connections
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import Bell
-from idempotency.redis.subscriber import Subscriber, subscriber_of
+from idempotency.redis.subscriber import subscriber_of
 
 T = TypeVar("T")
 
@@ -84,18 +83,13 @@ class ThreadHub(Hub):
         perform(self.renew(partial(worker.met, level=logging.WARNING)), self.answer)
 
 
-_hubs: dict[Subscriber, ThreadHub] = {}
-os.register_at_fork(after_in_child=_hubs.clear)
-
-
 def hub_of(client: Any) -> ThreadHub:
     """Return the process's hub for `client` and for every other client of the same pool."""
     subscriber = subscriber_of(client)
-    found = _hubs.get(subscriber)
-    if found is not None:
-        return found
-    with subscriber.changing:  # one hub: the mail leads to the holds of the one that was made last
-        return _hubs.get(subscriber) or _hubs.setdefault(subscriber, ThreadHub(client))
+    if subscriber.hub is None:
+        with subscriber.changing:  # one hub: the mail leads to the holds of the one that was made last
+            subscriber.hub = subscriber.hub or ThreadHub(client)
+    return subscriber.hub  # type: ignore[no-any-return]
 
 
 class OnThreads(Threaded):

@@ -13,7 +13,7 @@ import redis
 
 from idempotency.locks import Lock, Topic
 from idempotency.locks.engine import places
-from idempotency.locks.engine.threads import ThreadHub, _hubs, hub_of
+from idempotency.locks.engine.threads import ThreadHub, hub_of
 from idempotency.redis import mailbox, subscriber
 from idempotency.redis.subscriber import Subscriber
 from tests.integration.idempotency.locks.actors import Actor, until
@@ -229,5 +229,4 @@ def test_threads_that_meet_share_one_hub_and_leave_no_socket_open() -> None:
     for client, *hubs in zip(clients, *seen, strict=True):
         assert len(set(hubs)) == 1
         assert hubs[0].subscriber.mailbox.mail.holds is hubs[0].holds
-        del _hubs[hubs[0].subscriber]
         subscriber._subscribers.pop(id(client.connection_pool)).discard()
