@@ -45,17 +45,17 @@ class Stage:
         subscription = self.subscriber._subscription
         return subscription and subscription.leader
 
-    def begin_to_wait(self, actor: Actor, *, wait_seconds: float | None = None) -> Any:
-        """Have it acquire; it is in the queue afterwards."""
+    def begin_to_wait(self, actor: Actor, lock: Lock | None = None) -> Any:
+        """Have it acquire, through an object of its own if one is given; it is in the queue afterwards."""
         before = self._desk.queue()
-        waiting = actor.begin(lambda: self.lock.acquire(wait_seconds=wait_seconds))
+        waiting = actor.begin((lock or self.lock).acquire)
         self._desk.waits(before + 1)
         return waiting
 
-    def begin_to_lead(self, actor: Actor, *, wait_seconds: float | None = None) -> Any:
+    def begin_to_lead(self, actor: Actor, lock: Lock | None = None) -> Any:
         """The same; it reads the messages afterwards."""
         until(lambda: self.leader is None)
-        waiting = self.begin_to_wait(actor, wait_seconds=wait_seconds)
+        waiting = self.begin_to_wait(actor, lock)
         until(lambda: self.leader is not None)
         return waiting
 
@@ -95,9 +95,11 @@ def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.Mon
 
 def test_a_leader_that_leaves_is_followed_by_the_thread(stage: Stage) -> None:
     first, second, third, hurried = stage.actors(4)
+    left = Lock("thing", client=stage.client)
     first.do(stage.lock.acquire)
-    leading = stage.begin_to_lead(hurried, wait_seconds=1.0)
+    leading = stage.begin_to_lead(hurried, left)
     waiting = stage.begin_to_wait(second)
+    first.do(left.cancel)
     assert leading.result(30) is False
     waiting = [waiting, stage.begin_to_wait(third)]
     for actor, answer in zip((first, second), waiting, strict=True):
