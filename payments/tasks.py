@@ -52,9 +52,10 @@ def look_again(attempt_id: str) -> None:
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
     """Retry the jobs of a killed worker that no timer finds, or not at once; every five minutes.
 
-    These are a `look_again`, and `handle_events`, whose lock would keep its payment without a job for ever.
+    These are a `look_again`, and `handle_events` and `submit_refund`, whose lock would keep the next job of their
+    payment waiting for ever.
     """
-    return await retry_stalled(context, look_again, handle_events)
+    return await retry_stalled(context, look_again, handle_events, submit_refund)
 
 
 async def retry_stalled(context: JobContext, *tasks: Any) -> int:

@@ -128,12 +128,13 @@ def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
     assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
 
 
-def test_what_a_killed_worker_was_doing_is_taken_up(attempt: Attempt) -> None:
+@pytest.mark.parametrize("task", ["look_again", "handle_events", "submit_refund"])
+def test_what_a_killed_worker_was_doing_is_taken_up(attempt: Attempt, task: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, status, args) VALUES ('default',"
-            " 'payments.look_again', 'doing', jsonb_build_object('attempt_id', %s::text)) RETURNING id",
-            [attempt.out_trade_no],
+            " %s, 'doing', jsonb_build_object('any_id', %s::text)) RETURNING id",
+            [f"payments.{task}", attempt.out_trade_no],
         )
         (job,) = cursor.fetchone()
 
