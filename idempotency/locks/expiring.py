@@ -40,8 +40,7 @@ class Expiring(Resource):
             known: called, if it was not new, when the reply is read: by a later command of any thread, or never.
                 It must not raise.
         """
-        heard = known or (lambda: None)
-        yield SendNowait(_REMEMBER, *self._remembering(member), lambda is_new: None if is_new else heard())
+        yield SendNowait(_REMEMBER, *self._remembering(member), lambda new: None if new or not known else known())
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         key = tagged(self._kind, f"{self.name}:{member}", self._prefix)

@@ -19,7 +19,7 @@ from idempotency.locks.engine.waits import Rest, Waited
 from idempotency.locks.errors import LockError, LockTimeout, LockUnavailable
 
 _LIMIT = script("ratelimit")
-SILENCE_SECONDS = 2.0  # borne of a server beyond the wait: after it nothing is undone
+SILENCE_SECONDS = 2.0  # borne of a server beyond the wait, and by what undoes one
 
 
 class RateExceeded(LockTimeout):
@@ -113,11 +113,13 @@ class Limiter(Waited, Resource):
             raise RateExceeded(self.name, wait / MICROSECONDS)
 
     def _undo(self, ask: Ask, given: int, permits: int, caller: str | None) -> Steps[None]:
+        release = self._ask("release", permits, ask.arguments[1], caller=caller)
+        ask.seconds = release.seconds = SILENCE_SECONDS
         with suppress(LockError):
             if not given:  # the reply was not seen: the same request gets it again
                 given = (yield ask)[0][0]
             if given > 0:
-                yield self._ask("release", permits, ask.arguments[1], caller=caller)
+                yield release
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
