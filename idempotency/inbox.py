@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from idempotency.errors import explaining_missing_tables
 from idempotency.postgres import home
 
 _INSERT = """
@@ -46,8 +47,11 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
     name = str(message_id)
     if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96:
         raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")
-    if not home.connection().in_atomic_block:
-        raise transaction.TransactionManagementError("consume_once needs the consumer's own transaction.")
-    with home.connection().cursor() as cursor:
+    if not home.is_in_transaction():
+        raise transaction.TransactionManagementError(
+            f"No transaction is open on {home.alias()!r}: write transaction.atomic(using={home.alias()!r}) around "
+            "consume_once and the effect."
+        )
+    with explaining_missing_tables(), home.connection().cursor() as cursor:
         cursor.execute(_INSERT, [consumer, name])
         return cursor.fetchone() is not None

@@ -28,15 +28,20 @@ def has_no_ledger() -> bool:
     return config is not None and not config.enabled and connection().vendor != "postgresql"
 
 
+def is_in_transaction() -> bool:
+    """Check for an atomic block; that of a `TestCase` is none, for production has no such block."""
+    blocks = connection().atomic_blocks
+    return bool(blocks) and not blocks[-1]._from_testcase
+
+
 def refuse_open_transaction() -> None:
-    """Refuse a keyed call inside a transaction, which it could not commit; that of a `TestCase` is none.
+    """Refuse a keyed call inside a transaction, which it could not commit.
 
     Raises:
         RuntimeError: one is open, or autocommit is off; the message says what to write.
     """
     database = connection()
-    blocks = database.atomic_blocks
-    if not blocks[-1]._from_testcase if blocks else not _commits_by_itself(database):
+    if is_in_transaction() or not (database.atomic_blocks or _commits_by_itself(database)):
         raise RuntimeError(
             f"A transaction is open on {alias()!r}, and a keyed call opens its own. Remove atomic() or "
             "ATOMIC_REQUESTS around it, or set_autocommit(False). For once() inside a transaction, write "

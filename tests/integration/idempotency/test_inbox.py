@@ -13,6 +13,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from procrastinate.contrib.django import app
 
+from idempotency import once
 from idempotency.inbox import consume_once
 from idempotency.models import ConsumedMessage
 from tests.processes import on_the_tests_database
@@ -50,11 +51,20 @@ def test_an_effect_that_fails_takes_the_mark_with_it() -> None:
 
 
 def test_outside_a_transaction_it_refuses() -> None:
-    with pytest.raises(transaction.TransactionManagementError, match="own transaction"):
+    with pytest.raises(transaction.TransactionManagementError, match=r"transaction.atomic\(using='default'\)"):
         consume_once("m1", consumer="stock")
     for message_id, consumer in (("", "stock"), ("m", ""), ("m" * 256, "stock"), ("m", "s" * 97)):
         with transaction.atomic(), pytest.raises(ValueError, match="message id"):
             consume_once(message_id, consumer=consumer)
+
+
+@pytest.mark.django_db
+def test_the_transaction_of_a_test_case_is_none() -> None:
+    """Production has no such block, so a suite must not pass with it."""
+    with pytest.raises(transaction.TransactionManagementError):
+        consume_once("m1", consumer="stock")
+    assert apply()
+    assert once("n", key="k").run(lambda: consume_once("m2", consumer="stock"))
 
 
 @pytest.mark.parametrize("message_id", [0, UUID(int=7), "m1"])
