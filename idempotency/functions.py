@@ -58,7 +58,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
 
     Raises:
         TypeError: a key of another type, or a payload that is not JSON.
-        ValueError: a text or a number out of range, or a payload that is not JSON.
+        ValueError: a text or a number out of range.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         self.name = name
         self._key = str(key)
         self._scope = keys.function_scope_of(name=name, principal=principal, tenant=tenant)
-        self._content = keys.canonical_value(payload)
+        self._content = _content_of(name, payload)
         self._strategy: type[Exchange] = AtomicExchange if lease is None else PhasedExchange
         self._config = _config_of(lease=lease, wait=wait)
 
@@ -162,15 +162,16 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
             taken = _signature_without_call(function)
             refuse_deferred(function, f"@once.task({name!r})")
             _refuse_taken(name, function)
-            for chooser in (key, payload, principal, tenant):
-                _refuse_unknown(name, chooser, taken)
+            choosers = {"key": key, "payload": payload, "principal": principal, "tenant": tenant}
+            for of, chooser in choosers.items():
+                _refuse_chooser(name, of, chooser, taken)
 
             def call_of(*args: Any, **kwargs: Any) -> once:
                 given = _arguments(taken, args, kwargs)
                 return once(
                     name,
                     key=_chosen(key, given),
-                    payload=_payload(name, payload, taken, given),
+                    payload=_payload(payload, taken, given),
                     lease=lease,
                     wait=wait,
                     principal=_chosen(principal, given) if principal else "",
@@ -234,6 +235,9 @@ def _result(answer: HttpResponseBase) -> Any:
 
 def _config_of(*, lease: float | None, wait: float | None) -> Config | None:
     """Return the settings of a call; None: the project's."""
+    for each, seconds in {"lease": lease, "wait": wait}.items():
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float | None):
+            raise TypeError(f"A {each} is a number of seconds, not {seconds!r}.")
     if lease is not None and lease <= 0:
         raise ValueError(f"A lease must be above 0 seconds, not {lease!r}.")
     if wait is not None and wait < 0:
@@ -267,13 +271,16 @@ def _signature_without_call(function: Callable[..., Any]) -> Signature:
     return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
 
 
-def _refuse_unknown(name: str, choose: Any, taken: Signature) -> None:
-    """Refuse a function that names an argument which the decorated one has not."""
+def _refuse_chooser(name: str, of: str, choose: Any, taken: Signature) -> None:
+    """Refuse what is no function of arguments, or names one which the decorated function has not."""
+    if not callable(choose):
+        if of == "key" or choose not in (None, "arguments"):
+            raise TypeError(f"once.task({name!r}): {of} is a function of the arguments, not {choose!r}.")
+        return
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    parameters = _parameters(choose).items() if callable(choose) else ()
     wanted = (
         each
-        for each, parameter in parameters
+        for each, parameter in _parameters(choose).items()
         if parameter.kind in by_name and parameter.default is Parameter.empty
     )
     if (each := missing(wanted, taken)) is not None:
@@ -315,22 +322,27 @@ def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _chosen(choose: Callable[..., T], given: dict[str, Any]) -> T:
-    return choose(**{name: given[name] for name in _parameters(choose) if name in given})
+    """Call a function of some arguments: with those that it names, or with all where it takes any."""
+    parameters = _parameters(choose)
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    return choose(**{name: value for name, value in given.items() if takes_any or name in parameters})
 
 
-def _payload(name: str, choose: Any, taken: Signature, given: dict[str, Any]) -> Any:
+def _payload(choose: Any, taken: Signature, given: dict[str, Any]) -> Any:
     if choose is None:
         return None
     if choose != "arguments":
         return _chosen(choose, given)
     # without defaults, so that a parameter which a later version adds makes no other call of a retry
     defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
-    payload = {each: value for each, value in given.items() if each not in defaults or value != defaults[each]}
+    return {each: value for each, value in given.items() if each not in defaults or value != defaults[each]}
+
+
+def _content_of(name: str, payload: Any) -> bytes:
     try:
-        keys.canonical_value(payload)
+        return keys.canonical_value(payload)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"The arguments of {name!r} are not JSON ({error}). Pass payload=, a function of those that make "
-            "another call, or payload=None."
+            f"The payload of once({name!r}) is not JSON ({error}). A task's are its arguments, unless you pass "
+            "payload=, a function of those that make another call, or payload=None."
         ) from error
-    return payload

@@ -287,7 +287,10 @@ def test_mistakes_are_named() -> None:
         ({"principal": "a b"}, ValueError, r"principal of once.'n'. is not usable"),
         ({"lease": 0}, ValueError, "lease must be above 0"),
         ({"wait": -1}, ValueError, "wait must be 0 seconds or more"),
-        ({"payload": object()}, TypeError, "not JSON serializable"),
+        ({"lease": "60"}, TypeError, "lease is a number of seconds, not '60'"),
+        ({"lease": timedelta(minutes=1)}, TypeError, "lease is a number of seconds, not datetime"),
+        ({"wait": True}, TypeError, "wait is a number of seconds, not True"),
+        ({"payload": object()}, TypeError, "payload of once.'n'. is not JSON .*object is not JSON serializable"),
     ]
     for given, error, sentence in wrong:
         with pytest.raises(error, match=sentence):

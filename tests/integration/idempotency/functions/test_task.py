@@ -53,6 +53,14 @@ def test_the_key_alone_may_tell_calls_apart() -> None:
         choosing(1, {"sku": 2})
 
 
+def test_a_key_that_gathers_its_arguments_gets_all_of_them() -> None:
+    @once.task("n", key=lambda order, **rest: f"{order}-{rest.get('line')}", payload=None)
+    def of_a_line(order: int, line: int) -> Any:
+        return place()
+
+    assert of_a_line(7, 1) != of_a_line(7, 2)
+
+
 def test_principal_and_tenant_are_of_the_arguments_too() -> None:
     @once.task("n", key=lambda **given: "k", principal=lambda user: user, tenant=lambda shop: shop)
     def of_someone(user: str, shop: str) -> Any:
@@ -67,7 +75,7 @@ def test_arguments_that_are_not_json_are_named() -> None:
     @once.task("n", key=lambda number: number)
     def broken(number: int, thing: object) -> None: ...
 
-    with pytest.raises(TypeError, match=r"arguments of 'n' are not JSON .* payload=None"):
+    with pytest.raises(TypeError, match=r"payload of once\('n'\) is not JSON .* payload=None"):
         broken(1, object())
     with pytest.raises(TypeError, match="missing a required argument"):
         broken(1)
@@ -125,6 +133,15 @@ def test_a_management_command() -> None:
 
     assert Command().handle() == Command().handle()
 
+    class Daily(BaseCommand):
+        @once.task("books.daily", key=lambda self, **options: options["day"], payload=None)
+        def handle(self, *args: Any, **options: Any) -> Any:
+            return place()
+
+    days = ["2026-11-26", "2026-11-27", "2026-11-27"]
+    first, second, copy = [Daily().handle(day=day) for day in days]
+    assert first != second == copy
+
 
 def bill(day: str, *, dry: bool = False) -> str:
     raise NotImplementedError
@@ -158,6 +175,9 @@ def test_what_cannot_be_honoured_is_refused_at_once() -> None:
         once.task("bills.pay", key=lambda date: date)(bill)
     with pytest.raises(TypeError, match="It has no 'who'"):
         once.task("bills.pay", key=lambda day: day, principal=lambda who: who)(bill)
+    key: Any = "day"
+    with pytest.raises(TypeError, match=r"key is a function of the arguments.*not 'day'"):
+        once.task("bills.pay", key=key)(bill)
     task: Any = Queued()
     with pytest.raises(TypeError, match=r"returns before its work is done.*below the decorator of a task queue"):
         once.task("bills.pay", key=lambda day: day)(task)
