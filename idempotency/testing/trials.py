@@ -153,11 +153,20 @@ class Trial:
     def _begin(self) -> Call:
         """Make a call under a fresh key; what happens from now on is counted."""
         key, request = uuid4().hex, self._request() if callable(self._request) else self._request
-        self._before = self._effects()
+        self._before = self._count()
         return Call(key, self._senders.sender(request, key=key))
 
+    def _count(self) -> int:
+        count: Any = self._effects() if callable(self._effects) else None
+        if not isinstance(count, int):
+            raise TypeError(
+                "`effects` is a function that returns a number, such as Order.objects.count, and not "
+                f"{self._effects!r}."
+            )
+        return count
+
     def _happened(self) -> int:
-        return self._effects() - self._before
+        return self._count() - self._before
 
     def _judge(self, call: Call, what: str) -> None:
         happened = self._happened()

@@ -150,6 +150,11 @@ class TestWrongUse:
         ):
             assert_once(views.plain, request_of, effects=effects)
 
+    @pytest.mark.parametrize("wrong", [0, User.objects.none(), User, User.objects.all])
+    def test_effects_that_cannot_be_counted(self, request_of: HttpRequest, wrong: Any) -> None:
+        with pytest.raises(TypeError, match=r"`effects` is a function that returns a number, such as Order\."):
+            assert_once(views.plain, request_of, effects=wrong)
+
     def test_something_else_than_a_request(self, effects: Effects) -> None:
         with pytest.raises(TypeError, match=r"or an address and data, and not {'sku': 'mug'}\."):
             assert_once(views.plain, {"sku": "mug"}, effects=effects)
