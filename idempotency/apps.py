@@ -13,10 +13,10 @@ class IdempotencyConfig(AppConfig):
         from idempotency import checks  # noqa: PLC0415  registers the system checks
         from idempotency.postgres import transactions  # noqa: F401, PLC0415  prepares connections
 
-        checks.require_django_redis()
+        checks.start.require_django_redis()
 
     def refuse_mistakes(self) -> None:
         """Stop a server that loads the middleware on mistakes that no call would say."""
         from idempotency import checks  # noqa: PLC0415
 
-        checks.refuse_mistakes()
+        checks.start.refuse_mistakes()

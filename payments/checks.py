@@ -22,8 +22,8 @@ from django.template.loader import get_template
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
-from idempotency.checks import check_settings
 from idempotency.checks.registry import register
+from idempotency.checks.settings import check_settings
 from payments.channels import accounts
 from payments.conf import Payable, config, orders_model
 from payments.deliveries import ending, endpoints

@@ -9,8 +9,8 @@ import pytest
 from django.core.checks.registry import registry
 
 from deploy import check_commits, check_docs
-from idempotency.checks import check_settings, check_tenants
 from idempotency.checks.registry import address_of
+from idempotency.checks.settings import check_settings, check_tenants
 from tests import pages
 
 ROOT = check_docs.ROOT

@@ -54,7 +54,7 @@ if __name__ == "__main__":
     from django.test import Client, RequestFactory, override_settings
 
     from idempotency import KeyedCall, consume_once, idempotent, ledger, once
-    from idempotency.checks import check_settings
+    from idempotency.checks.settings import check_settings
     from idempotency.models import LedgerEntry
     from idempotency.modes import PHASED
     from idempotency.webhooks import GitHub, apply_stored_events, webhook

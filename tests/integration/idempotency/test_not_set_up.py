@@ -14,7 +14,7 @@ from django.db import ProgrammingError, connection
 from django.test import Client
 
 from idempotency import once
-from idempotency.checks import MIDDLEWARE
+from idempotency.checks.settings import MIDDLEWARE
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN

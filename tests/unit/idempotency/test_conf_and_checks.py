@@ -10,8 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from idempotency.checks import GZIP, MIDDLEWARE, check_settings
-from idempotency.checks.settings import check_enabled
+from idempotency.checks.settings import GZIP, MIDDLEWARE, check_enabled, check_settings
 from idempotency.conf import config, parse
 from idempotency.redis import fastpath
 from idempotency.redis.fastpath import Breaker

@@ -16,7 +16,8 @@ from ninja.streaming import SSE
 from ninja.throttling import BaseThrottle
 
 from idempotency import KeyedCall, Mode, ninja, views
-from idempotency.checks import check_atomic_requests, check_callers, check_keyed_views
+from idempotency.checks.callers import check_callers
+from idempotency.checks.views import check_atomic_requests, check_keyed_views
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.urls import PLAN, effect
