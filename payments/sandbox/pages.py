@@ -48,6 +48,11 @@ def content_policy(get_response: View) -> View:
     return middleware
 
 
+def shop(request: HttpRequest) -> dict[str, str]:
+    """Give every page the shop's address."""
+    return {"shop": state.shop()}
+
+
 @require_GET
 def scan(request: HttpRequest) -> HttpResponse:
     """Follow a scanned WeChat code: ``/wechat/scan?pr=…``."""
