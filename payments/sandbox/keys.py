@@ -59,28 +59,13 @@ def ensure(folder: Path) -> dict[str, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         settings_file = folder / "settings.json"
         if not settings_file.exists():
-            made = _make(folder)
-            _keep(settings_file, made)
+            fresh = settings_file.with_suffix(".new")
+            write_private(fresh, json.dumps(_make(folder), indent=2).encode())
+            fresh.rename(settings_file)  # last: what is named here is complete
         settings: dict[str, str] = json.loads(settings_file.read_text())
-        if "STRIPE_SECRET_KEY" not in settings:  # new, or of a time before there was this channel
-            settings |= _stripe()
-            _keep(settings_file, settings)
         alipay_keys.ensure(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
         paypal_keys.ensure(folder)
     return settings
-
-
-def _keep(settings_file: Path, settings: Mapping[str, str]) -> None:
-    fresh = settings_file.with_suffix(".new")
-    write_private(fresh, json.dumps(settings, indent=2).encode())
-    fresh.rename(settings_file)  # last: what is named here is complete
-
-
-def _stripe() -> dict[str, str]:
-    return {
-        "STRIPE_SECRET_KEY": f"sk_test_{secrets.token_hex(24)}",
-        "STRIPE_WEBHOOK_SECRET": f"whsec_{secrets.token_hex(24)}",
-    }
 
 
 def load(folder: Path) -> Keys:
@@ -149,6 +134,8 @@ def _make(folder: Path) -> dict[str, str]:
         "ALIPAY_SELLER_ID": f"2088{_digits(12)}",
         "ALIPAY_APP_KEY_FILE": str(folder / "alipay_app_key.pem"),
         "ALIPAY_PUBLIC_KEY_FILE": str(folder / "alipay_public_key.pem"),
+        "STRIPE_SECRET_KEY": f"sk_test_{secrets.token_hex(24)}",
+        "STRIPE_WEBHOOK_SECRET": f"whsec_{secrets.token_hex(24)}",
     }
 
 

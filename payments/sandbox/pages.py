@@ -19,7 +19,7 @@ from payments.sandbox import delivery, faults, state, trades
 from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import documents as paypal_documents
-from payments.sandbox.store import currency_of, expired, paid_elsewhere
+from payments.sandbox.store import expired
 from payments.sandbox.stripe import cards
 from payments.sandbox.stripe import documents as stripe_documents
 
@@ -198,7 +198,7 @@ def _charge(trade: sqlite3.Row) -> dict[str, object]:
     """Describe a charge; `seller` is there where another account got the money, `currency` where it is not CNY."""
     known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
     unusual = {
-        "seller": paid_elsewhere(trade),
+        "seller": trade["seller"],
         "currency": trade["currency"] if trade["currency"] != "CNY" else "",
     }
     return known | {name: value for name, value in unusual.items() if value}
@@ -215,8 +215,8 @@ def shown(trade: sqlite3.Row) -> dict[str, object]:
     row = dict(trade)
     over = row["state"] == "NOTPAY" and expired(trade)
     return row | {
-        "sum": sum_of(row["charged_minor"] or row["amount_minor"], currency_of(trade)),
-        "refunded": sum_of(row["refunded_minor"], currency_of(trade)) if row["refunded_minor"] else "",
+        "sum": sum_of(row["charged_minor"] or row["amount_minor"], trade["currency"]),
+        "refunded": sum_of(row["refunded_minor"], trade["currency"]) if row["refunded_minor"] else "",
         "brand": _BRANDS[row["channel"]],
         "payable": row["state"] == "NOTPAY" and not over,
         "status": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[

@@ -8,7 +8,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS trades (
     description TEXT NOT NULL,
     notify_url TEXT NOT NULL,
     currency TEXT NOT NULL DEFAULT 'CNY',
-    seller TEXT NOT NULL DEFAULT '',
+    seller TEXT NOT NULL DEFAULT '', -- the other merchant whose account the money went to
     return_url TEXT NOT NULL DEFAULT '',
     signed_with TEXT NOT NULL DEFAULT '',
     expires_at REAL,
@@ -56,14 +56,13 @@ CREATE TABLE IF NOT EXISTS deliveries (
     due_at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_at) WHERE state = 'due';
-CREATE TABLE IF NOT EXISTS stripe_objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS stripe_keys (
     key TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,
     status INTEGER NOT NULL,
     body TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS paypal_objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS paypal_requests (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS paypal_webhooks (id TEXT PRIMARY KEY, url TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS wechat_orders (
@@ -99,10 +98,6 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._connected() as connection:
             connection.executescript(_SCHEMA)
-            columns = [column["name"] for column in connection.execute("PRAGMA table_info(trades)")]
-            for name, value in {"seller": "''", "currency": "'CNY'"}.items():
-                if name not in columns:  # a file of an earlier version
-                    connection.execute(f"ALTER TABLE trades ADD COLUMN {name} TEXT NOT NULL DEFAULT {value}")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -143,6 +138,20 @@ class Store:
         """Read the trade by another of its unique columns, on any channel."""
         return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
+    def kept_of(self, number: str) -> dict[str, Any]:
+        """Read what the merchant sent with an order or refund and the tables have no column for."""
+        found = self.row("SELECT kept FROM objects WHERE id = ?", number)
+        kept: dict[str, Any] = json.loads(found["kept"]) if found else {}
+        return kept
+
+    def keep(self, number: str, **kept: Any) -> None:
+        """Remember more of it."""
+        with self.write() as connection:
+            connection.execute(
+                "INSERT INTO objects VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
+                [number, json.dumps(self.kept_of(number) | kept)],
+            )
+
     def faults(self) -> dict[str, Any]:
         """Read the faults that are set."""
         found = self.row("SELECT value FROM faults")
@@ -153,16 +162,6 @@ class Store:
         """Replace the faults."""
         with self.write() as connection:
             connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
-
-
-def currency_of(trade: Mapping[str, Any] | sqlite3.Row) -> str:
-    """Return the currency; a queued notification of an earlier version has none."""
-    return str(dict(trade).get("currency", "CNY"))
-
-
-def paid_elsewhere(trade: Mapping[str, Any] | sqlite3.Row) -> str:
-    """Return the other merchant whose account the money went to; empty if ours."""
-    return str(dict(trade).get("seller", ""))
 
 
 def day_of_china(day: date) -> tuple[float, float]:

@@ -3,10 +3,11 @@
 Each function is one write transaction; a `Refused` leaves nothing behind.
 """
 
+import math
 import secrets
 import sqlite3
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from payments.sandbox import faults, outbox, state
 from payments.sandbox.store import expired
@@ -24,6 +25,30 @@ class Refused(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Movement(NamedTuple):
+    """Money that reached our account, or with `made` went back by that refund."""
+
+    at: float
+    trade: sqlite3.Row
+    made: sqlite3.Row | None
+
+    @property
+    def minor(self) -> int:
+        """Its amount, in minor units."""
+        return int(self.trade["charged_minor"] if self.made is None else self.made["amount_minor"])
+
+
+def moved(channel: str, begin: float = 0, end: float = math.inf) -> list[Movement]:
+    """List what moved from `begin` up to `end`, oldest first."""
+    ours = "SELECT * FROM trades WHERE channel = ? AND state = 'SUCCESS' AND seller = ''"
+    paid = {trade["out_trade_no"]: trade for trade in state.store().rows(ours, channel)}
+    found = [Movement(trade["paid_at"], trade, None) for trade in paid.values()]
+    for made in state.store().rows("SELECT * FROM refunds"):
+        if made["out_trade_no"] in paid:
+            found.append(Movement(made["created_at"], paid[made["out_trade_no"]], made))
+    return sorted((one for one in found if begin <= one.at < end), key=lambda one: one.at)
 
 
 def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details: Any) -> sqlite3.Row:

@@ -5,7 +5,6 @@ Unlike the platform, the sandbox also has the bill of a day that is not over, so
 
 import csv
 import io
-import sqlite3
 import time
 import zipfile
 from datetime import date, datetime, timedelta
@@ -23,7 +22,7 @@ from payments.sandbox.store import day_of_china
 ADDRESS_SECONDS = 30
 _SALT = "alipay bill"
 
-Moved = tuple[list[sqlite3.Row], list[sqlite3.Row]]
+Moved = tuple[list[trades.Movement], list[trades.Movement]]
 
 _NAMES = (  # noqa: SIM905  as it stands in the file
     "支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,门店编号,门店名称,操作员,终端号,对方账户,"
@@ -86,19 +85,8 @@ class _GbkNamed(zipfile.ZipInfo):
 
 def _moved(day: date) -> Moved:
     """Read payments and refunds of `day` in China, oldest first."""
-    span, store = day_of_china(day), state.store()
-    payments = store.rows(
-        "SELECT *, paid_at AS done_at, charged_minor AS moved_minor, '' AS out_refund_no FROM trades"
-        " WHERE channel = 'alipay' AND seller = '' AND paid_at >= ? AND paid_at < ? ORDER BY paid_at",
-        *span,
-    )
-    refunds = store.rows(
-        "SELECT t.*, r.created_at AS done_at, r.amount_minor AS moved_minor, r.out_refund_no FROM refunds r"
-        " JOIN trades t USING (out_trade_no)"
-        " WHERE t.channel = 'alipay' AND r.created_at >= ? AND r.created_at < ? ORDER BY r.created_at",
-        *span,
-    )
-    return payments, refunds
+    both = trades.moved("alipay", *day_of_china(day))
+    return [one for one in both if one.made is None], [one for one in both if one.made is not None]
 
 
 def _detail(day: date, moved: Moved) -> str:
@@ -107,18 +95,19 @@ def _detail(day: date, moved: Moved) -> str:
     return _sheet(day, "业务明细", [_NAMES, *rows], moved)
 
 
-def _row(row: sqlite3.Row, kind: str, sign: str) -> list[str]:
-    amount = sign + yuan(row["moved_minor"])
+def _row(moved: trades.Movement, kind: str, sign: str) -> list[str]:
+    row, number = moved.trade, moved.made["out_refund_no"] if moved.made else ""
+    amount = sign + yuan(moved.minor)
     none = ["0.00"] * 5
     return [
         *(f"{row['transaction_id']}\t", f"{row['out_trade_no']}\t", kind, row["description"]),
-        *(china_time(row["created_at"]), china_time(row["done_at"]), "", "", "", "", "san***@sandbox.example\t"),
-        *(amount, amount, *none, "", "0.00", "0.00", f"{row['out_refund_no']}\t", "0.00", "0.00", ""),
+        *(china_time(row["created_at"]), china_time(moved.at), "", "", "", "", "san***@sandbox.example\t"),
+        *(amount, amount, *none, "", "0.00", "0.00", f"{number}\t", "0.00", "0.00", ""),
     ]
 
 
 def _sums(day: date, moved: Moved) -> str:
-    paid, refunded = (sum(row["moved_minor"] for row in rows) for rows in moved)
+    paid, refunded = (sum(one.minor for one in rows) for rows in moved)
     net = ("-" if paid < refunded else "") + yuan(abs(paid - refunded))
     none = ["0.00"] * 5
     row = ["合计", "", str(len(moved[0])), str(len(moved[1])), net, net, *none, net]
@@ -129,7 +118,7 @@ def _sheet(day: date, title: str, table: list[list[str]], moved: Moved) -> str:
     text = io.StringIO(newline="")
     rule = "-" * 41
     payments, refunds = moved
-    paid, refunded = (sum(row["moved_minor"] for row in rows) for rows in moved)
+    paid, refunded = (sum(one.minor for one in rows) for rows in moved)
     ends = day + timedelta(days=1)
     text.write("#支付宝业务明细查询\r\n")
     text.write(f"#账号：[{_account()}]\r\n")

@@ -45,7 +45,7 @@ def orders(request: HttpRequest, wanted: Any) -> Answer:
         )
     except trades.Refused as refused:
         raise unprocessable("DUPLICATE_INVOICE_ID", "Duplicate Invoice ID detected.") from refused
-    documents.keep(trade["prepay"], custom_id=unit.get("custom_id", ""), currency=currency)
+    state.store().keep(trade["prepay"], custom_id=unit.get("custom_id", ""), currency=currency)
     return 201, documents.order(trade, _base(request))
 
 
@@ -61,7 +61,7 @@ def order(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
     for change in wanted:
         if change["path"] != "/purchase_units/@reference_id=='default'/custom_id":
             raise ValueError("the sandbox changes the custom_id only")
-        documents.keep(reference, custom_id=change["value"])
+        state.store().keep(reference, custom_id=change["value"])
     return 204, None
 
 
@@ -72,7 +72,7 @@ def capture(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
     trade = _trade("prepay", reference)
     if trade["state"] == "SUCCESS":
         raise unprocessable("ORDER_ALREADY_CAPTURED", "Order already captured.")
-    if not documents.kept_of(reference).get("approved"):
+    if not state.store().kept_of(reference).get("approved"):
         raise unprocessable("ORDER_NOT_APPROVED", "Payer has not yet approved the Order for payment.")
     try:
         paid = trades.pay(trade["out_trade_no"])
@@ -94,7 +94,7 @@ def refund(request: HttpRequest, wanted: Any, *, number: str) -> Answer:
         )
     refund_id = new_number(17)
     sent = ("invoice_id", "custom_id", "note_to_payer")
-    documents.keep(refund_id, **{name: wanted[name] for name in sent if name in wanted})
+    state.store().keep(refund_id, **{name: wanted[name] for name in sent if name in wanted})
     # the same invoice id under another PayPal-Request-Id is one more refund
     try:
         made, _ = trades.refund(
@@ -127,19 +127,7 @@ def transactions(request: HttpRequest, wanted: Any) -> Answer:
     """Search: ``GET /v1/reporting/transactions``. Unlike the platform, it shows what moved just now."""
     begin, end = (datetime.fromisoformat(request.GET[name]).timestamp() for name in ("start_date", "end_date"))
     size, page = int(request.GET.get("page_size", 100)), int(request.GET.get("page", 1))
-    paid = state.store().rows(
-        "SELECT * FROM trades WHERE channel = 'paypal' AND state = 'SUCCESS' AND seller = ''"
-    )
-    trade_of = {trade["out_trade_no"]: trade for trade in paid}
-    moved: list[tuple[float, sqlite3.Row, sqlite3.Row | None]] = [
-        (trade["paid_at"], trade, None) for trade in paid
-    ]
-    moved += [
-        (made["created_at"], trade_of[made["out_trade_no"]], made)
-        for made in state.store().rows("SELECT * FROM refunds")
-        if made["out_trade_no"] in trade_of
-    ]
-    moved = sorted((one for one in moved if begin <= int(one[0]) <= end), key=lambda one: one[0])
+    moved = [one for one in trades.moved("paypal") if begin <= int(one.at) <= end]
     return 200, {
         "transaction_details": [
             documents.transaction(trade, made) for _, trade, made in moved[(page - 1) * size : page * size]
@@ -159,7 +147,7 @@ def approve(out_trade_no: str) -> sqlite3.Row:
     trade = state.store().trade("paypal", out_trade_no)
     if trade is None or trade["state"] == "CLOSED":
         raise trades.Refused("not_found" if trade is None else "closed")
-    documents.keep(trade["prepay"], approved=True)
+    state.store().keep(trade["prepay"], approved=True)
     return trade
 
 

@@ -16,7 +16,6 @@ from idempotency.webhooks.paypal import signed_text
 from payments import money
 from payments.providers import rsa
 from payments.sandbox import state
-from payments.sandbox.store import currency_of, paid_elsewhere
 
 Row = sqlite3.Row | Mapping[str, Any]
 Document = dict[str, Any]
@@ -24,10 +23,10 @@ Document = dict[str, Any]
 
 def order(trade: Row, base: str) -> Document:
     """Build an order; `base` is the API's address."""
-    kept, paid = kept_of(trade["prepay"]), trade["state"] == "SUCCESS"
+    kept, paid = state.store().kept_of(trade["prepay"]), trade["state"] == "SUCCESS"
     unit: Document = {
         "reference_id": "default",
-        "amount": amount(trade["amount_minor"], kept.get("currency", currency_of(trade))),
+        "amount": amount(trade["amount_minor"], kept.get("currency", trade["currency"])),
         "payee": {"merchant_id": state.keys().paypal.settings["MERCHANT_ID"]},
         "description": trade["description"],
         "custom_id": kept.get("custom_id", ""),
@@ -62,10 +61,10 @@ def capture(trade: Row, base: str) -> Document:
     return {
         "id": trade["transaction_id"],
         "status": status,
-        "amount": amount(trade["charged_minor"], currency_of(trade)),
+        "amount": amount(trade["charged_minor"], trade["currency"]),
         "final_capture": True,
         "invoice_id": trade["out_trade_no"],
-        "custom_id": kept_of(trade["prepay"]).get("custom_id", ""),
+        "custom_id": state.store().kept_of(trade["prepay"]).get("custom_id", ""),
         "create_time": moment(trade["paid_at"]),
         "links": [link(f"{base}/v2/checkout/orders/{trade['prepay']}", "up", "GET")],
     }
@@ -73,11 +72,11 @@ def capture(trade: Row, base: str) -> Document:
 
 def refund(made: Row, trade: Row, base: str) -> Document:
     """Build a refund; one by hand has no number of the merchant's."""
-    kept = kept_of(made["refund_id"])
+    kept = state.store().kept_of(made["refund_id"])
     return {
         "id": made["refund_id"],
         "status": "COMPLETED",
-        "amount": amount(made["amount_minor"], currency_of(trade)),
+        "amount": amount(made["amount_minor"], trade["currency"]),
         **{name: kept[name] for name in ("invoice_id", "custom_id", "note_to_payer") if name in kept},
         "create_time": moment(made["created_at"]),
         "links": [link(f"{base}/v2/payments/captures/{trade['transaction_id']}", "up", "GET")],
@@ -86,10 +85,10 @@ def refund(made: Row, trade: Row, base: str) -> Document:
 
 def transaction(trade: Row, made: Row | None = None) -> Document:
     """Build a line of the search: the payment, or a refund of it."""
-    kept = kept_of(trade["prepay"] if made is None else made["refund_id"])
+    kept = state.store().kept_of(trade["prepay"] if made is None else made["refund_id"])
     minor = trade["charged_minor"] if made is None else made["amount_minor"]
     at = moment(trade["paid_at"] if made is None else made["created_at"])
-    charged = amount(minor, currency_of(trade))
+    charged = amount(minor, trade["currency"])
     return {
         "transaction_info": {
             "transaction_id": trade["transaction_id"] if made is None else made["refund_id"],
@@ -142,7 +141,7 @@ def return_parameters(trade: Row) -> dict[str, str]:
 
 
 def payee(trade: Row) -> Document:
-    return {"merchant_id": paid_elsewhere(trade) or state.keys().paypal.settings["MERCHANT_ID"]}
+    return {"merchant_id": trade["seller"] or state.keys().paypal.settings["MERCHANT_ID"]}
 
 
 def amount(minor: int, currency: str) -> dict[str, str]:
@@ -155,22 +154,6 @@ def moment(seconds: float) -> str:
 
 def link(href: str, rel: str, method: str) -> dict[str, str]:
     return {"href": href, "rel": rel, "method": method}
-
-
-def kept_of(number: str) -> Document:
-    """Read what the merchant sent with an order or refund and the tables have no column for."""
-    found = state.store().row("SELECT kept FROM paypal_objects WHERE id = ?", number)
-    kept: Document = json.loads(found["kept"]) if found else {}
-    return kept
-
-
-def keep(number: str, **kept: Any) -> None:
-    """Remember more of it."""
-    with state.store().write() as connection:
-        connection.execute(
-            "INSERT INTO paypal_objects VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
-            [number, json.dumps(kept_of(number) | kept)],
-        )
 
 
 def basic(client_id: str, secret: str) -> str:

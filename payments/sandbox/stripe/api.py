@@ -5,7 +5,6 @@ is a minute behind, as at the real address. Source: Stripe API reference, "Error
 "Search", "Pagination", "Expanding responses" (read 2026-11).
 """
 
-import json
 import re
 import secrets
 import sqlite3
@@ -61,8 +60,7 @@ def _create(request: HttpRequest) -> Document:
     out_trade_no = number if state.store().trade_where("out_trade_no", ours) else ours
     page = request.build_absolute_uri(f"/pay/{out_trade_no}")
     action = _next_action(method, page=page, prepay=prepay, return_url=return_url)
-    kept = {"metadata": metadata, "method": types[0], "confirmed": confirmed}
-    _keep(number, {**kept, "next_action": action})
+    state.store().keep(number, metadata=metadata, method=types[0], confirmed=confirmed, next_action=action)
     trade = trades.open_trade(
         channel="stripe",
         out_trade_no=out_trade_no,
@@ -107,7 +105,7 @@ def search(request: HttpRequest) -> Document:
         raise Invalid("the sandbox searches for metadata['name']:'value' only")
     name, value = asked.groups()
     found = state.store().rows(
-        "SELECT trades.* FROM trades JOIN stripe_objects ON id = transaction_id"
+        "SELECT trades.* FROM trades JOIN objects ON id = transaction_id"
         " WHERE json_extract(kept, ?) = ? AND created_at <= ? ORDER BY created_at DESC LIMIT ?",
         f'$.metadata."{name}"',
         value,
@@ -185,7 +183,7 @@ def _refund(given: dict[str, Any]) -> Document:
     ours = metadata.get("out_refund_no") or number
     # the same number under another Idempotency-Key is one more refund, as at Stripe
     out_refund_no = number if trades.find_refund(trade["out_trade_no"], ours) else ours
-    _keep(number, {"metadata": metadata, "reason": given.get("reason")})
+    state.store().keep(number, metadata=metadata, reason=given.get("reason"))
     try:
         made, _ = trades.refund(
             channel="stripe",
@@ -215,18 +213,8 @@ def refund(request: HttpRequest, *, number: str) -> Document:
 def balance_transactions(request: HttpRequest) -> Document:
     """Serve ``GET /v1/balance_transactions``."""
     given = nested(request.GET)
-    paid = state.store().rows("SELECT * FROM trades WHERE channel = 'stripe' AND state = 'SUCCESS'")
-    trade_of = {trade["out_trade_no"]: trade for trade in paid}
-    moved: list[tuple[float, sqlite3.Row, sqlite3.Row | None]] = [
-        (trade["paid_at"], trade, None) for trade in paid
-    ]
-    moved += [
-        (made["created_at"], trade_of[made["out_trade_no"]], made)
-        for made in state.store().rows("SELECT * FROM refunds")
-        if made["out_trade_no"] in trade_of
-    ]
     entries = []
-    for moment, trade, made in sorted(moved, key=lambda one: one[0], reverse=True):
+    for moment, trade, made in reversed(trades.moved("stripe")):
         kind, number = documents.kind_of(trade, made)
         if given.get("type") in (None, kind):
             build = partial(documents.balance_transaction, trade, made)
@@ -246,8 +234,3 @@ def _trade(number: str) -> sqlite3.Row:
     if trade is None or trade["channel"] != "stripe":
         raise Error(404, f"No such payment_intent: '{number}'", code="resource_missing")
     return trade
-
-
-def _keep(number: str, kept: Document) -> None:
-    with state.store().write() as connection:
-        connection.execute("INSERT INTO stripe_objects VALUES (?, ?)", [number, json.dumps(kept)])

@@ -82,7 +82,7 @@ def record(transaction_id: str, number: str) -> None:
     """Record the last four digits of the card that is charged with the intent; a second press changes nothing."""
     with state.store().write() as connection:
         connection.execute(
-            "UPDATE stripe_objects SET kept = json_insert(kept, '$.card', ?) WHERE id = ?",
+            "UPDATE objects SET kept = json_insert(kept, '$.card', ?) WHERE id = ?",
             [_digits(number)[-4:], transaction_id],
         )
 

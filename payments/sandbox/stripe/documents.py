@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from payments.sandbox import faults, state
-from payments.sandbox.store import currency_of
 
 API_VERSION = "2026-10-28.endive"
 
@@ -31,7 +30,7 @@ Document = dict[str, Any]
 
 def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
     """Build a PaymentIntent; `latest_charge` can be expanded."""
-    kept = _kept(trade["transaction_id"])
+    kept = state.store().kept_of(trade["transaction_id"])
     paid = trade["state"] == "SUCCESS"
     latest = None
     if paid:
@@ -49,7 +48,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
         "client_secret": f"{trade['transaction_id']}_secret_sandbox",
         "confirmation_method": "automatic",
         "created": int(trade["created_at"]),
-        "currency": currency_of(trade).lower(),
+        "currency": trade["currency"].lower(),
         "description": trade["description"] or None,
         "last_payment_error": None,
         "latest_charge": latest,
@@ -64,7 +63,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
 
 def charge(trade: Row) -> Document:
     """Build the Charge of a paid intent; it has the intent's metadata."""
-    kept = _kept(trade["transaction_id"])
+    kept = state.store().kept_of(trade["transaction_id"])
     return {
         "id": _charge_id(trade),
         "object": "charge",
@@ -74,7 +73,7 @@ def charge(trade: Row) -> Document:
         "billing_details": BILLING_DETAILS,
         "captured": True,
         "created": int(trade["paid_at"]),
-        "currency": currency_of(trade).lower(),
+        "currency": trade["currency"].lower(),
         "livemode": False,
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "paid": True,
@@ -89,7 +88,7 @@ def charge(trade: Row) -> Document:
 
 def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
     """Build a Refund; `payment_intent` can be expanded."""
-    kept = _kept(made["refund_id"])
+    kept = state.store().kept_of(made["refund_id"])
     whole = "payment_intent" in expand
     return {
         "id": made["refund_id"],
@@ -97,7 +96,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
         "amount": made["amount_minor"],
         "charge": _charge_id(trade),
         "created": int(made["created_at"]),
-        "currency": currency_of(trade).lower(),
+        "currency": trade["currency"].lower(),
         "metadata": kept.get("metadata", {}),
         "payment_intent": intent(trade) if whole else trade["transaction_id"],
         "reason": kept.get("reason"),
@@ -107,7 +106,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
 
 def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
     """Return type and id of the balance transaction of a payment, or of a refund of it."""
-    card = _method(_kept(trade["transaction_id"])) == "card"
+    card = _method(state.store().kept_of(trade["transaction_id"])) == "card"
     if made is None:
         return "charge" if card else "payment", f"txn_{_charge_id(trade)}"
     return "refund" if card else "payment_refund", f"txn_{made['refund_id']}"
@@ -215,10 +214,3 @@ def _paid_with(kept: Document, trade: Row) -> Document:
 
 def _payment_method_id(trade: Row) -> str:
     return f"pm_{trade['transaction_id'].removeprefix('pi_')}"
-
-
-def _kept(number: str) -> Document:
-    """Read what the merchant sent with an object and the tables have no column for."""
-    found = state.store().row("SELECT kept FROM stripe_objects WHERE id = ?", number)
-    kept: Document = json.loads(found["kept"]) if found else {}
-    return kept

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from payments import money
 from payments.providers.documents import CHINA, TIME_FORMAT
-from payments.sandbox import faults, state
+from payments.sandbox import faults, state, trades
 from payments.sandbox.store import day_of_china
 from payments.sandbox.wechat.documents import opened_by
 from payments.sandbox.wechat.signing import Error, merchant_only
@@ -69,23 +69,12 @@ def download(request: HttpRequest) -> Any:
 
 def bill(day: date) -> bytes | None:
     """Make the bill of `day` in China; None if nothing moved."""
-    span = day_of_china(day)
-    paid = state.store().rows(
-        "SELECT * FROM trades WHERE channel = 'wechat' AND seller = '' AND paid_at >= ? AND paid_at < ?", *span
-    )
-    refunded = state.store().rows(
-        "SELECT trades.*, refunds.refund_id, refunds.out_refund_no, refunds.amount_minor AS back_minor,"
-        " refunds.created_at AS back_at FROM refunds JOIN trades USING (out_trade_no)"
-        " WHERE channel = 'wechat' AND refunds.created_at >= ? AND refunds.created_at < ?",
-        *span,
-    )
-    if not paid and not refunded:
+    moved = trades.moved("wechat", *day_of_china(day))
+    if not moved:
         return None
-    rows = [(trade["paid_at"], _payment(trade)) for trade in paid]
-    rows += [(refund["back_at"], _refund(refund)) for refund in refunded]
-    lines = [_line(values) for _, values in sorted(rows, key=lambda row: row[0])]
-    paid_in = _yuan(sum(trade["charged_minor"] for trade in paid))
-    paid_out = _yuan(sum(refund["back_minor"] for refund in refunded))
+    lines = [_line(_payment(one.trade) if one.made is None else _refund(one.trade, one.made)) for one in moved]
+    paid_in = _yuan(sum(one.minor for one in moved if one.made is None))
+    paid_out = _yuan(sum(one.minor for one in moved if one.made is not None))
     summary = _line([str(len(lines)), paid_in, paid_out, "0.00", "0.00000", paid_in, paid_out])
     return "".join(f"{line}\r\n" for line in (_COLUMNS, *lines, _SUMMARY, summary)).encode()
 
@@ -97,11 +86,11 @@ def _payment(trade: sqlite3.Row) -> list[str]:
     return [*head, amount, "0.00", *nothing_back, *tail]
 
 
-def _refund(refund: sqlite3.Row) -> list[str]:
-    amount = _yuan(refund["back_minor"])
+def _refund(trade: sqlite3.Row, made: sqlite3.Row) -> list[str]:
+    amount = _yuan(made["amount_minor"])
     status = "CHANGE" if faults.current()["refund_abnormal"] else "SUCCESS"
-    back = [refund["refund_id"], refund["out_refund_no"], amount, "0.00", "ORIGINAL", status]
-    return [*_head(refund, refund["back_at"], "REFUND"), "0.00", "0.00", *back, *_tail(refund, "0.00", amount)]
+    back = [made["refund_id"], made["out_refund_no"], amount, "0.00", "ORIGINAL", status]
+    return [*_head(trade, made["created_at"], "REFUND"), "0.00", "0.00", *back, *_tail(trade, "0.00", amount)]
 
 
 def _head(trade: sqlite3.Row, at: float, state_name: str) -> list[str]:

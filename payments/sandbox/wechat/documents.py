@@ -6,7 +6,7 @@ from typing import Any
 
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state
-from payments.sandbox.store import currency_of, expired, paid_elsewhere
+from payments.sandbox.store import expired
 
 SHOPPER = "oSandboxShopper000000000000"
 
@@ -24,11 +24,11 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
         name, described = states["CLOSED"]
     document: dict[str, Any] = {
         "appid": settings["WECHAT_APP_ID"],
-        "mchid": paid_elsewhere(trade) or settings["WECHAT_MCH_ID"],
+        "mchid": trade["seller"] or settings["WECHAT_MCH_ID"],
         "out_trade_no": trade["out_trade_no"],
         "trade_state": "REFUND" if trade["refunded_minor"] else name,
         "trade_state_desc": "转入退款" if trade["refunded_minor"] else described,
-        "amount": {"total": trade["amount_minor"], "currency": currency_of(trade)},
+        "amount": {"total": trade["amount_minor"], "currency": trade["currency"]},
     }
     if trade["state"] == "SUCCESS":
         charged = trade["charged_minor"]
@@ -43,8 +43,8 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
             "amount": {
                 "total": charged,
                 "payer_total": charged,
-                "currency": currency_of(trade),
-                "payer_currency": currency_of(trade),
+                "currency": trade["currency"],
+                "payer_currency": trade["currency"],
             },
         }
     return document
@@ -96,6 +96,6 @@ def _refund_part(trade: Any, made: Any) -> dict[str, Any]:
             "refund": amount,
             "payer_total": total,
             "payer_refund": amount,
-            "currency": currency_of(trade),
+            "currency": trade["currency"],
         },
     }

@@ -274,6 +274,8 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "amount_minor": attempt.amount_minor,
         "charged_minor": attempt.amount_minor if charged_minor is None else charged_minor,
         "refunded_minor": 0,
+        "currency": "CNY",
+        "seller": "",
         "description": "Mug",
         "state": "SUCCESS",
         "paid_at": paid_at,

@@ -44,12 +44,13 @@ def refund_letter(attempt: Attempt, amount_minor: int) -> Letter:
     numbers = {"out_trade_no": attempt.out_trade_no, "out_refund_no": number}
     with state.store().write() as store:
         kept = json.dumps({"metadata": numbers})
-        store.execute("INSERT OR REPLACE INTO stripe_objects VALUES (?, ?)", [made["refund_id"], kept])
+        store.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", [made["refund_id"], kept])
     trade = {
         "out_trade_no": attempt.out_trade_no,
         "transaction_id": number_of(attempt),
         "amount_minor": attempt.amount_minor,
         "charged_minor": attempt.amount_minor,
+        "currency": "CNY",
         "description": "Mug",
         "state": "SUCCESS",
         "created_at": moment,
