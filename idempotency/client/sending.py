@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TypedDict
 
@@ -33,34 +33,23 @@ class Options(TypedDict, total=False):
     now: Callable[[], float]
 
 
-@dataclass(kw_only=True)
-class Sender:
-    """Settings and keys that all requests of a transport share.
+@dataclass(frozen=True, kw_only=True)
+class Sender(Policy):
+    """Limits, keys and clocks that all requests of a transport share.
 
     Args:
-        keys: store of the intents' keys; in this process's memory if None.
-        attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds: see `Policy`.
+        keys: store of the intents' keys; by default in this process's memory.
         body_max_bytes: the largest streamed body that is stored for a retry.
         random: draws from 0 up to 1.
         clock: seconds, monotonic.
         now: seconds since the epoch.
     """
 
-    keys: Keys | None = None
-    attempts_max: int = 6
-    wait_first_seconds: float = 0.25
-    wait_max_seconds: float = 20.0
-    deadline_seconds: float = 120.0
+    keys: Keys = field(default_factory=MemoryKeys)
     body_max_bytes: int = 10_000_000
     random: Callable[[], float] = _draw
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-
-    def __post_init__(self) -> None:
-        self.store: Keys = MemoryKeys() if self.keys is None else self.keys
-        self.policy = Policy(
-            self.attempts_max, self.wait_first_seconds, self.wait_max_seconds, self.deadline_seconds
-        )
 
     def body_of(self, request: httpx.Request) -> "Body | None":
         """Make a buffer for the request's streamed body; None if it can be sent again as it is.
@@ -88,7 +77,7 @@ class Sender:
         intent = intent_of(request)
         if any(header in request.headers for header in _KEY_HEADERS):
             return
-        key = new_key() if intent is None else self.store.obtain(intent, target=_target_of(request))
+        key = new_key() if intent is None else self.keys.obtain(intent, target=_target_of(request))
         request.headers["Idempotency-Key"] = key
 
 
@@ -134,7 +123,7 @@ class Sending:
     def begin_attempt(self) -> None:
         """Count an attempt, and let none of its time-outs reach beyond the deadline."""
         self._attempts += 1
-        remaining = self._sender.policy.remaining_seconds(self._elapsed_seconds())
+        remaining = self._sender.remaining_seconds(self._elapsed_seconds())
         timeouts = self._extensions.get("timeout", {})
         given = {name: timeouts.get(name) for name in _TIMEOUTS}
         limited = {name: remaining if value is None else min(value, remaining) for name, value in given.items()}
@@ -155,7 +144,7 @@ class Sending:
             Exception: the outcome, if it is an error for the caller.
         """
         answer = self._copy(outcome) if isinstance(outcome, httpx.Response) else None
-        decision = self._sender.policy.after(
+        decision = self._sender.after(
             outcome if answer is None else answer,
             attempt=self._attempts,
             elapsed_seconds=self._elapsed_seconds(),
