@@ -4,6 +4,7 @@ Never holds what a decision needs: a copy may be a moment old, and Redis may for
 """
 
 from idempotency.cachedmap.changes import Change
-from idempotency.cachedmap.map import CachedMap, Entry
+from idempotency.cachedmap.in_redis import Entry
+from idempotency.cachedmap.map import CachedMap
 
 __all__ = ["CachedMap", "Change", "Entry"]

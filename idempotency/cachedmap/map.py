@@ -11,40 +11,19 @@ copy. Without Redis every process goes by its own copies. A caller that listens 
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from django.utils.encoding import force_str
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
+from idempotency.cachedmap.in_redis import MICROSECONDS, Entry
 from idempotency.cachedmap.tasks import OnTasks
-from idempotency.conf import config
-from idempotency.locks import Lock, LockError, Topic
+from idempotency.locks import Topic
 from idempotency.names import prefix
-from idempotency.redis import fastpath
-from idempotency.redis.fastpath import Script
 
 V = TypeVar("V")
 
-FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
-MICROSECONDS = 1_000_000
-PAGE_ENTRIES = 100  # about so many does an iteration hold
 REFUSED, PUT, OTHER = 0, 1, 2  # what the script replies to `add` and `replace`; OTHER: not the expected value
-LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much
-
-_MAP = Script("cachedmap", package="idempotency.redis")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[V]):
-    """Value that lives for other times than its map's. `read` may return one."""
-
-    value: V
-    ttl_seconds: float | None = None
-    idle_seconds: float | None = None
 
 
 class CachedMap(OnTasks[V], Listenable):
@@ -84,12 +63,10 @@ class CachedMap(OnTasks[V], Listenable):
     ) -> None:
         if name and not stored and read is None:
             raise TypeError(f"The map {name!r} stores nothing in Redis: give it read= for what a change ends.")
-        self.name = name
-        self.alone = False
+        self.name, self._client, self._stored = name, client, stored and bool(name)
         self._read, self._write, self._dumps, self._loads = read, write, dumps, loads
         self._ttl_seconds, self._idle_seconds = ttl_seconds, idle_seconds
         self._entries_max, self._copy_seconds = entries_max, copy_seconds
-        self._stored, self._client = stored and bool(name), client
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
 
@@ -125,34 +102,6 @@ class CachedMap(OnTasks[V], Listenable):
             elif self._read is not None:
                 found[key] = self.get(key, MISSING)
         return {key: value for key, value in found.items() if value is not MISSING}
-
-    def size(self) -> int:
-        """Count the entries of Redis; this process's copies while it is away, or where it stores none."""
-        reply = self._ask("size") if self._stored else None
-        return len(self._copies().items()) if reply is None else int(reply[0])
-
-    def items(self) -> Iterator[tuple[str, V]]:
-        """Iterate over the entries of Redis, a page at a time; over this process's copies while it is away.
-
-        That is no use of them. What changes meanwhile may come or not, or twice.
-        """
-        cursor: int | None = 0
-        while cursor is not None:
-            page, cursor = self._page(cursor)
-            yield from page
-
-    def keys(self) -> Iterator[str]:
-        """Iterate over the keys of `items`."""
-        return (key for key, _ in self.items())
-
-    def remaining_seconds(self, key: str) -> float:
-        """Return how long an entry lasts if nobody gets it: infinite for ever, 0.0 where none is stored."""
-        reply = self._ask("life", key) if self._stored else None
-        if reply is None:
-            copy = self._copies().items().get(key)
-            return copy.remaining_seconds if copy else 0.0
-        seconds: float = reply[0] / MICROSECONDS
-        return seconds if seconds <= LONGEST_SECONDS else math.inf
 
     def put_if_absent(
         self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
@@ -234,20 +183,6 @@ class CachedMap(OnTasks[V], Listenable):
                     copies.messages = copies.listening.enter_context(topic.listen())
         return copies
 
-    def _hears(self, copies: Copies) -> bool:
-        """Return whether changes of other processes end the copies, where there are any."""
-        return copies.messages is not None or not (self.name and (self._client is not None or config().uses_redis))
-
-    def _client_to_listen(self) -> Any:
-        """Return a client for the subscriber, which reconnects by itself; None while there is none."""
-        if self._client is not None or not fastpath.may_ask():
-            return self._client
-        try:
-            return fastpath.client()
-        except fastpath.FAILURES as error:
-            fastpath.failed(error)
-            return None
-
     def _alone(self, copies: Copies, key: str, read: Callable[[Copies, str], Any]) -> Any:
         """Return a copy, or what `read` returns to one thread at a time."""
         with copies.flight(key):
@@ -268,14 +203,6 @@ class CachedMap(OnTasks[V], Listenable):
             if found is None or found[1] is None:
                 return self._load(copies, key, filled_at=found and found[0])
             return self._copied(copies, key, *found[1:], changes=changes)
-
-    def _page(self, cursor: int) -> tuple[list[tuple[str, V]], int | None]:
-        """Return the entries at `cursor`, and the next; None after the last."""
-        reply = self._ask("page", cursor, PAGE_ENTRIES) if self._stored else None
-        if reply is None:
-            return [(key, copy.value) for key, copy in self._copies().items().items()], None
-        pairs = zip(reply[1::2], reply[2::2], strict=True)
-        return [(force_str(key), self._loads(value)) for key, value in pairs], int(reply[0]) or None
 
     def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V:
         value = self._loads(stored)
@@ -299,16 +226,6 @@ class CachedMap(OnTasks[V], Listenable):
         if self._stored and (self._read is not None or not self.alone):  # else there is no other place for it
             ttl = min(ttl, idle / 2, self._copy_seconds)
         copies.put(key, entry.value, seconds=ttl, idle_seconds=idle, changes=changes)
-
-    def _times(self, entry: Entry[V]) -> tuple[float, float]:
-        ttl = self._ttl_seconds if entry.ttl_seconds is None else entry.ttl_seconds
-        idle = self._idle_seconds if entry.idle_seconds is None else entry.idle_seconds
-        return math.inf if ttl is None else ttl, math.inf if idle is None else idle
-
-    def _packed(self, entries: Mapping[str, Entry[V]]) -> list[Any]:
-        times = map(_microseconds, self._times(next(iter(entries.values()))))
-        pairs = [part for key, entry in entries.items() for part in (key, self._dumps(entry.value))]
-        return [*times, self._entries_max, *pairs]
 
     def _set(self, entries: Mapping[str, Entry[V]]) -> None:
         copies = self._copies()
@@ -345,19 +262,6 @@ class CachedMap(OnTasks[V], Listenable):
                 raise
         return outcome
 
-    @contextmanager
-    def _flight(self, key: str) -> Iterator[None]:
-        """Let one process at a time read `key`; a process that waits for long reads too."""
-        held, lock = False, Lock(f"map:{self.name}:{key}", client=self._client)
-        with suppress(LockError):
-            held = lock.acquire(wait_seconds=FLIGHT_SECONDS)
-        try:
-            yield
-        finally:
-            if held:
-                with suppress(LockError):
-                    lock.release()
-
     def _change(self, copies: Copies, keys: Iterable[str], *what: Any) -> list[Any] | None:
         """Run the script for a change of `keys`, of all if there are none; None where Redis has missed it."""
         try:
@@ -367,36 +271,3 @@ class CachedMap(OnTasks[V], Listenable):
         if reply is None:
             self._behind.add(prefix())
         return reply
-
-    def _ask(self, *what: Any) -> list[Any] | None:
-        """Run the script; None without Redis."""
-        root = f"{prefix()}:map:{{map:{self.name}}}"
-        keys = [root, f"{root}:used", f"{root}:changes", Topic(f"map:{self.name}").channel]
-
-        def ask(redis: Any) -> Any:
-            tenant = prefix()
-            is_behind = tenant in self._behind
-            self._behind.discard(tenant)  # first: another thread's change may be missed meanwhile
-            try:
-                if is_behind and what[0] != "clear":
-                    _MAP(redis, keys, ["clear"])
-                return _MAP(redis, keys, list(what))
-            except BaseException:
-                if is_behind:
-                    self._behind.add(tenant)
-                raise
-
-        if self._client is None:
-            reply = fastpath.attempt(ask)
-        else:
-            try:
-                reply = ask(self._client)
-            except fastpath.FAILURES:
-                reply = None
-        self.alone = reply is None
-        return reply
-
-
-def _microseconds(seconds: float) -> int:
-    """Convert a time for the script; 0 is for ever."""
-    return 0 if math.isinf(seconds) else max(1, round(min(seconds, LONGEST_SECONDS) * MICROSECONDS))

@@ -1,16 +1,17 @@
 """Asyncio half of `CachedMap`: each method does what the one of threads does, in a thread beside the loop."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from idempotency.cachedmap.copies import MISSING, Copies
+from idempotency.cachedmap.copies import MISSING
+from idempotency.cachedmap.in_redis import InRedis
 
 V = TypeVar("V")
 
 
-class OnTasks(Generic[V]):
+class OnTasks(InRedis[V]):
     """Methods of a map for asyncio, beside those of threads."""
 
     get: Callable[..., Any]
@@ -21,11 +22,6 @@ class OnTasks(Generic[V]):
     replace: Callable[..., bool]
     delete: Callable[[str], None]
     clear: Callable[[], bool]
-    size: Callable[[], int]
-    remaining_seconds: Callable[[str], float]
-    _copies: Callable[..., Copies]
-    _hears: Callable[[Copies], bool]
-    _page: Callable[[int], tuple[list[tuple[str, V]], int | None]]
 
     async def aget(self, key: str, default: Any = None) -> V | Any:
         """Return what `get` does; a copy costs no thread once changes are heard."""
