@@ -27,7 +27,7 @@ from idempotency.ledger.leasing import (
     was_uncertain,
 )
 from idempotency.ledger.reading import find, stalled, tries, youngest
-from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies, rewrap
+from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies
 
 __all__ = [
     "DuplicateRunning",
@@ -54,7 +54,6 @@ __all__ = [
     "redis_prefix",
     "renew_epoch",
     "renew_leases",
-    "rewrap",
     "stalled",
     "suspend",
     "take_over",

@@ -1,8 +1,8 @@
 """Encryption of stored answers: the body in the ledger, and all of an answer in Redis, status and headers too.
 
 Envelope encryption: each answer has a data key of its own, which encrypts the bytes; the data key lies beside
-them, wrapped under one of the operator's keys (`IDEMPOTENCY["BODY_KEYS"]`, the first one for what is new). So a
-rotation only wraps the small data keys again (`manage.py idempotency rewrap`) and never touches the bytes.
+them, wrapped under one of the operator's keys (`IDEMPOTENCY["BODY_KEYS"]`, the first one for what is new). A
+former one is needed until the answers under it are purged (`BODY_SECONDS`).
 
 Both steps are AES-256-GCM. The associated data is the entry's digest in the ledger, and the key's whole name in
 Redis: bytes that are copied to another row, or under another name, do not open.
@@ -72,18 +72,6 @@ def open_from_redis(value: bytes, *, name: str) -> bytes:
         raise EncryptionError("An answer in Redis is not sealed, although BODY_KEYS is set.")
     key_id, _, sealed = value[len(_SEALED) :].partition(b"\n")
     return _opened(key_id.decode(), sealed, name)
-
-
-def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
-    """Wrap the data key of sealed bytes under the first key; return the bytes and that key's id.
-
-    Raises:
-        EncryptionError: `key_id` is not in BODY_KEYS, or the bytes are not what we wrote.
-    """
-    keys = keyring(tuple(config().body_keys.items()))
-    newest = next(iter(keys), "")
-    data_key = _decrypt(_key(key_id), body[:WRAPPED_BYTES], digest)
-    return _encrypt(keys[newest], data_key, digest) + body[WRAPPED_BYTES:], newest
 
 
 def _sealed(plain: bytes, associated: str) -> tuple[str, bytes]:

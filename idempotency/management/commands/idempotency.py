@@ -1,8 +1,7 @@
-"""Command ``manage.py idempotency show|reap|complete|apply|resolve|abandon|replay|rewrap|forget-redis|locks``."""
+"""Command ``manage.py idempotency show|reap|complete|apply|resolve|abandon|replay|forget-redis|locks``."""
 
 import argparse
 import getpass
-from collections import Counter
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -56,7 +55,6 @@ class Command(BaseCommand):
             decision.add_argument("entry", help="#number, as `show` or the admin prints it")
             decision.add_argument("--note", required=True, help="why; recorded in the history")
             decision.add_argument("--operator", help="name of the operator (default: the login name)")
-        actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
         actions.add_parser("forget-redis", help="after a restore: ignore all that Redis has now")
         locks = actions.add_parser("locks", help="who holds a lock, and who waits").add_subparsers(required=True)
         self._add_lock_arguments(locks.add_parser("show", help="the locks of a name"))
@@ -139,22 +137,6 @@ class Command(BaseCommand):
 
     def _abandon(self, options: dict[str, Any]) -> None:
         self._decide(options, abandon)
-
-    def _rewrap(self, options: dict[str, Any]) -> None:
-        done, after_id, lost = 0, 0, Counter[str]()
-        while True:
-            count, after_id, unopened = ledger.rewrap(limit=BATCH, after_id=after_id)
-            done += count - unopened.total()
-            lost += unopened
-            self._progress("answers", done)
-            if count < BATCH:
-                break
-        self.stdout.write(f"{done} answers are under the newest key now")
-        if lost:
-            by_key = ", ".join(f"{count} under {key_id!r}" for key_id, count in sorted(lost.items()))
-            raise CommandError(
-                f"Not opened, and left as they are: {by_key}. BODY_KEYS lacks such a key, or has another one."
-            )
 
     def _forget_redis(self, options: dict[str, Any]) -> None:
         ledger.renew_epoch()

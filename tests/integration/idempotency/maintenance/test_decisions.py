@@ -240,4 +240,3 @@ def test_the_other_commands_tell_what_they_did() -> None:
     removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
     assert run("reap") == ", ".join(f"0 {what}" for what in removed) + " removed\n"
     assert run("complete") == "nothing is stalled\n"
-    assert run("rewrap") == "0 answers are under the newest key now\n"
