@@ -3,7 +3,6 @@
 Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read 2026-11).
 """
 
-import base64
 import json
 import secrets
 import sqlite3
@@ -154,8 +153,3 @@ def moment(seconds: float) -> str:
 
 def link(href: str, rel: str, method: str) -> dict[str, str]:
     return {"href": href, "rel": rel, "method": method}
-
-
-def basic(client_id: str, secret: str) -> str:
-    """Build the header of the token's call."""
-    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()

@@ -3,6 +3,7 @@
 Source: PayPal, "Authentication", "Idempotency", "API responses" (read 2026-11).
 """
 
+import base64
 import hashlib
 import json
 import secrets
@@ -16,7 +17,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_POST
 
 from payments.sandbox import state
-from payments.sandbox.paypal.documents import Document, basic
+from payments.sandbox.paypal.documents import Document
 
 TOKEN_SECONDS = 32_400
 _one_write = threading.Lock()  # one id twice at once: the second waits, and is answered as the first
@@ -52,8 +53,8 @@ def unknown() -> Error:
 def token(request: HttpRequest) -> HttpResponse:
     """Grant an access token: ``POST /v1/oauth2/token``."""
     ours = state.keys().paypal.settings
-    given = request.headers.get("Authorization", "")
-    if not secrets.compare_digest(given, basic(ours["CLIENT_ID"], ours["CLIENT_SECRET"])):
+    login = base64.b64encode(f"{ours['CLIENT_ID']}:{ours['CLIENT_SECRET']}".encode()).decode()
+    if not secrets.compare_digest(request.headers.get("Authorization", ""), f"Basic {login}"):
         return JsonResponse({"error": "invalid_client"}, status=401)
     if request.POST.get("grant_type") != "client_credentials":
         return JsonResponse({"error": "unsupported_grant_type"}, status=400)
