@@ -33,9 +33,10 @@ from shop.orders import checkout, lifecycle
 from shop.platform.clientip import client_ip
 from shop.sales import coupons
 from shop.web import devices, problems
+from shop.web.actions import Action
 from shop.web.decorators import confirmed, draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import CODES, PHONE, PayForm, RefundForm
-from shop.web.orderview import Action, OrderView, view_of
+from shop.web.orderview import OrderView, view_of
 
 
 @members_only(back_to="order")
