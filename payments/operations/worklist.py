@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -122,6 +123,7 @@ def _given_up() -> QuerySet[Delivery]:
     return Delivery.objects.filter(status=Delivery.Status.FAILED, endpoint__in=[*config().webhooks])
 
 
+@cache  # it is asked for each row, and `at_former` builds the accounts again while one has a wrong setting
 def model_of(source: str) -> type[Model]:
     """Return the model whose rows the source lists."""
     return sources()[source][0].model
