@@ -129,6 +129,7 @@ def a_void(bench: Bench) -> None:
 def a_bill(bench: Bench) -> None:
     """The day's bill lists the facts: the same numbers, amounts and currency."""
     bench.needs(Capability.BILL)
+    began = datetime.now(bench.provider.zone).date()
     trade, number = bench.paid(), new_id().hex
     bench.refund(trade, number, bench.part_minor)
     facts = [bench.paid_fact(trade), *bench.query_refund(trade, number).facts]
@@ -136,7 +137,7 @@ def a_bill(bench: Bench) -> None:
     try:
         listed = [line for day in days for line in bench.provider.bill(day=day)]
     except ProviderUnavailable:
-        if min(days) == datetime.now(bench.provider.zone).date():
+        if began == datetime.now(bench.provider.zone).date():
             raise
         a_bill(bench)  # the day has ended meanwhile, and its bill may not be out yet
         return
