@@ -22,11 +22,9 @@ def a_payment(bench: Bench) -> None:
     """From unknown to paid."""
     trade = bench.new()
     must(bench.query(trade).status is TradeStatus.NOT_FOUND, "a number that nobody used must be NOT_FOUND")
-    kind = bench.create(trade).type
-    must(
-        kind in bench.plugin.actions and bench.plugin.renderer(kind) is not None,
-        f"its next action {kind!r} is not in `Plugin.actions`, or has no renderer in `Plugin.renderers`",
-    )
+    kind, plugin = bench.create(trade).type, bench.plugin
+    shown = kind in plugin.actions and plugin.renderer(kind)
+    must(bool(shown), f"its next action {kind!r} is not in `Plugin.actions`, or has no renderer")
     must(bench.query(trade).status is not TradeStatus.PAID, "a trade that nobody paid is PAID")
     must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
     must(bench.take(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
@@ -34,10 +32,11 @@ def a_payment(bench: Bench) -> None:
     must(fact.channel == bench.provider.channel, "its fact names another channel")
     must(fact.merchant == bench.provider.merchant, "its fact names another merchant than `Provider.merchant`")
     must(fact.out_trade_no == trade.number, "its fact does not carry our number")
+    kind = type(fact.amount_minor).__name__
+    must(kind == "int", f"its fact's amount must be an int of minor units, not a {kind}")
     must(fact.amount_minor == charge.paid_minor == AMOUNT_MINOR, "its fact's amount is not what was charged")
     must(fact.currency == charge.currency, "its fact's currency is not the one that was charged")
-    at = fact.occurred_at
-    must(at is None or at.tzinfo is not None, "its fact's time has no zone")
+    must(not fact.occurred_at or bool(fact.occurred_at.tzinfo), "its fact's time has no zone")
 
 
 def asking_moves_nothing(bench: Bench) -> None:
@@ -68,7 +67,8 @@ def refunds(bench: Bench) -> None:
     (fact,) = facts
     ours = (fact.kind, fact.out_refund_no) == (FactKind.REFUNDED, one)
     must(ours, "a refund's fact must carry our number of it")
-    must(fact.amount_minor == PART_MINOR, "a refund's fact must state its own amount, not a sum")
+    own = (fact.amount_minor, fact.is_whole) == (PART_MINOR, False)
+    must(own, "a refund's fact must state its own amount, not a sum")
     bench.refund(trade, new_id().hex, AMOUNT_MINOR - PART_MINOR)
     try:
         more = bench.refund(trade, new_id().hex, PART_MINOR)

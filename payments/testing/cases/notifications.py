@@ -8,6 +8,7 @@ from datetime import timedelta
 from idempotency.ids import new_id
 from payments.errors import NotificationMalformed, ProviderError, SignatureInvalid
 from payments.providers.base import FactKind
+from payments.providers.plugin import Refusal
 from payments.testing.bench import AMOUNT_MINOR, COPIES, Bench, Opened, Received
 from payments.testing.relay import Reply
 from payments.testing.verdicts import Broken, Skipped, money, must
@@ -103,7 +104,7 @@ def wrong_merchant(bench: Bench) -> None:
 
 
 def forged(bench: Bench) -> None:
-    """A notification that is changed, or that nobody signed, is refused."""
+    """A notification that is changed, or that nobody signed, is refused, and not acknowledged."""
     letter = bench.received(bench.paid())
     step = max(1, len(letter.body) // 40)
     for place in range(0, len(letter.body), step):
@@ -112,6 +113,9 @@ def forged(bench: Bench) -> None:
     _refuse(bench, letter.headers, letter.body + b" ", unless=letter.notice)
     for body in (b"", b"{}", b"\xff", letter.body[: len(letter.body) // 2]):
         _refuse(bench, letter.headers, body)
+    taken, refused = map(bench.plugin.acknowledge, (None, Refusal(status=503, message="")))
+    differs = taken.status in range(200, 300) and taken != refused
+    must(differs, "`acknowledge` must answer 2xx to what was taken, and otherwise to what was not")
     for name in letter.headers:
         others = {other: value for other, value in letter.headers.items() if other != name}
         _refuse(bench, others, letter.body, unless=letter.notice)

@@ -24,7 +24,7 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.plugin import Capability, Plugin
+from payments.providers.plugin import Acknowledgement, Capability, Plugin
 from payments.providers.settings_fields import Settings
 from payments.testing import Charge, NotCertified, certify
 from tests.sandbox import Sandbox
@@ -168,6 +168,17 @@ def stating(**changed: Any) -> Callable[..., Trade]:
     return query
 
 
+def floating(genuine: Provider, **given: Any) -> Trade:
+    trade = genuine.query(**given)
+    facts = (replace(fact, amount_minor=float(fact.amount_minor)) for fact in trade.facts)  # type: ignore[arg-type]
+    return replace(trade, facts=tuple(facts))
+
+
+def all_of_it(genuine: Provider, **given: Any) -> RefundResult:
+    made = genuine.query_refund(**given)
+    return replace(made, facts=tuple(replace(fact, is_whole=True) for fact in made.facts))
+
+
 def always_ours(genuine: Provider, **given: Any) -> Notice:
     notice = genuine.read_notification(**given)
     return replace(notice, facts=tuple(replace(fact, merchant=genuine.merchant) for fact in notice.facts))
@@ -216,6 +227,8 @@ def careless(sound: Plugin, method: str, mistake: Callable[..., Any]) -> Plugin:
         ("parallel", "refund", again, "one refund, asked for by several threads, moved money twice"),
         ("refunds", "refund", again, "the same refund, asked for twice, moved money twice"),
         ("asking moves nothing", "query_refund", giving, "a question moved money"),
+        ("refunds", "query_refund", all_of_it, "a refund's fact must state its own amount, not a sum"),
+        ("a payment", "query", floating, "its fact's amount must be an int of minor units, not a float"),
         ("delayed", "query", stating(provider_txn_id="another"), "it would count twice"),
         ("early", "query", stating(provider_txn_id="another"), "an early notification states another fact"),
         ("after close", "close", for_good, "closing an unpaid trade must be CLOSED with its fact"),
@@ -239,6 +252,13 @@ def test_a_broken_plugin_fails_by_the_name_of_the_case(
             careless(registry.plugin("wechat", {}), method, mistake), SandboxSide("wechat", sandbox), only=(case,)
         )
     assert sentence in found.value.certificate.broken[case]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_plugin_that_answers_all_notifications_alike_is_broken(status: int, sandbox: Sandbox) -> None:
+    plugin = replace(registry.plugin("wechat", {}), acknowledge=lambda refused: Acknowledgement(status=status))
+    with pytest.raises(NotCertified, match=r"^forged: `acknowledge` must answer 2xx to what was taken, and other"):
+        certify(plugin, SandboxSide("wechat", sandbox), only=("forged",))
 
 
 def forgetful(genuine: Provider, *, out_trade_no: str, reference: str = "") -> Trade:
