@@ -8,8 +8,8 @@ from typing import Any
 CHINA = timezone(timedelta(hours=8))
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # China's time, which providers there do not say
 
-# errors of the fact readers for a genuine document of an undocumented shape
-UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
+# errors of the fact readers for a genuine document of an undocumented shape; `SyntaxError` is that of XML
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 
 _UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
 

@@ -40,16 +40,8 @@ _NEEDED = frozenset({_TRADE_NO, _OUT_TRADE_NO, _TYPE, _FINISHED, _AMOUNT, _REFUN
 _KINDS = {"交易": FactKind.PAID, "退款": FactKind.REFUNDED}
 
 _UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    csv.Error,
-    struct.error,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    RuntimeError,
+    *(zipfile.BadZipFile, zlib.error, csv.Error, struct.error),
+    *(EOFError, LookupError, OSError, OverflowError, RuntimeError),
 )
 
 
