@@ -38,6 +38,8 @@ def reordered(bench: Bench) -> None:
     for letter in (refunded, paid):
         same = bench.read(letter.headers, letter.body) == letter.notice
         must(same, "a notification reads differently after another one")
+    ids = {letter.notice.notification_id for letter in (refunded, paid)}
+    must(len(ids) == 2, "a refund's notification has the id of the payment's, so it would pass for a copy")
     back = refunded.fact(FactKind.REFUNDED)
     must(back.amount_minor == AMOUNT_MINOR, "the notification of a refund states another amount")
     must(back.is_whole or back.out_refund_no == number, "the notification of a refund does not carry our number")

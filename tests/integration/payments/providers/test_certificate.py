@@ -158,6 +158,10 @@ def renamed(genuine: Provider, **given: Any) -> Notice:
     return replace(genuine.read_notification(**given), notification_id=new_id().hex)
 
 
+def unnumbered(genuine: Provider, **given: Any) -> Notice:
+    return replace(genuine.read_notification(**given), notification_id="1")
+
+
 def stating(**changed: Any) -> Callable[..., Trade]:
     """A query whose facts are not quite what they were."""
 
@@ -224,6 +228,7 @@ def careless(sound: Plugin, method: str, mistake: Callable[..., Any]) -> Plugin:
     ("case", "method", "mistake", "sentence"),
     [
         ("duplicates", "read_notification", renamed, "copies of a notification have different ids"),
+        ("reordered", "read_notification", unnumbered, "a refund's notification has the id of the payment's"),
         ("parallel", "refund", again, "one refund, asked for by several threads, moved money twice"),
         ("refunds", "refund", again, "the same refund, asked for twice, moved money twice"),
         ("asking moves nothing", "query_refund", giving, "a question moved money"),
