@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -101,12 +100,19 @@ class _Steps:
         self.payable, self.model = payable, payable.model
 
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
-        payable, order = self.payable, self._order(order_id)
+        if event != "payable":
+            work.flush()
+        try:
+            return self._take(event, self._order(order_id))
+        except ObjectDoesNotExist:
+            if self.model._base_manager.filter(pk=order_id).exists():
+                raise
+            return False  # the order is gone, so its money goes back
+
+    def _take(self, event: str, order: Model) -> bool:
+        payable = self.payable
         if event == "payable":
-            with suppress(ObjectDoesNotExist):
-                return payable.is_payable(order)
-            return False
-        work.flush()
+            return payable.is_payable(order)
         if event == "paid":
             if (takes := payable.mark_paid(order)) is None:  # a forgotten `return` must not give money back
                 raise TypeError(f"{type(payable).__name__}.mark_paid must return True or False")

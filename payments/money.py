@@ -59,6 +59,6 @@ def minor(amount: object) -> int:
 
     A decimal would be in another unit, and cut to a whole number.
     """
-    if isinstance(amount, int):
+    if isinstance(amount, int) and not isinstance(amount, bool):
         return amount
     raise TypeError(f"An amount is an int in minor units, not {amount!r}.")

@@ -91,6 +91,10 @@ class Reading(Numbered):
     def is_payable(self, order: Group) -> bool:
         return order.name == "open"
 
+    def mark_paid(self, order: Group) -> bool:
+        others = {"twice": 2 * order.pk}.get(order.name, order.pk)
+        return bool(Group.objects.get(pk=others))
+
 
 class Marking(Reading):
     def mark_paid(self, order: Group) -> bool:
@@ -200,7 +204,7 @@ def test_the_number_of_another_orders_refund_is_refused(bought: list[Group]) -> 
 
 def test_an_amount_that_is_no_whole_number_of_minor_units_is_refused(bought: list[Group]) -> None:
     """It would be cut to one, and the order of a project that counts in yuan be refunded in fen."""
-    for amount in (1.5, Decimal("1.99"), "1"):
+    for amount in (1.5, Decimal("1.99"), "1", True):
         with pytest.raises(TypeError):
             payments.refund(bought[0], amount_minor=amount)  # type: ignore[arg-type]
     assert (Refund.objects.count(), Payment.objects.filter(reserved_minor=0).count()) == (0, 2)
@@ -314,6 +318,16 @@ def test_an_order_that_is_gone_is_not_payable(settings: Any) -> None:
     assert orders().on_payment(order_id=7, event="payable", work=work) is False
     Group.objects.create(pk=7, name="open")
     assert orders().on_payment(order_id=7, event="payable", work=work) is True
+
+
+@pytest.mark.usefixtures("channels")
+def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any) -> None:
+    """Its adapter reads the order, and would fail for ever; a row that it misses elsewhere is its own mistake."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
+    Group.objects.create(pk=8, name="twice")
+    gone, there = pay(7), pay(8)
+    assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
+    assert Refund.objects.get().attempt == gone
 
 
 def test_orders_of_another_database_are_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
