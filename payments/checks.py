@@ -17,6 +17,7 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
+from django.db.models import Model
 from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 from django.urls import NoReverseMatch, reverse
@@ -68,15 +69,8 @@ def _order(path: str) -> Iterator[CheckMessage]:
         yield problem
         return
     if isinstance(adapter, type) and issubclass(adapter, Payable):
-        missing = sorted({*adapter.__abstractmethods__, *({"model"} - {*dir(adapter)})})
-        if missing:
-            yield Error(f"PAYMENTS['ORDER'] = {path!r} must have {', '.join(missing)}.", id="payments.E002")
-        elif (database := router.db_for_write(adapter.model)) != DEFAULT_DB_ALIAS:
-            yield Error(
-                f"PAYMENTS['ORDER'] = {path!r}: its orders are written to {database!r}; they must change in one"
-                f" transaction with their payments, which are in {DEFAULT_DB_ALIAS!r}.",
-                id="payments.E002",
-            )
+        if lacking := _lacks(adapter):
+            yield Error(f"PAYMENTS['ORDER'] = {path!r} {lacking}", id="payments.E002")
         return
     for name, arguments in {"on_payment": ("order_id", "event", "work"), "return_url": ("order_id",)}.items():
         if not _takes(getattr(adapter, name, None), *arguments):
@@ -85,6 +79,24 @@ def _order(path: str) -> Iterator[CheckMessage]:
                 " name: see payments.conf.Orders.",
                 id="payments.E002",
             )
+
+
+def _lacks(adapter: type[Payable]) -> str:
+    """Say what keeps an adapter from being used; empty where nothing does."""
+    model = getattr(adapter, "model", None)
+    is_model = isinstance(model, type) and issubclass(model, Model)
+    if missing := sorted({*adapter.__abstractmethods__, *([] if is_model else ["model"])}):
+        return f"must have {', '.join(missing)}."
+    if not _takes(adapter):
+        return "must be made without arguments."
+    if not isinstance(lives := adapter().lives, timedelta) or lives <= timedelta():
+        return "needs lives, a timedelta above zero."
+    if (database := router.db_for_write(adapter.model)) == DEFAULT_DB_ALIAS:
+        return ""
+    return (
+        f"has orders that are written to {database!r}; they must change in one transaction with their payments,"
+        f" which are in {DEFAULT_DB_ALIAS!r}."
+    )
 
 
 def _events(path: str | None) -> Iterator[CheckMessage]:
@@ -155,12 +167,12 @@ def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:
 @register(Tags.database)
 def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Warn of open rows whose account or endpoint is no longer configured: nothing can be asked, or sent."""
-    if DEFAULT_DB_ALIAS not in (databases or ()):
+    if DEFAULT_DB_ALIAS not in (databases or ()) or check_payments(None):
         return []
     try:
         found, endpoints_gone = accounts.gone(), ending.orphaned()
         former = list(_former_orders())
-    except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
+    except (DatabaseError, ImproperlyConfigured):  # not migrated yet
         return []
     hint = "Configure it until they have ended, or record their outcome in the admin."
     attempts = [

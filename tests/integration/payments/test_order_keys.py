@@ -117,6 +117,25 @@ class Unfinished(payments.Payable):
         return 500
 
 
+class Plain(Numbered):
+    model = "auth.Group"  # type: ignore[assignment]
+
+
+class Forever(Numbered):
+    lives = 30  # type: ignore[assignment]
+
+
+class Built(Numbered):
+    def __init__(self, bank: str) -> None:
+        self.bank = bank
+
+
+MISTAKES = {
+    "Plain": "must have model.",
+    "Forever": "needs lives, a timedelta above zero.",
+    "Built": "must be made without arguments.",
+    "Nobody": "cannot be imported",
+}
 KEY = UUID("01930f9e-0000-7000-8000-000000000007")
 KEYS: list[tuple[type[Orders], Any, Any, str]] = [
     (Numbered, 7, "007", "7"),
@@ -328,6 +347,15 @@ def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any) -> None:
     gone, there = pay(7), pay(8)
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
     assert Refund.objects.get().attempt == gone
+
+
+@pytest.mark.parametrize("name", sorted(MISTAKES))
+def test_every_mistake_of_an_adapter_is_a_message(settings: Any, name: str) -> None:
+    """Of `check` with a database too, which `migrate` runs."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.{name}")
+    assert not check_rows(None, databases=["default"])
+    (message,) = check_payments(None)
+    assert MISTAKES[name] in message.msg
 
 
 def test_orders_of_another_database_are_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
