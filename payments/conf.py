@@ -1,12 +1,13 @@
 """Settings of `PAYMENTS = {...}`, typed and checked once, and the adapter to the orders that they name."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Protocol, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 from uuid import UUID, uuid5
 
 from django.conf import settings
@@ -200,8 +201,9 @@ def parse(raw: Any) -> Config:
         values[name] = kind(**_read(kind, f"PAYMENTS[{name.upper()!r}]", values[name]))
     if "webhooks" in values:
         values["webhooks"] = _endpoints(values["webhooks"])
-    parts = urlsplit(str(values["base_url"]))
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
+        _dict(f"PAYMENTS['PROVIDERS'][{name!r}]", one)
+    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", str(values["base_url"])):
         raise ImproperlyConfigured(
             "PAYMENTS['BASE_URL'] must be an absolute address such as https://shop.example."
         )
@@ -302,18 +304,20 @@ def _as_key(order_id: object) -> Any:
 
 
 def _endpoints(raw: Any) -> dict[str, Endpoint]:
-    if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"PAYMENTS['WEBHOOKS'] must be a dict, not {type(raw).__name__}.")
-    where = {name: f"PAYMENTS['WEBHOOKS'][{name!r}]" for name in raw}
-    return {name: Endpoint(**_read(Endpoint, where[name], one)) for name, one in raw.items()}
+    found = _dict("PAYMENTS['WEBHOOKS']", raw).items()
+    return {name: Endpoint(**_read(Endpoint, f"PAYMENTS['WEBHOOKS'][{name!r}]", one)) for name, one in found}
+
+
+def _dict(where: str, raw: Any) -> Mapping[Any, Any]:
+    if isinstance(raw, Mapping):
+        return raw
+    raise ImproperlyConfigured(f"{where} must be a dict, not {type(raw).__name__}.")
 
 
 def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
     """Return values by field name."""
-    if not isinstance(raw, Mapping):
-        raise ImproperlyConfigured(f"{where} must be a dict, not {type(raw).__name__}.")
     known = {entry.name.upper(): entry for entry in fields(kind)}
-    for name in raw:
+    for name in _dict(where, raw):
         if name not in known:
             raise ImproperlyConfigured(f"{where}[{name!r}] is unknown; {meant(str(name).upper(), known)}")
     needed = [name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING]

@@ -197,7 +197,12 @@ def test_checks_name_the_setting() -> None:
             (changed(REFUNDS={"APPROVE_ABOVE": wrong}), "['APPROVE_ABOVE'] must map currencies to minor units")
             for wrong in (50000, {"CNX": 1}, {"CNY": "500"}, {"CNY": -1}, {"CNY": True})
         ),
-        (changed(BASE_URL="shop.example"), "PAYMENTS['BASE_URL'] must be an absolute address"),
+        *(
+            (changed(BASE_URL=wrong), "PAYMENTS['BASE_URL'] must be an absolute address")
+            for wrong in ("shop.example", "https://shop.example ", "https://shop.example?a=1", "https:///a")
+        ),
+        (changed(PROVIDERS=None), "PAYMENTS['PROVIDERS'] must be a dict, not NoneType."),
+        (changed(PROVIDERS={"wechat": ["1"]}), "PAYMENTS['PROVIDERS']['wechat'] must be a dict, not list."),
     ):
         with override_settings(PAYMENTS=mistaken):
             assert sentence in messages(check_payments(None))
