@@ -251,7 +251,9 @@ def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResul
 
 
 def _number_of(refund: Refund, charged: Observation) -> str:
-    """Return the provider's number of the charge: the attempt's number may have been charged twice."""
+    """Return the provider's number of the trade, or of the charge where the trade may be charged again."""
+    if refund.attempt.account not in channels.recharging():
+        return refund.attempt.reference
     if charged.source != BY_HAND:
         return charged.provider_txn_id
     charges = Observation.objects.filter(

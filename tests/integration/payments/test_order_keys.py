@@ -221,6 +221,22 @@ def test_the_number_of_another_orders_refund_is_refused(bought: list[Group]) -> 
     assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
 
 
+def test_a_refund_names_the_trade_by_the_number_of_its_opening(
+    bought: list[Group], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the charge has another number, as at PayPal, no trade is known by that."""
+    named, genuine = [], provider.refund
+
+    def refund(**given: Any) -> Any:
+        named.append(given["reference"])
+        return genuine(**given)
+
+    monkeypatch.setattr(provider, "refund", refund)
+    Attempt.objects.update(reference="order 1")
+    payments.refund(bought[0])
+    assert named == ["order 1"]
+
+
 def test_an_amount_that_is_no_whole_number_of_minor_units_is_refused(bought: list[Group]) -> None:
     """It would be cut to one, and the order of a project that counts in yuan be refunded in fen."""
     for amount in (1.5, Decimal("1.99"), "1", True):
