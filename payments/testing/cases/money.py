@@ -36,6 +36,8 @@ def a_payment(bench: Bench) -> None:
     must(kind == "int", f"its fact's amount must be an int of minor units, not a {kind}")
     must(fact.amount_minor == charge.paid_minor == AMOUNT_MINOR, "its fact's amount is not what was charged")
     must(fact.currency == charge.currency, "its fact's currency is not the one that was charged")
+    other = bench.paid_fact(bench.paid()).provider_txn_id
+    must(fact.provider_txn_id != other, "two payments have one `provider_txn_id`, so the second would not count")
     must(not fact.occurred_at or bool(fact.occurred_at.tzinfo), "its fact's time has no zone")
 
 

@@ -234,6 +234,7 @@ def careless(sound: Plugin, method: str, mistake: Callable[..., Any]) -> Plugin:
         ("asking moves nothing", "query_refund", giving, "a question moved money"),
         ("refunds", "query_refund", all_of_it, "a refund's fact must state its own amount, not a sum"),
         ("a payment", "query", floating, "its fact's amount must be an int of minor units, not a float"),
+        ("a payment", "query", stating(provider_txn_id="1"), "two payments have one `provider_txn_id`"),
         ("delayed", "query", stating(provider_txn_id="another"), "it would count twice"),
         ("early", "query", stating(provider_txn_id="another"), "an early notification states another fact"),
         ("after close", "close", for_good, "closing an unpaid trade must be CLOSED with its fact"),
