@@ -392,6 +392,7 @@ class TestWhatIsToldLater:
         Attempt.objects.update(reference="pi_1")
         if confirmed:
             fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")
+        monkeypatch.setattr(configured, "recharging", lambda: {paid_by_word.account})  # as of Stripe
         with transaction.atomic():
             made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
         refunds.submit_refund(made.pk)
