@@ -184,7 +184,7 @@ def test_found_a_ledger_row_committed_apart_from_the_effect(
     original = ledger.record
 
     def commit_first(identity: Any, answer: Any, *, subject: str) -> bool:
-        connection.connection.execute("COMMIT")
+        connection.connection.commit()  # a COMMIT by a cursor is refused
         stop("the second commit", touches="ledger")
         return original(identity, answer, subject=subject)
 
