@@ -1,7 +1,7 @@
 """System check of keyed methods: one that no unsafe call reaches, and one whose subclass overrides it unkeyed."""
 
 from collections.abc import Iterator
-from inspect import Parameter, signature
+from inspect import Parameter, signature, unwrap
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags
@@ -22,7 +22,7 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         if (cls := class_of(view)) is None:
             continue
         view_name = name_of(view)
-        for name in _without_effect(cls):
+        for name in _without_effect(view, cls):
             messages[f"E022 {view_name} {name}"] = Error(
                 f"{view_name} has @idempotent on {name}, where it keys nothing: no unsafe method calls it with "
                 "a request. Put it on the method that changes something, such as name='post' of method_decorator.",
@@ -37,10 +37,11 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [messages[key] for key in sorted(messages)]
 
 
-def _without_effect(cls: Any) -> Iterator[str]:
+def _without_effect(view: Any, cls: Any) -> Iterator[str]:
     """Yield the keyed methods that are no handler, and get no request from one."""
     safe = {name.lower() for name in SAFE_METHODS}
-    handlers = {"dispatch", *cls.http_method_names} - safe
+    actions = getattr(view, "actions", None) or {}
+    handlers = {"dispatch", *getattr(cls, "http_method_names", ()), *actions.values()} - safe
     for name in dir(cls):
         method = getattr(cls, name, None)
         if name in handlers or not hasattr(method, "idempotency_mode"):
@@ -53,7 +54,7 @@ def _may_get_a_request(method: Any) -> bool:
     """Check if the first argument after `self` is a request, or may be anything."""
     taken = [*signature(method).parameters.values()][:2]
     takes_any = any(each.kind is Parameter.VAR_POSITIONAL for each in taken)
-    return takes_any or (len(taken) > 1 and taken[1].name.startswith("req"))
+    return takes_any or (len(taken) > 1 and "req" in taken[1].name)
 
 
 def _lost(view: Any, cls: Any) -> Iterator[tuple[str, Any]]:
@@ -70,7 +71,7 @@ def _lost(view: Any, cls: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_still_keyed(cls: Any, name: str) -> bool:
     method = getattr(cls, name)
-    code = getattr(method, "__code__", None)
-    if code is not None and name == "dispatch" and {"super", name} <= {*code.co_names}:
-        return True  # a mixin that authorises, around the keyed one
-    return method is None or is_marked(method)
+    if method is None or is_marked(method):
+        return True
+    code = getattr(unwrap(method), "__code__", None)
+    return code is not None and {"super", name} <= {*code.co_names}  # around the keyed one, as one that authorises

@@ -20,6 +20,7 @@ from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path, re_path
 from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.decorators.cache import never_cache
 from django.views.generic import FormView
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
@@ -274,10 +275,18 @@ class OnAHelper(View):
 
 
 class OnAnAction(ViewSet):
-    """Keyed below a decorator that hides the arguments."""
+    """Keyed below a decorator that hides the arguments, or with another name for the request."""
 
     @drf.idempotent
     def create(*given: Any) -> Response:
+        raise NotImplementedError
+
+    @drf.idempotent
+    def cancel(self, _request: Request, pk: str) -> Response:
+        raise NotImplementedError
+
+    @drf.idempotent
+    def pay(self, _: Request) -> Response:
         raise NotImplementedError
 
 
@@ -287,7 +296,7 @@ class Wrong:
         path("get", OnGet.as_view()),
         path("hook-of-rest", OnAHookOfRest.as_view()),
         path("helper", OnAHelper.as_view()),
-        path("action", OnAnAction.as_view({"post": "create"})),
+        path("action", OnAnAction.as_view({"post": "create", "put": "pay"})),
         path("method", WithoutMethodDecorator.as_view()),
         path("guarded", Guarded.as_view()),
         path("guarded-outside", GuardedOutside.as_view()),
@@ -385,6 +394,12 @@ class AroundAsAWhole(LoginRequiredMixin, AsAWhole):
     """Its `dispatch` calls the keyed one."""
 
 
+class AroundPost(GuardedOutside):
+    @method_decorator(never_cache)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return super().post(request)
+
+
 class InPlaceOfTheWhole(AsAWhole):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         raise NotImplementedError
@@ -393,7 +408,7 @@ class InPlaceOfTheWhole(AsAWhole):
 class Overrides:
     views = (
         *(Overridden, OverriddenAndKeyed, OverriddenAndExempt, OverriddenOfRest),
-        *(Inside, AroundAsAWhole, InPlaceOfTheWhole),
+        *(Inside, AroundAsAWhole, AroundPost, InPlaceOfTheWhole),
     )
     urlpatterns = [
         *(path(view.__name__, view.as_view()) for view in views),
