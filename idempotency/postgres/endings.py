@@ -3,11 +3,12 @@
 import re
 from typing import Any
 
-# comments, and texts and names in quotes
+# comments, texts and names in quotes, and bodies of functions
 _NO_CODE = re.compile(
     r"--[^\n]*|/\*.*?\*/"
-    r"""|\b[Ee]'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$""",
-    re.DOTALL,
+    r"""|\bE'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$"""
+    r"|\bBEGIN\s+ATOMIC\b.*?;\s*END\b",
+    re.DOTALL | re.IGNORECASE,
 )
 _ENDS = re.compile(
     r"(?:^|;)\s*(COMMIT|ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b)|ABORT|END|BEGIN"
