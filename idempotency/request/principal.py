@@ -82,7 +82,7 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     if (number := _number_of_user(request)) is not None:
         return f"{_kind_of(request.user.__class__, settings.AUTH_USER_MODEL)}:{number}"
     auth = getattr(request, "auth", None)
-    if _names_somebody(auth):
+    if auth and _names_somebody(auth):
         return f"auth:{_digest_of(auth)}"
     if _is_authenticated(request):
         raise RuntimeError(

@@ -193,10 +193,15 @@ class Claims:
     exp: int
 
 
+class Nobody:
+    def __bool__(self) -> bool:
+        return False
+
+
 def test_a_credential_that_names_nobody_is_none_and_one_without_a_stable_text_an_error() -> None:
     """Not a new caller each time."""
     request: Any = RequestFactory().post("/")
-    for credential in (None, "", {}, *SAME_FOR_ALL):
+    for credential in (None, "", {}, 0, Nobody(), *SAME_FOR_ALL):
         request.auth = credential
         assert principal_of(request) == "anonymous"
     for credential in (object(), {"who": object()}, {"who": "me", "exp": 1}, Claims("me", 1)):
