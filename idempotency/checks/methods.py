@@ -41,10 +41,11 @@ def _without_effect(view: Any, cls: Any) -> Iterator[str]:
     """Yield the keyed methods that are no handler, and get no request from one."""
     safe = {name.lower() for name in SAFE_METHODS}
     actions = getattr(view, "actions", None) or {}
-    handlers = {"dispatch", *getattr(cls, "http_method_names", ()), *actions.values()} - safe
+    names = {"dispatch", *getattr(cls, "http_method_names", ()), *actions.values()} - safe
+    handlers = [getattr(cls, name, None) for name in names]
     for name in dir(cls):
         method = getattr(cls, name, None)
-        if name in handlers or not hasattr(method, "idempotency_mode"):
+        if not hasattr(method, "idempotency_mode") or method in handlers:
             continue
         if name in safe or not _may_get_a_request(method):
             yield name

@@ -274,6 +274,16 @@ class OnAHelper(View):
         raise NotImplementedError
 
 
+class OnBoth(View):
+    """Keyed where it is a post."""
+
+    @method_decorator(idempotent)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+    get = post
+
+
 class OnAnAction(ViewSet):
     """Keyed below a decorator that hides the arguments, or with another name for the request."""
 
@@ -296,6 +306,7 @@ class Wrong:
         path("get", OnGet.as_view()),
         path("hook-of-rest", OnAHookOfRest.as_view()),
         path("helper", OnAHelper.as_view()),
+        path("both", OnBoth.as_view()),
         path("action", OnAnAction.as_view({"post": "create", "put": "pay"})),
         path("method", WithoutMethodDecorator.as_view()),
         path("guarded", Guarded.as_view()),
