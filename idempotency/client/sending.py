@@ -22,7 +22,7 @@ _draw = SystemRandom().random
 class Options(TypedDict, total=False):
     """Keyword arguments of both transports, as `Sender` takes them."""
 
-    keys: Keys
+    keys: Keys | None
     attempts_max: int
     wait_first_seconds: float
     wait_max_seconds: float
@@ -38,18 +38,23 @@ class Sender(Policy):
     """Limits, keys and clocks that all requests of a transport share.
 
     Args:
-        keys: store of the intents' keys; by default in this process's memory.
+        keys: store of the intents' keys; in this process's memory if None.
         body_max_bytes: the largest streamed body that is stored for a retry.
         random: draws from 0 up to 1.
         clock: seconds, monotonic.
         now: seconds since the epoch.
     """
 
-    keys: Keys = field(default_factory=MemoryKeys)
+    keys: Keys | None = None
+    store: Keys = field(init=False)
     body_max_bytes: int = 10_000_000
     random: Callable[[], float] = _draw
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "store", MemoryKeys() if self.keys is None else self.keys)
 
     def body_of(self, request: httpx.Request) -> "Body | None":
         """Make a buffer for the request's streamed body; None if it can be sent again as it is.
@@ -77,7 +82,7 @@ class Sender(Policy):
         intent = intent_of(request)
         if any(header in request.headers for header in _KEY_HEADERS):
             return
-        key = new_key() if intent is None else self.keys.obtain(intent, target=_target_of(request))
+        key = new_key() if intent is None else self.store.obtain(intent, target=_target_of(request))
         request.headers["Idempotency-Key"] = key
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from idempotency.client import AsyncIdempotentTransport, IdempotentTransport, Keys, MemoryKeys
+from idempotency.client import AsyncIdempotentTransport, IdempotentTransport, Keys
 
 # what the server does instead of answering
 HANG_UP = "close the connection without an answer"
@@ -130,7 +130,7 @@ class Sends:
     """
 
     mode: str
-    keys: Keys = field(default_factory=MemoryKeys)
+    keys: Keys | None = None
     slept: list[float] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     client_options: dict[str, Any] = field(default_factory=dict)
