@@ -11,7 +11,7 @@ import pytest
 from idempotency.conf import Config
 from tests.foreign.foreign import ROOT, ForeignProject, Guest, Server
 
-PAGE = (ROOT / "docs" / "how-to" / "come-and-go.md").read_text()
+COME, LEAVE = ((ROOT / "docs" / "how-to" / name).read_text() for name in ("come.md", "leave.md"))
 LEFT, LEAVING = ({"DJANGO_SETTINGS_MODULE": name} for name in ("left", "leaving"))
 
 # relations with indexes and sequences, functions, constraints, types; and Django's own notes about models
@@ -54,7 +54,7 @@ def test_it_comes_leaves_nothing_and_comes_again(project: ForeignProject) -> Non
     assert keyed_twice(project, key) == [False, True]
     assert holdings(project) != bare
 
-    zero, stale = re.findall(r"`manage\.py ([^`]+)`", PAGE.partition("## Leave")[2])
+    zero, stale = re.findall(r"`manage\.py ([^`]+)`", LEAVE)
     project.manage("check", "--fail-level", "WARNING", "--database", "default", **LEAVING)
     server = Server(project, "leaving")
     project.manage(*zero.split(), **LEAVING)  # while it serves
@@ -70,6 +70,6 @@ def test_it_comes_leaves_nothing_and_comes_again(project: ForeignProject) -> Non
 
 
 def test_what_stands_for_another_packages_setting_is_one_of_ours() -> None:
-    names = set(re.findall(r'\| [^|\n]*?`"?([A-Z_]{4,})"?[:`]', PAGE)) - {"ATOMIC_REQUESTS"}
+    names = set(re.findall(r'\| [^|\n]*?`"?([A-Z_]{4,})"?[:`]', COME)) - {"ATOMIC_REQUESTS"}
     assert {"KEYED", "HEADER", "BODY_SECONDS"} <= names
     assert {name.lower() for name in names} <= set(Config.__dataclass_fields__)
