@@ -30,7 +30,10 @@ WITHIN = " in:"  # between a caller and their tenant
 NOBODY = re.compile(
     r"(?:.*[:/|=])?(?:anonymous|anonymoususer|guest|none|null|undefined)|[a-z]+:", re.IGNORECASE | re.DOTALL
 )
-VALID = frozenset({"true", "yes", "ok", "valid", "authenticated"})
+# credentials that say no more than that there is one, or none
+OF_ALL = frozenset(
+    {"true", "yes", "ok", "valid", "authenticated", "anonymous", "anonymoususer", "guest", "none", "null"}
+)
 ANSWERED = "_idempotency_answered"
 OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
@@ -164,7 +167,7 @@ def _names_somebody(auth: Any) -> bool:
     """Check if a credential can be another one for another caller; True, say, is the same for all valid ones."""
     if isinstance(auth, (str, bytes)):
         text = auth.decode(errors="replace") if isinstance(auth, bytes) else auth
-        return bool(text.strip()) and text.lower() not in VALID and NOBODY.fullmatch(text) is None
+        return bool(text.strip()) and text.lower() not in OF_ALL
     if isinstance(auth, Mapping):
         return any(map(_names_somebody, auth.values()))
     if isinstance(auth, (list, tuple, set, frozenset)):

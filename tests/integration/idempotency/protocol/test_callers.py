@@ -204,6 +204,9 @@ def test_a_credential_that_names_nobody_is_none_and_one_without_a_stable_text_an
     for credential in (None, "", {}, 0, Nobody(), *SAME_FOR_ALL):
         request.auth = credential
         assert principal_of(request) == "anonymous"
+    for credential in ("alice:", "5f2c|guest"):  # the whole of a token, not a name behind a prefix
+        request.auth = credential
+        assert principal_of(request).startswith("auth:")
     for credential in (object(), {"who": object()}, {"who": "me", "exp": 1}, Claims("me", 1)):
         request.auth = credential
         with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
