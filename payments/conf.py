@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, ValidationError
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Model, Q, UUIDField
+from django.db.models import Model, Q, QuerySet, UUIDField
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
@@ -106,7 +106,8 @@ class _Steps:
         try:
             return self._take(event, self._order(order_id))
         except ObjectDoesNotExist:
-            if self.model._base_manager.filter(pk=order_id).exists():
+            # where orders are written, and whatever their managers hide
+            if QuerySet(self.model, using=DEFAULT_DB_ALIAS).filter(pk=order_id).exists():
                 raise
             return False  # the order is gone, so its money goes back
 

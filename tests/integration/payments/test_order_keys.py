@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Value
+from django.db.models import Manager, QuerySet, Value
 from django.db.models.functions import Concat
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -360,6 +360,32 @@ def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any) -> None:
     """Its adapter reads the order, and would fail for ever; a row that it misses elsewhere is its own mistake."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
     Group.objects.create(pk=8, name="twice")
+    gone, there = pay(7), pay(8)
+    assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
+    assert Refund.objects.get().attempt == gone
+
+
+class Replica:
+    def db_for_read(self, model: Any, **_: Any) -> str | None:
+        return "late" if model is Group else None
+
+
+class Hiding(Manager[Group]):
+    """Of tenants, or of what is marked as deleted."""
+
+    def get_queryset(self) -> QuerySet[Group]:
+        return super().get_queryset().using("default").none()
+
+
+@pytest.mark.usefixtures("channels")
+def test_an_order_is_gone_where_orders_are_written(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The money of one that a late replica or a manager does not show stays; its notification comes again."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
+    Group.objects.create(pk=8, name="open")
+    settings.DATABASE_ROUTERS = [Replica()]
+    hiding = Hiding()
+    hiding.model = Group
+    monkeypatch.setattr(Group._meta, "base_manager", hiding)
     gone, there = pay(7), pay(8)
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
     assert Refund.objects.get().attempt == gone
