@@ -25,6 +25,7 @@ from idempotency.postgres.unit import UnitOfWork
 from payments.admin.pages import link_to_order
 from payments.api.serializers import PaymentSerializer
 from payments.attempts import closing, opening
+from payments.channels import configured
 from payments.checks import check_payments, check_rows
 from payments.conf import order_columns, orders
 from payments.errors import AmountChanged, MethodUnavailable, OrderNotPayable, RefundExceedsPaid
@@ -398,6 +399,33 @@ def test_every_mistake_of_an_adapter_is_a_message(settings: Any, name: str) -> N
     assert not check_rows(None, databases=["default"])
     (message,) = check_payments(None)
     assert MISTAKES[name] in message.msg
+
+
+class Lazy(Numbered):
+    """It asks when an order comes, and not before."""
+
+    def __init__(self) -> None:
+        raise AssertionError("a check asked the database")
+
+    model = property(lambda self: Group)  # type: ignore[assignment]
+    lives = property(lambda self: timedelta(hours=1))  # type: ignore[assignment]
+
+
+def test_an_adapter_is_checked_without_being_made(settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Lazy")
+    assert check_payments(None) == []
+
+
+@pytest.mark.usefixtures("channels")
+def test_rows_are_checked_beside_a_mistake_elsewhere(settings: Any) -> None:
+    """A worker has no addresses, and its project may have silenced that."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    pay(7)
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered", PROVIDERS={})
+    settings.ROOT_URLCONF = "payments.sandbox.urls"
+    configured.forget()
+    assert [message.id for message in check_payments(None)] == ["payments.E006"]
+    assert [message.id for message in check_rows(None, databases=["default"])] == ["payments.W003"]
 
 
 def test_orders_of_another_database_are_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
