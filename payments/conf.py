@@ -204,7 +204,7 @@ def parse(raw: Any) -> Config:
         values["webhooks"] = _endpoints(values["webhooks"])
     for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
         _dict(f"PAYMENTS['PROVIDERS'][{name!r}]", one)
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", str(values["base_url"])):
+    if not re.fullmatch(r"(?i)https?://[^\s/?#:@][^\s/?#]*(/[^\s?#]*)?", str(values["base_url"])):
         raise ImproperlyConfigured(
             "PAYMENTS['BASE_URL'] must be an absolute address such as https://shop.example."
         )

@@ -199,7 +199,7 @@ def test_checks_name_the_setting() -> None:
         ),
         *(
             (changed(BASE_URL=wrong), "PAYMENTS['BASE_URL'] must be an absolute address")
-            for wrong in ("shop.example", "https://shop.example ", "https://shop.example?a=1", "https:///a")
+            for wrong in ("shop.example", "https://shop.example ", "https://shop.example?a=1", "https://:80/a")
         ),
         (changed(PROVIDERS=None), "PAYMENTS['PROVIDERS'] must be a dict, not NoneType."),
         (changed(PROVIDERS={"wechat": ["1"]}), "PAYMENTS['PROVIDERS']['wechat'] must be a dict, not list."),
@@ -207,6 +207,8 @@ def test_checks_name_the_setting() -> None:
         with override_settings(PAYMENTS=mistaken):
             assert sentence in messages(check_payments(None))
             assert check_channels(None) == []
+    with override_settings(PAYMENTS=changed(BASE_URL="HTTPS://Shop.example/de")):
+        assert check_payments(None) == []
     with override_settings(PAYMENTS=changed(PROVIDERS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}})):
         assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
     with override_settings(PAYMENTS=changed(PROVIDERS={"coins": {}})):
