@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 from uuid import uuid4
 
@@ -157,8 +158,8 @@ class Trial:
         return Call(key, self._senders.sender(request, key=key))
 
     def _count(self) -> int:
-        count: Any = self._effects() if callable(self._effects) else None
-        if not isinstance(count, int):
+        count = self._effects() if callable(self._effects) else None
+        if not isinstance(count, Number):  # a sum of money too
             raise TypeError(
                 "`effects` is a function that returns a number, such as Order.objects.count, and not "
                 f"{self._effects!r}."

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
@@ -50,6 +51,11 @@ class TestRightViews:
         assert effects() == TRIALS * (2 if view is views.two else 1)
         assert LedgerEntry.objects.count() == TRIALS
         assert cache.get("of the project") == 1
+
+    def test_money_may_be_counted(self, request_of: HttpRequest, effects: Effects) -> None:
+        charged: Any = lambda: Decimal("19.90") * effects()  # noqa: E731
+        assert_once(views.plain, request_of, effects=charged)
+        assert effects() == TRIALS
 
     def test_a_view_of_rest_framework(self, user: User, effects: Effects) -> None:
         request = APIRequestFactory().post("/rest", {"sku": "mug"}, format="json")
