@@ -159,13 +159,9 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str) -> str:
 def _is_next(row: WebhookEvent) -> bool:
     if row.sequence is None:
         return True
-    applied = WebhookEvent.objects.using(home.alias()).filter(
-        sender=row.sender, entity=row.entity, status=EventStatus.APPLIED
-    )
-    if row.sequence > 1:
-        return applied.filter(sequence=row.sequence - 1).exists()
-    # one applied in its order followed a first one, which `drop` may have forgotten
-    return not applied.filter(sequence__gt=1, note="").exists()
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.IS_NEXT, [row.pk])
+        return bool(cursor.fetchone()[0])
 
 
 def _event_of(row: WebhookEvent) -> Event:

@@ -23,20 +23,26 @@ SET attempts = attempts + 1, error = %s,
 WHERE id = %s AND status <> 'applied' RETURNING status
 """
 
-# what a worker may apply now: due, of handlers that it has, not before its predecessor, no copy of a forgotten one
-DUE = """
-SELECT id FROM idempotency_webhookevent event
-WHERE status IN ('stored', 'held', 'failed') AND due_at <= statement_timestamp() AND id > %s AND sender = ANY(%s)
-  AND (sequence IS NULL OR sequence > 1 AND EXISTS (
+# an event comes after its predecessor; one applied in its order, and not by hand, followed a first one, which
+# `DROP` may have forgotten
+_NEXT = """(sequence IS NULL OR sequence > 1 AND EXISTS (
     SELECT FROM idempotency_webhookevent before
     WHERE before.sender = event.sender AND before.entity = event.entity
       AND before.sequence = event.sequence - 1 AND before.status = 'applied')
   OR sequence = 1 AND NOT EXISTS (
     SELECT FROM idempotency_webhookevent later
     WHERE later.sender = event.sender AND later.entity = event.entity
-      AND later.sequence > 1 AND later.status = 'applied' AND later.note = ''))
+      AND later.sequence > 1 AND later.status = 'applied' AND later.note = ''))"""
+
+IS_NEXT = f"SELECT {_NEXT} FROM idempotency_webhookevent event WHERE id = %s"  # noqa: S608  our own
+
+# what a worker may apply now: due, of handlers that it has, and in its order
+DUE = f"""
+SELECT id FROM idempotency_webhookevent event
+WHERE status IN ('stored', 'held', 'failed') AND due_at <= statement_timestamp() AND id > %s AND sender = ANY(%s)
+  AND {_NEXT}
 ORDER BY id LIMIT %s
-"""
+"""  # noqa: S608  our own
 
 # for five minutes no worker tries it again: an event that ends its process keeps no other from being applied
 CLAIM = """
