@@ -13,11 +13,10 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
-from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Question, ResolvableAdmin, link, number_in, payment_column, provider_column, table
+from payments.admin.pages import Question, ResolvableAdmin, link, number_in, table
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import actions, approval
@@ -69,7 +68,7 @@ DECISIONS: Mapping[str, tuple[Any, Any, Any, type[ReasonForm | ResolutionForm], 
 
 
 @admin.register(Anomaly)
-class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
+class AnomalyAdmin(ResolvableAdmin):
     """Events that a person should look at; the policy has been carried out by then."""
 
     appears = _(
@@ -79,7 +78,6 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
     acts = {"resolve": "resolve_anomaly", **dict.fromkeys(DECISIONS, "refund_payment")}
     what_to_do_about = WHAT_TO_DO
-    search_fields = ("reference",)
     search_help_text = _("A whole reference, the provider's number of the trade, or the number of a payment.")
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
@@ -121,8 +119,6 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), _("age"))
     stake = column(display.at_stake, _("at stake"))
     policy = column(display.policy, _("what the policy did"))
-    payment_link = payment_column
-    provider = provider_column
     refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("refund"))
     found = time_column("created_at", _("found at"))
     details = column(lambda anomaly: table(display.details(anomaly), gettext("nothing more")), _("details"))

@@ -9,23 +9,21 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.pages import time_column
-from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
+from idempotency.admin.searching import LOOKED_AT, numbers_among_newest, numbers_of
 from payments.admin.pages import MoneyAdmin
 from payments.models import AuditEntry
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
+class AuditEntryAdmin(MoneyAdmin):
     """Every act once, the newest first; nobody can change one."""
 
     appears = _("An entry appears when an operator refunds, records or resolves something.")
     list_display = ("at", "operator", "about", "message")
-    search_fields = ("subject",)
     search_help_text = format_lazy(
         _("A whole subject (anomaly:7), or a user name among the newest {newest:,} entries, as it was then."),
         newest=LOOKED_AT,
     )
-    ordering = ("-pk",)
     fields = ("at", "operator", "operator_id", "about", "message")
 
     def search(self, rows: QuerySet[AuditEntry], term: str) -> QuerySet[AuditEntry]:

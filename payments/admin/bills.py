@@ -20,17 +20,10 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin.filters import newest
 from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
-from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
+from idempotency.admin.searching import LOOKED_AT, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import (
-    BOM,
-    MoneyAdmin,
-    ResolvableAdmin,
-    link,
-    money_column,
-    payment_column,
-)
+from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
@@ -61,17 +54,14 @@ def _account(row: BillComparison) -> str:
 
 
 @admin.register(BillComparison)
-class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
+class BillComparisonAdmin(MoneyAdmin):
     """One day of one merchant account."""
 
     appears = _("A comparison appears once a day for each merchant account, when the provider's bill is out.")
     list_display = ("day", "merchant_account", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
-    list_display_links = ("day",)
     list_filter = (AtChannel,)
-    search_fields = ("day",)
     search_help_text = _("A day (2026-11-23), a month (2026-11) or a whole merchant number.")
     fields = list_display
-    ordering = ("-pk",)
 
     def search(self, rows: QuerySet[BillComparison], term: str) -> QuerySet[BillComparison]:
         return rows.filter(pk__in=numbers_among_newest(rows, Q(merchant=term) | _on_days(term)))
@@ -107,7 +97,7 @@ def _on_days(term: str) -> Q:
 
 
 @admin.register(Difference)
-class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
+class DifferenceAdmin(ResolvableAdmin):
     """A line on which bill and facts disagree; open ones first, oldest first."""
 
     appears = _("A difference appears when a daily bill and our facts disagree.")
@@ -120,7 +110,6 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     list_select_related = ("comparison",)
     acts = {"resolve": "resolve_difference"}
     what_to_do_about = WHAT_TO_DO
-    search_fields = ("provider_txn_id",)
     search_help_text = format_lazy(
         _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade."),
         newest=LOOKED_AT,
@@ -152,7 +141,6 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     line = column(lambda row: row.provider_txn_id, _("line"))
     theirs = column(lambda row: _amount(row.theirs_minor, row.currency), _("theirs"))
     ours = column(lambda row: _amount(row.ours_minor, row.currency), _("ours"))
-    payment_link = payment_column
     comparison_link = column(lambda row: link(row.comparison, _named(row)), _("bill"))
 
     def stakes(self, row: Difference) -> tuple[str, list[str]]:

@@ -17,7 +17,6 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin.filters import newest
 from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
-from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import book_name
 from payments.admin.money_filters import Account, AtProvider, Booked
 from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment, number_in
@@ -30,18 +29,16 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 
 
 @admin.register(JournalEntry)
-class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
+class JournalEntryAdmin(MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
     appears = _("An entry appears when a provider reports that money moved.")
     list_display = ("number", "moved", "amount", "fact", "payment_link", "booked")
     list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
     list_select_related = ("observation__attempt",)
-    search_fields = ("id",)
     search_help_text = _(
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
-    ordering = ("-pk",)
     fields = ("number", "moved", "fact", "payment_link", "booked", "lines")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
@@ -122,16 +119,14 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
 
 
 @admin.register(JournalLine)
-class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
+class JournalLineAdmin(MoneyAdmin):
     """The sheet of an account: search for its name."""
 
     appears = _("Lines appear with each entry of the journal.")
     list_display = ("number", "book", "debit", "credit", "entry_link", "booked")
     list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)
-    search_fields = ("account",)
     search_help_text = _("An account: orders, held, or provider:CHANNEL:MERCHANT.")
-    ordering = ("-pk",)
     fields = ("number", "book", "debit", "credit", "currency", "entry_link", "booked")
 
     def search(self, rows: QuerySet[JournalLine], term: str) -> QuerySet[JournalLine]:
@@ -140,16 +135,12 @@ class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     number = column(lambda line: str(line.pk), _("number"))
     debit = column(lambda line: _sides(line)[0] or NONE, _("debit"))
     credit = column(lambda line: _sides(line)[1] or NONE, _("credit"))
+    entry_link = column(lambda line: link(line.entry, str(line.entry_id)), _("entry"))
     booked = column(lambda line: utc(line.entry.created_at), in_utc(_("booked at")))
 
     @admin.display(description=label("account"))
     def book(self, line: JournalLine) -> SafeString:
         return format_html('<span title="{}">{}</span>', line.account, book_name(line.account))
-
-    @admin.display(description=_("entry"))
-    def entry_link(self, line: JournalLine) -> SafeString | str:
-        address = reverse("admin:payments_journalentry_change", args=[line.entry_id])
-        return format_html('<a href="{}">{}</a>', address, line.entry_id)
 
 
 def _name_of(row: figures.Account) -> str:

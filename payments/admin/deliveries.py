@@ -16,7 +16,7 @@ from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import STATUS, badge
 from payments.admin.forms import ReasonForm
-from payments.admin.pages import MoneyAdmin, OwnNumberSearch, Question, breakable, payment_column, shortened, table
+from payments.admin.pages import OwnNumberAdmin, Question, breakable, shortened, table
 from payments.conf import EVENT_TYPES
 from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
@@ -27,7 +27,7 @@ RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "a
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
+class DeliveryAdmin(OwnNumberAdmin):
     """One row for each decision and endpoint."""
 
     appears = _("A delivery appears when a decision about a payment is due at an endpoint.")
@@ -39,9 +39,7 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
     )
     is_decided_about = True
     acts = {"replay": "replay_delivery"}
-    search_fields = ("id",)
     search_help_text = _("The webhook-id, or the number of the payment.")
-    ordering = ("-pk",)
     fields = (
         *("webhook_id", "type", "endpoint", "state", "payment_link", "sequence", "said", "happened"),
         *("next_attempt", "given_up", "delivered", "answers"),
@@ -53,7 +51,6 @@ class DeliveryAdmin(OwnNumberSearch, MoneyAdmin):
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
     event = column(lambda row: breakable(row.type), label("type"))
-    payment_link = payment_column
     said = column(lambda row: answer_display.content(json.dumps(row.data).encode()), _("data"))
     happened = time_column("created_at", _("decided at"))
     delivered = time_column("delivered_at")

@@ -6,9 +6,9 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import column, time_column
-from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, numbers_of
+from idempotency.admin.searching import numbers_among_newest, numbers_of
 from payments.admin.money_filters import AtChannel
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in, provider_column
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
 from payments.channels import configured as channels
 from payments.display import source_in_words
 from payments.models import Attempt, Observation, Refund
@@ -28,16 +28,14 @@ def with_number(term: str) -> QuerySet[Observation]:
 
 
 @admin.register(Observation)
-class ObservationAdmin(WholeTermSearch, MoneyAdmin):
+class ObservationAdmin(MoneyAdmin):
     """A fact about money, once, from whatever source."""
 
     appears = _("A fact appears when a provider or an operator says that money moved.")
     list_display = ("provider_txn_id", "provider", "kind", "amount", "credited", "learned", "observed")
     list_filter = (newest("kind", choices(FactKind)), AtChannel)
-    search_fields = ("provider_txn_id",)
     search_help_text = _("A whole number: the provider's own, or ours of the payment, attempt or refund.")
     list_select_related = ("attempt",)
-    ordering = ("-pk",)
     fields = (
         *("provider_txn_id", "provider", "merchant", "kind", "amount", "credited", "learned"),
         *("occurred", "observed", "out_refund_no", "attempt_link", "payment_link"),
@@ -55,8 +53,6 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
             found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
         return rows.filter(pk__in=found)
 
-    provider = provider_column
-    amount = money_column("amount_minor", _("amount"))
     learned = column(source_in_words, _("source"))
     attempt_link = column(lambda fact: link(fact.attempt), _("attempt"))
     payment_link = column(lambda fact: link_to_payment(fact.attempt.payment_id), _("payment"))

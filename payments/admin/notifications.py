@@ -5,8 +5,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -15,12 +13,11 @@ from idempotency.admin import answer_display
 from idempotency.admin.filters import newest
 from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
-from idempotency.admin.searching import WholeTermSearch
 from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import AtAccount
-from payments.admin.pages import MoneyAdmin, Question, account_column, breakable, link_to_payment, number_in, short
+from payments.admin.pages import MoneyAdmin, Question, breakable, link_to_number, link_to_payment, number_in
 from payments.channels import configured as channels
 from payments.display import stored_text
 from payments.models import Attempt, Notification
@@ -40,7 +37,7 @@ WHAT_AGAIN_DOES = {
 
 
 @admin.register(Notification)
-class NotificationAdmin(WholeTermSearch, MoneyAdmin):
+class NotificationAdmin(MoneyAdmin):
     """One row a notification, however many copies came."""
 
     appears = _("A notification appears when a provider sends one.")
@@ -48,9 +45,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
     acts = {"replay": "replay_notification"}
-    search_fields = ("notification_id",)
     search_help_text = _("A whole notification id, or our number of the trade.")
-    ordering = ("-pk",)
     fieldsets = (
         (
             None,
@@ -85,10 +80,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     def trade(self, row: Notification) -> SafeString | str:
         """Link the attempt without looking it up: a list must not do so for each row."""
         number = as_id(row.out_trade_no)
-        if number is None:
-            return row.out_trade_no or "-"
-        address = reverse("admin:payments_attempt_change", args=[number])
-        return format_html('<a href="{}" title="{}">{}</a>', address, number.hex, short(number))
+        return link_to_number("attempt", number) if number else row.out_trade_no or "-"
 
     @admin.display(description=_("payment"))
     def payment(self, row: Notification) -> SafeString | str:
@@ -98,7 +90,6 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
 
     event = column(lambda row: breakable(row.event_type), label("event_type"))
     outcome = badge_column("verdict", _("verdict"))
-    merchant_account = account_column
     why = column(lambda row: stored_text(row.detail) or "-", _("detail"))
     received = time_column("received_at")
     processed = time_column("processed_at")

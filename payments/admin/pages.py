@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -22,10 +22,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc, time_column
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
-from payments.admin.badges import badge
+from payments.admin.badges import badge, badge_column
 from payments.admin.forms import ResolutionForm
 from payments.channels.accounts import account_name, provider_name
 from payments.display import money, stored_text
@@ -58,14 +58,30 @@ class Question:
     act: Callable[[dict[str, Any], actions.Operator], actions.Result]
 
 
-class MoneyAdmin(ReadOnlyAdmin):
-    """Read-only pages about money; an operator's act is confirmed first.
+def money_column(field: str, words: Any) -> Any:
+    """Make a column with the amount in `field`, as money of the row's currency."""
+    return column(lambda row: money(getattr(row, field), row.currency), words)
+
+
+class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """Read-only pages about money, the newest row first; an operator's act is confirmed first.
 
     Attributes:
         acts: permission for each act about a row, by the name that its address ends with.
     """
 
     acts: ClassVar[Mapping[str, str]] = {}
+    search_fields = ("pk",)
+    ordering: ClassVar[Sequence[Any]] = ("-pk",)
+
+    # columns of rows that have these fields
+    payment_link = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
+    provider = column(lambda row: provider_name(row.channel), gettext_lazy("provider"))
+    merchant_account = column(lambda row: account_name(row.account), gettext_lazy("merchant account"))
+    state = badge_column()
+    amount = money_column("amount_minor", gettext_lazy("amount"))
+    said = column(lambda row: stored_text(row.message) or "-", gettext_lazy("message"))
+    next_question = time_column("next_query_at", gettext_lazy("next check"))
 
     class Media:
         css = {"all": ["payments/admin.css"]}
@@ -143,8 +159,8 @@ class MoneyAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(page_of(row))
 
 
-class OwnNumberSearch(WholeTermSearch):
-    """Search of rows by our number, their own or their payment's."""
+class OwnNumberAdmin(MoneyAdmin):
+    """Pages of rows that have our numbers, their own and their payment's; both find them."""
 
     def search(self, rows: models.QuerySet[Any], term: str) -> models.QuerySet[Any]:
         ours = number_in(term)
@@ -211,20 +227,13 @@ def link(row: models.Model | None, words: str = "") -> SafeString | str:
 
 def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
     """Link a payment by its number alone, so that no list needs the payments' rows."""
-    if payment_id is None:
-        return "-"
-    address = reverse("admin:payments_payment_change", args=[payment_id])
-    return format_html('<a href="{}" title="{}">{}</a>', address, payment_id.hex, short(payment_id))
+    return link_to_number("payment", payment_id) if payment_id else "-"
 
 
-payment_column = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
-provider_column = column(lambda row: provider_name(row.channel), gettext_lazy("provider"))
-account_column = column(lambda row: account_name(row.account), gettext_lazy("merchant account"))
-
-
-def money_column(field: str, words: Any) -> Any:
-    """Make a column with the amount in `field`, as money of the row's currency."""
-    return column(lambda row: money(getattr(row, field), row.currency), words)
+def link_to_number(model: str, number: uuid.UUID) -> SafeString:
+    """Link the page of the row of `model` with that number, which is not looked up."""
+    address = reverse(f"admin:payments_{model}_change", args=[number])
+    return format_html('<a href="{}" title="{}">{}</a>', address, number.hex, short(number))
 
 
 def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:

@@ -18,10 +18,10 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
-from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
+from idempotency.admin.searching import LOOKED_AT
 from idempotency.models import LedgerEntry
 from payments.admin import find
-from payments.admin.badges import badge, badge_column
+from payments.admin.badges import badge
 from payments.admin.case import page as case_file
 from payments.admin.case.history import MOST
 from payments.admin.facts import with_number
@@ -48,13 +48,12 @@ from payments.states import PaymentStatus
 
 
 @admin.register(Payment)
-class PaymentAdmin(WholeTermSearch, MoneyAdmin):
+class PaymentAdmin(MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
     appears = gettext_lazy("A payment appears when an order is first sent to a provider.")
     list_display = ("number", "state", "amount", "credited", "refunded_of_it", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
-    search_fields = ("id",)
     search_help_text = format_lazy(
         gettext_lazy(
             "A whole number: of payment, order, attempt or refund, or the provider's own; a user name. Of the"
@@ -62,7 +61,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         ),
         newest=LOOKED_AT,
     )
-    ordering = ("-pk",)
     acts = {"ask": "query_payment", "refund": "refund_payment"}
     fieldsets = (
         (None, {"fields": ("case",)}),
@@ -120,8 +118,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     full_number = column(lambda payment: payment.pk.hex, gettext_lazy("number"))
     order = column(lambda payment: link_to_order(payment.order_no, is_whole=True), gettext_lazy("order"))
     short_order = column(lambda payment: link_to_order(payment.order_no), gettext_lazy("order"))
-    state = badge_column()
-    amount = money_column("amount_minor", gettext_lazy("amount"))
     # money that was not credited, of a second payment, is in the sums of the payment's page alone
     credited = money_column("paid_minor", pgettext_lazy("money", "credited"))
     refunded_of_it = money_column("refunded_minor", gettext_lazy("refunded of it"))

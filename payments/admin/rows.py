@@ -7,28 +7,17 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, in_utc, time_column
-from idempotency.admin.searching import WholeTermSearch
-from payments.admin.badges import badge, badge_column
+from payments.admin.badges import badge
 from payments.admin.money_filters import AtAccount, Unanswered, Waiting
-from payments.admin.pages import (
-    MoneyAdmin,
-    OwnNumberSearch,
-    account_column,
-    link,
-    money_column,
-    number_in,
-    payment_column,
-    provider_column,
-    shortened,
-)
-from payments.display import money, refund_money, stored_text
+from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, number_in, shortened
+from payments.display import money, stored_text
 from payments.models import Attempt, PaymentEvent, Refund
 from payments.models.choices import choices
 from payments.states import AttemptStatus, RefundStatus
 
 
 @admin.register(Attempt)
-class AttemptAdmin(OwnNumberSearch, MoneyAdmin):
+class AttemptAdmin(OwnNumberAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
     appears = _("An attempt appears when a payment is opened at a provider.")
@@ -43,48 +32,28 @@ class AttemptAdmin(OwnNumberSearch, MoneyAdmin):
         "questions",
     )
     list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount, Unanswered)
-    search_fields = ("id",)
     search_help_text = _("Our number of the trade, or of the payment.")
-    ordering = ("-pk",)
     fields = (
-        *(
-            "out_trade_no",
-            "payment_link",
-            "provider",
-            "merchant_account",
-            "method",
-            "merchant",
-            "state",
-            "said",
-            "amount",
-        ),
-        *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
+        *("out_trade_no", "payment_link", "provider", "merchant_account", "method", "merchant", "state", "said"),
+        *("amount", "description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 
     number = column(lambda attempt: shortened(attempt.pk), _("our number"))
     out_trade_no = column(lambda attempt: attempt.out_trade_no, _("our number"))
-    provider = provider_column
-    merchant_account = account_column
-    payment_link = payment_column
-    state = badge_column()
-    said = column(lambda attempt: stored_text(attempt.message) or "-", _("message"))
-    amount = money_column("amount_minor", _("amount"))
     opened = time_column("created_at", _("opened at"))
     submitted = time_column("submitted_at")
     expires = time_column("expires_at")
     questions = column(lambda attempt: attempt.query_count, _("times asked"))
-    next_question = time_column("next_query_at", _("next check"))
 
 
 @admin.register(Refund)
-class RefundAdmin(OwnNumberSearch, MoneyAdmin):
+class RefundAdmin(OwnNumberAdmin):
     """Money on its way back."""
 
     appears = _("A refund appears when one is asked for, or when a duplicate or late payment goes back.")
     list_display = ("number", "state", "amount", "shown_reason", "payment_link", "asked_for")
     list_filter = (newest("status", choices(RefundStatus), by="created_at"), Unanswered)
     list_select_related = ("payment", "anomaly")
-    search_fields = ("id",)
     search_help_text = _("Our number of the refund, or of the payment.")
     ordering = ("-created_at", "-pk")  # a policy refund's number follows from its anomaly's, not from the time
     fields = (
@@ -94,32 +63,25 @@ class RefundAdmin(OwnNumberSearch, MoneyAdmin):
 
     number = column(lambda refund: shortened(refund.pk), _("our number"))
     out_refund_no = column(lambda refund: refund.out_refund_no, _("our number"))
-    payment_link = payment_column
     attempt_link = column(lambda refund: link(refund.attempt), _("attempt"))
     anomaly_link = column(
         lambda refund: link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else ""),
         _("anomaly"),
     )
-    state = badge_column()
-    amount = column(refund_money, _("amount"))
     shown_reason = column(lambda refund: stored_text(refund.reason) or "-", _("reason"))
-    said = column(lambda refund: stored_text(refund.message) or "-", _("message"))
     asked_for = time_column("created_at", _("asked for"))
     sent = time_column("submitted_at", _("sent"))
-    next_question = time_column("next_query_at", _("next check"))
 
 
 @admin.register(PaymentEvent)
-class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
+class PaymentEventAdmin(MoneyAdmin):
     """A new status of a payment, and its handling by the shop."""
 
     appears = _("An event appears with each new status of a payment.")
     list_display = ("name", "payment_link", "paid", "refunded", "created", "handled", "attempts")
     list_filter = (Waiting,)
     list_select_related = ("payment",)
-    search_fields = ("payment__id",)
     search_help_text = _("The number of the payment.")
-    ordering = ("-pk",)
     fields = ("name", "payment_link", "paid", "refunded", "attempts", "created", "handled")
 
     def search(self, rows: QuerySet[PaymentEvent], term: str) -> QuerySet[PaymentEvent]:
@@ -127,7 +89,6 @@ class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
         return rows.filter(payment_id=ours) if ours else rows.none()
 
     name = column(lambda event: f"{event.number} {event.status_in_words}", _("event"))
-    payment_link = payment_column
     paid = column(lambda event: money(event.paid_minor, event.payment.currency), _("paid by then"))
     refunded = column(lambda event: money(event.refunded_minor, event.payment.currency), _("refunded by then"))
     created = time_column("created_at", _("happened at"))
