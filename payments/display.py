@@ -92,6 +92,11 @@ def plain(amount_minor: int, currency: str) -> str:
     return f"-{digits}" if amount_minor < 0 else digits
 
 
+def amounts(row: Any, *names: str) -> dict[str, str]:
+    """Write the fields of these names, which end with ``_minor``, as money of the row's currency."""
+    return {name: money(getattr(row, f"{name}_minor"), row.currency) for name in names}
+
+
 def refund_money(refund: Refund) -> str:
     return money(refund.amount_minor, refund.currency)
 

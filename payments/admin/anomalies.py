@@ -16,7 +16,7 @@ from idempotency.admin.pages import Tool, column, time_column
 from payments import display
 from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Question, ResolvableAdmin, link, number_in, table
+from payments.admin.pages import Question, ResolvableAdmin, link, number_in, section, table
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import actions, approval
@@ -81,9 +81,9 @@ class AnomalyAdmin(ResolvableAdmin):
     search_help_text = _("A whole reference, the provider's number of the trade, or the number of a payment.")
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
-        (None, {"fields": ("kind", "what_to_do", "stake", "policy", "payment_link", "refund_link")}),
-        (_("Known facts"), {"fields": ("provider", "reference", "found", "details")}),
-        (_("Resolution"), {"fields": ("in_the_end", "settled")}),
+        section(None, "kind", "what_to_do", "stake", "policy", "payment_link", "refund_link"),
+        section(_("Known facts"), "provider", "reference", "found", "details"),
+        section(_("Resolution"), "in_the_end", "settled"),
     )
 
     def search(self, rows: QuerySet[Anomaly], term: str) -> QuerySet[Anomaly]:

@@ -23,7 +23,7 @@ from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column
+from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column, section
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
@@ -115,12 +115,9 @@ class DifferenceAdmin(ResolvableAdmin):
         newest=LOOKED_AT,
     )
     fieldsets = (
-        (None, {"fields": ("kind", "what_to_do", "theirs", "ours", "payment_link")}),
-        (
-            _("The line"),
-            {"fields": ("comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no")},
-        ),
-        (_("Resolution"), {"fields": ("in_the_end", "settled")}),
+        section(None, "kind", "what_to_do", "theirs", "ours", "payment_link"),
+        section(_("The line"), "comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no"),
+        section(_("Resolution"), "in_the_end", "settled"),
     )
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:

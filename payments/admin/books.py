@@ -20,7 +20,7 @@ from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import book_name
 from payments.admin.money_filters import Account, AtProvider, Booked
 from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment, number_in
-from payments.display import money, plain
+from payments.display import amounts, money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
 from payments.operations import figures
 
@@ -152,9 +152,7 @@ def _in_words(row: figures.Account) -> dict[str, Any]:
         "account": row.account,
         "name": book_name(row.account),
         "currency": row.currency,
-        "debit": money(row.debit_minor, row.currency),
-        "credit": money(row.credit_minor, row.currency),
-        "balance": money(row.balance_minor, row.currency),
+        **amounts(row, "debit", "credit", "balance"),
         "is_zero": row.balance_minor == 0,
     }
 

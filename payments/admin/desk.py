@@ -19,7 +19,7 @@ from payments.admin.badges import badge
 from payments.admin.pages import link, link_to_order
 from payments.channels import accounts
 from payments.channels.accounts import account_name
-from payments.display import money, stake
+from payments.display import amounts, money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
 from payments.operations.worklist import DayOfAccount, Work
@@ -201,9 +201,7 @@ def _sums(row: DayOfAccount) -> dict[str, Any]:
         "channel": account_name(row.account),
         "opened": row.opened,
         "paid": row.paid,
-        "received": money(row.received_minor, row.currency),
-        "refunded": money(row.refunded_minor, row.currency),
-        "kept": money(row.kept_minor, row.currency),
+        **amounts(row, "received", "refunded", "kept"),
         "failed": row.failed,
         "conversion": f"{row.conversion} %",
     }

@@ -17,7 +17,15 @@ from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import AtAccount
-from payments.admin.pages import MoneyAdmin, Question, breakable, link_to_number, link_to_payment, number_in
+from payments.admin.pages import (
+    MoneyAdmin,
+    Question,
+    breakable,
+    link_to_number,
+    link_to_payment,
+    number_in,
+    section,
+)
 from payments.channels import configured as channels
 from payments.display import stored_text
 from payments.models import Attempt, Notification
@@ -47,17 +55,9 @@ class NotificationAdmin(MoneyAdmin):
     acts = {"replay": "replay_notification"}
     search_help_text = _("A whole notification id, or our number of the trade.")
     fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    *("notification_id", "merchant_account", "event_type", "outcome"),
-                    *("why", "payment", "trade"),
-                )
-            },
-        ),
-        (_("Handling"), {"fields": ("received", "processed", "attempts", "digest")}),
-        (_("As received, the payer masked"), {"fields": ("headers_text", "body_text")}),
+        section(None, "notification_id", "merchant_account", "event_type", "outcome", "why", "payment", "trade"),
+        section(_("Handling"), "received", "processed", "attempts", "digest"),
+        section(_("As received, the payer masked"), "headers_text", "body_text"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:

@@ -213,6 +213,11 @@ class ResolvableAdmin(MoneyAdmin):
         )
 
 
+def section(title: Any, *names: str, **options: Any) -> tuple[Any, Any]:
+    """Make an entry of `fieldsets`."""
+    return title, {"fields": names, **options}
+
+
 def page_of(row: models.Model) -> str:
     """Return the address of the row's page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])

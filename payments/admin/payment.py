@@ -35,6 +35,7 @@ from payments.admin.pages import (
     money_column,
     number_in,
     page_of,
+    section,
     short,
     shortened,
 )
@@ -63,18 +64,14 @@ class PaymentAdmin(MoneyAdmin):
     )
     acts = {"ask": "query_payment", "refund": "refund_payment"}
     fieldsets = (
-        (None, {"fields": ("case",)}),
-        (gettext_lazy("History"), {"fields": ("history", "requests")}),
-        (gettext_lazy("Attempts"), {"fields": ("attempts",)}),
-        (
+        section(None, "case"),
+        section(gettext_lazy("History"), "history", "requests"),
+        section(gettext_lazy("Attempts"), "attempts"),
+        section(
             gettext_lazy("More"),
-            {
-                "fields": (
-                    *("full_number", "order", "amount", "credited", "refunded_of_it", "on_its_way", "left"),
-                    *("owner", "opened", "changed", "version"),
-                ),
-                "classes": ("collapse",),
-            },
+            *("full_number", "order", "amount", "credited", "refunded_of_it", "on_its_way", "left"),
+            *("owner", "opened", "changed", "version"),
+            classes=("collapse",),
         ),
     )
 

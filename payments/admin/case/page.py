@@ -8,7 +8,7 @@ from payments.admin.case import calls, history, story
 from payments.admin.case.history import Moment, PaymentRows
 from payments.admin.pages import link_to_order
 from payments.channels.accounts import method_name
-from payments.display import money
+from payments.display import amounts, money
 from payments.models import Payment
 
 
@@ -68,9 +68,5 @@ def _rows(payment: Payment) -> PaymentRows:
 
 
 def _in_words(sums: story.Sums) -> dict[str, str]:
-    return {
-        "received": money(sums.received_minor, sums.currency),
-        "refunded": money(sums.refunded_minor, sums.currency),
-        "kept": money(sums.kept_minor, sums.currency),
-        "on_its_way_back": money(sums.on_its_way_minor, sums.currency),
-    }
+    on_its_way_back = money(sums.on_its_way_minor, sums.currency)
+    return {**amounts(sums, "received", "refunded", "kept"), "on_its_way_back": on_its_way_back}
