@@ -1,25 +1,24 @@
 """Anomalies in the admin, as a list of work: open ones first, oldest first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
 from django.utils.text import capfirst
 from django.utils.timesince import timesince
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
-from idempotency.admin.pages import Tool, column, time_column
+from idempotency.admin.pages import column, time_column
 from payments import display
-from payments.admin.forms import ReasonForm, ResolutionForm
+from payments.admin.forms import ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Question, ResolvableAdmin, link, number_in, section, table
+from payments.admin.pages import Act, ResolvableAdmin, advice, link, number_in, resolving, section, table
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
-from payments.operations import actions, approval
+from payments.operations import approval
 from payments.states import OPEN_REFUNDS, RefundStatus
 
 Kind = Anomaly.Kind
@@ -48,23 +47,64 @@ WHAT_TO_DO: Mapping[str, Any] = {
 }
 APPROVE_OR_DECLINE = _("Its refund is larger than those that go back by themselves: approve or decline it.")
 
-# of a refund that waits for approval: title, what follows, button, form, act
-DECISIONS: Mapping[str, tuple[Any, Any, Any, type[ReasonForm | ResolutionForm], Callable[..., actions.Result]]] = {
-    "approve": (
-        _("Approve the refund"),
-        _("All of it goes back to the payer, once. That cannot be undone."),
-        _("Give the money back"),
-        ReasonForm,
-        approval.approve,
-    ),
-    "decline": (
-        _("Decline the refund"),
-        _("Nothing is refunded by us: the money stays held. The shopper's page says so."),
-        _("Decline it"),
-        ResolutionForm,
-        approval.decline,
-    ),
-}
+
+def _advice(row: Anomaly) -> str:
+    refund = getattr(row, "refund", None)
+    if refund is not None and refund.status == RefundStatus.SUCCEEDED:
+        return gettext("Nothing to do: refunded.")
+    return str(APPROVE_OR_DECLINE) if row.needs_approval else advice(row, WHAT_TO_DO)
+
+
+def _stake(row: Anomaly) -> str:
+    about = {"what": capfirst(row.get_kind_display()), "money": display.at_stake(row)}
+    return gettext("%(what)s: %(money)s at stake.") % about
+
+
+def _resolved(row: Anomaly) -> list[str]:
+    """Say what follows from resolving it."""
+    return [
+        _stake(row),
+        _advice(row),
+        *_of_its_refund(getattr(row, "refund", None)),
+        gettext(
+            "Resolving moves no money. It takes the anomaly off the list of open work, until something new is"
+            " received under its reference."
+        ),
+    ]
+
+
+def _of_its_refund(refund: Refund | None) -> list[str]:
+    if refund is None:
+        return []
+    about = {"money": display.refund_money(refund), "status": refund.get_status_display()}
+    goes_on = gettext("It continues, resolved or not.") if refund.status in OPEN_REFUNDS else ""
+    return [" ".join(filter(None, [gettext("The policy gives %(money)s back: %(status)s.") % about, goes_on]))]
+
+
+# of a refund that waits for approval
+APPROVE = Act(
+    permission="refund_payment",
+    title=_("Approve the refund"),
+    button=_("Give the money back"),
+    sentences=lambda row: [
+        _stake(row),
+        gettext("All of it goes back to the payer, once. That cannot be undone."),
+    ],
+    carry_out=lambda row, form, by: approval.approve(row, by=by),
+    is_open=lambda row: row.needs_approval,
+)
+DECLINE = Act(
+    permission="refund_payment",
+    title=_("Decline the refund"),
+    button=_("Decline it"),
+    sentences=lambda row: [
+        _stake(row),
+        gettext("Nothing is refunded by us: the money stays held. The shopper's page says so."),
+    ],
+    carry_out=lambda row, form, by: approval.decline(row, by=by),
+    is_open=lambda row: row.needs_approval,
+    form=lambda row, given: ResolutionForm(given),
+)
 
 
 @admin.register(Anomaly)
@@ -76,8 +116,7 @@ class AnomalyAdmin(ResolvableAdmin):
     )
     list_display = ("kind", "age", "stake", "policy", "payment_link", "provider", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), AtChannel)
-    acts = {"resolve": "resolve_anomaly", **dict.fromkeys(DECISIONS, "refund_payment")}
-    what_to_do_about = WHAT_TO_DO
+    acts = {"resolve": resolving("resolve_anomaly", _resolved), "approve": APPROVE, "decline": DECLINE}
     search_help_text = _("A whole reference, the provider's number of the trade, or the number of a payment.")
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
@@ -93,50 +132,10 @@ class AnomalyAdmin(ResolvableAdmin):
         ours = number_in(term)
         return rows.filter(filed | Q(payment_id=ours) if ours else filed)
 
-    def tools(self, request: HttpRequest, row: Anomaly) -> list[Tool]:
-        if not row.needs_approval:
-            return super().tools(request, row)
-        return [tool for act, (title, *_) in DECISIONS.items() for tool in self.tool(request, row, act, title)]
-
-    def what_to_do_with(self, row: Anomaly) -> str:
-        refund = getattr(row, "refund", None)
-        if refund is not None and refund.status == RefundStatus.SUCCEEDED:
-            return gettext("Nothing to do: refunded.")
-        return str(APPROVE_OR_DECLINE) if row.needs_approval else super().what_to_do_with(row)
-
-    def question(self, act: str, row: Anomaly, given: Any) -> Question:
-        if act not in DECISIONS:
-            return super().question(act, row, given)
-        title, sentence, button, form, decide = DECISIONS[act]
-        return Question(
-            title=str(title),
-            sentences=[self.stakes(row)[0], str(sentence)],
-            button=str(button),
-            form=form(given),
-            act=lambda form, by: decide(row, by=by),
-        )
-
+    what_to_do = column(_advice, _("what to do"))
     age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), _("age"))
     stake = column(display.at_stake, _("at stake"))
     policy = column(display.policy, _("what the policy did"))
     refund_link = column(lambda anomaly: link(getattr(anomaly, "refund", None)), _("refund"))
     found = time_column("created_at", _("found at"))
     details = column(lambda anomaly: table(display.details(anomaly), gettext("nothing more")), _("details"))
-
-    def stakes(self, row: Anomaly) -> tuple[str, list[str]]:
-        about = {"what": capfirst(row.get_kind_display()), "money": display.at_stake(row)}
-        return gettext("%(what)s: %(money)s at stake.") % about, [
-            *_of_its_refund(getattr(row, "refund", None)),
-            gettext(
-                "Resolving moves no money. It takes the anomaly off the list of open work, until something new is"
-                " received under its reference."
-            ),
-        ]
-
-
-def _of_its_refund(refund: Refund | None) -> list[str]:
-    if refund is None:
-        return []
-    about = {"money": display.refund_money(refund), "status": refund.get_status_display()}
-    goes_on = gettext("It continues, resolved or not.") if refund.status in OPEN_REFUNDS else ""
-    return [" ".join(filter(None, [gettext("The policy gives %(money)s back: %(status)s.") % about, goes_on]))]

@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst, format_lazy
@@ -23,7 +23,7 @@ from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, link, money_column, section
+from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, advice, link, money_column, resolving, section
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
@@ -96,6 +96,16 @@ def _on_days(term: str) -> Q:
     return Q(pk__in=[])
 
 
+def _resolved(row: Difference) -> list[str]:
+    """Say what follows from resolving it."""
+    about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": _named(row)}
+    return [
+        gettext("%(what)s: %(number)s of %(bill)s.") % about,
+        advice(row, WHAT_TO_DO),
+        gettext("Resolving moves no money. It takes the line off the list of open work, for good."),
+    ]
+
+
 @admin.register(Difference)
 class DifferenceAdmin(ResolvableAdmin):
     """A line on which bill and facts disagree; open ones first, oldest first."""
@@ -108,8 +118,8 @@ class DifferenceAdmin(ResolvableAdmin):
         newest("moved", [("paid", _("paid")), ("refunded", _("refunded"))]),
     )
     list_select_related = ("comparison",)
-    acts = {"resolve": "resolve_difference"}
-    what_to_do_about = WHAT_TO_DO
+    acts = {"resolve": resolving("resolve_difference", _resolved)}
+    views = [("csv/", "csv_view", "payments_difference_csv")]
     search_help_text = format_lazy(
         _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade."),
         newest=LOOKED_AT,
@@ -124,10 +134,6 @@ class DifferenceAdmin(ResolvableAdmin):
         """Allow the link from a comparison's page to its own lines."""
         return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.csv_view)
-        return [path("csv/", view, name="payments_difference_csv"), *super().get_urls()]
-
     def search(self, rows: QuerySet[Difference], term: str) -> QuerySet[Difference]:
         wanted = Q(provider_txn_id=term) | Q(out_trade_no=term)
         return rows.filter(pk__in=numbers_among_newest(rows, wanted))
@@ -135,16 +141,11 @@ class DifferenceAdmin(ResolvableAdmin):
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_difference_csv"), words=_("Open differences as CSV"))]
 
+    what_to_do = column(lambda row: advice(row, WHAT_TO_DO), _("what to do"))
     line = column(lambda row: row.provider_txn_id, _("line"))
     theirs = column(lambda row: _amount(row.theirs_minor, row.currency), _("theirs"))
     ours = column(lambda row: _amount(row.ours_minor, row.currency), _("ours"))
     comparison_link = column(lambda row: link(row.comparison, _named(row)), _("bill"))
-
-    def stakes(self, row: Difference) -> tuple[str, list[str]]:
-        about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": _named(row)}
-        return gettext("%(what)s: %(number)s of %(bill)s.") % about, [
-            gettext("Resolving moves no money. It takes the line off the list of open work, for good.")
-        ]
 
     def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
         """Export all lines of one comparison, or all open ones, for a spreadsheet."""

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -40,17 +40,13 @@ class JournalEntryAdmin(MoneyAdmin):
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
     fields = ("number", "moved", "fact", "payment_link", "booked", "lines")
+    views = [
+        ("trial-balance/", "trial_balance_view", "payments_trial_balance"),
+        ("trial-balance.csv", "trial_balance_csv", "payments_trial_balance_csv"),
+    ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
         return super().get_queryset(request).prefetch_related("lines")
-
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        return [
-            path("trial-balance/", view(self.trial_balance_view), name="payments_trial_balance"),
-            path("trial-balance.csv", view(self.trial_balance_csv), name="payments_trial_balance_csv"),
-            *super().get_urls(),
-        ]
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_trial_balance"), words=_("Trial balance"))]

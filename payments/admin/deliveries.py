@@ -2,10 +2,8 @@
 
 import json
 from datetime import datetime
-from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -13,10 +11,9 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin import answer_display
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import label, utc
-from idempotency.admin.pages import Tool, column, in_utc, time_column
+from idempotency.admin.pages import column, in_utc, time_column
 from payments.admin.badges import STATUS, badge
-from payments.admin.forms import ReasonForm
-from payments.admin.pages import OwnNumberAdmin, Question, breakable, shortened, table
+from payments.admin.pages import Act, OwnNumberAdmin, breakable, shortened, table
 from payments.conf import EVENT_TYPES
 from payments.display import ANSWERED, stored_text
 from payments.models import Delivery
@@ -24,6 +21,16 @@ from payments.operations import deliveries
 
 Status = Delivery.Status
 RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "answered 204"
+
+
+def _sent_again(row: Delivery) -> list[str]:
+    """Say what follows from sending it again."""
+    about = {"type": row.type, "status": row.get_status_display(), "endpoint": row.endpoint}
+    return [
+        gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.") % about,
+        gettext("It has the same webhook-id: a receiver that has applied it will not apply it twice."),
+        gettext("No money moves."),
+    ]
 
 
 @admin.register(Delivery)
@@ -38,15 +45,21 @@ class DeliveryAdmin(OwnNumberAdmin):
         newest("type", [(name, name) for name in EVENT_TYPES]),
     )
     is_decided_about = True
-    acts = {"replay": "replay_delivery"}
+    acts = {
+        "replay": Act(
+            permission="replay_delivery",
+            title=_("Send again"),
+            button=_("Send it again"),
+            sentences=_sent_again,
+            carry_out=lambda row, form, by: deliveries.send_again(row, by=by),
+            is_open=lambda row: row.status != Status.SENDING,
+        )
+    }
     search_help_text = _("The webhook-id, or the number of the payment.")
     fields = (
         *("webhook_id", "type", "endpoint", "state", "payment_link", "sequence", "said", "happened"),
         *("next_attempt", "given_up", "delivered", "answers"),
     )
-
-    def tools(self, request: HttpRequest, row: Delivery) -> list[Tool]:
-        return [] if row.status == Status.SENDING else self.tool(request, row, "replay", _("Send again"))
 
     number = column(lambda row: shortened(row.pk), _("delivery"))
     webhook_id = column(lambda row: row.pk.hex, "webhook-id")
@@ -72,20 +85,6 @@ class DeliveryAdmin(OwnNumberAdmin):
         """List the attempts; one without an answer has no end yet, or its process died."""
         entries = ((utc(datetime.fromisoformat(one["at"])), _answer(one)) for one in row.log)
         return table(entries, gettext("none yet"))
-
-    def question(self, act: str, row: Delivery, given: Any) -> Question:
-        return Question(
-            title=gettext("Send again"),
-            sentences=[
-                gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.")
-                % {"type": row.type, "status": row.get_status_display(), "endpoint": row.endpoint},
-                gettext("It has the same webhook-id: a receiver that has applied it will not apply it twice."),
-                gettext("No money moves."),
-            ],
-            button=gettext("Send it again"),
-            form=ReasonForm(given),
-            act=lambda form, by: deliveries.send_again(row, by=by),
-        )
 
 
 def _has_failed(row: Delivery) -> bool:

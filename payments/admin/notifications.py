@@ -1,7 +1,5 @@
 """Notifications in the admin: the raw bytes of the providers, and their processing."""
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -12,14 +10,13 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin import answer_display
 from idempotency.admin.filters import newest
 from idempotency.admin.labels import label
-from idempotency.admin.pages import Tool, column, time_column
+from idempotency.admin.pages import column, time_column
 from payments import display
 from payments.admin.badges import badge_column
-from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import AtAccount
 from payments.admin.pages import (
+    Act,
     MoneyAdmin,
-    Question,
     breakable,
     link_to_number,
     link_to_payment,
@@ -44,6 +41,19 @@ WHAT_AGAIN_DOES = {
 }
 
 
+def _processed_again(row: Notification) -> list[str]:
+    """Say what follows from processing it again."""
+    verified = gettext(
+        "This notification (%(type)s, %(verdict)s) is verified with the keys that we hold now, as of"
+        " its arrival, and its facts are settled again."
+    )
+    return [
+        verified % {"type": row.event_type, "verdict": row.get_verdict_display()},
+        str(WHAT_AGAIN_DOES.get(Verdict(row.verdict), _("If it holds nothing new, nothing changes."))),
+        gettext("Known facts count once only. The provider is not asked."),
+    ]
+
+
 @admin.register(Notification)
 class NotificationAdmin(MoneyAdmin):
     """One row a notification, however many copies came."""
@@ -52,7 +62,15 @@ class NotificationAdmin(MoneyAdmin):
     list_display = ("short_id", "outcome", "event", "merchant_account", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), AtAccount)
     is_decided_about = True
-    acts = {"replay": "replay_notification"}
+    acts = {
+        "replay": Act(
+            permission="replay_notification",
+            title=_("Process again"),
+            button=_("Process it again"),
+            sentences=_processed_again,
+            carry_out=lambda row, form, by: actions.process_again(row, by=by),
+        )
+    }
     search_help_text = _("A whole notification id, or our number of the trade.")
     fieldsets = (
         section(None, "notification_id", "merchant_account", "event_type", "outcome", "why", "payment", "trade"),
@@ -62,9 +80,6 @@ class NotificationAdmin(MoneyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
         return super().get_queryset(request).defer("body", "headers")
-
-    def tools(self, request: HttpRequest, row: Notification) -> list[Tool]:
-        return self.tool(request, row, "replay", _("Process again"))
 
     def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         ours = number_in(term)
@@ -95,20 +110,3 @@ class NotificationAdmin(MoneyAdmin):
     processed = time_column("processed_at")
     headers_text = column(lambda row: answer_display.content(display.headers(row)), _("headers"))
     body_text = column(lambda row: answer_display.content(display.body(row)), _("body"))
-
-    def question(self, act: str, row: Notification, given: Any) -> Question:
-        return Question(
-            title=gettext("Process again"),
-            sentences=[
-                gettext(
-                    "This notification (%(type)s, %(verdict)s) is verified with the keys that we hold now, as of"
-                    " its arrival, and its facts are settled again."
-                )
-                % {"type": row.event_type, "verdict": row.get_verdict_display()},
-                str(WHAT_AGAIN_DOES.get(Verdict(row.verdict), _("If it holds nothing new, nothing changes."))),
-                gettext("Known facts count once only. The provider is not asked."),
-            ],
-            button=gettext("Process it again"),
-            form=ReasonForm(given),
-            act=lambda form, by: actions.process_again(row, by=by),
-        )

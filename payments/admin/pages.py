@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.contrib.admin.utils import quote as admin_quote
 from django.core.exceptions import PermissionDenied
 from django.db import models
@@ -26,7 +26,7 @@ from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc, time_co
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
 from payments.admin.badges import badge, badge_column
-from payments.admin.forms import ResolutionForm
+from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.channels.accounts import account_name, provider_name
 from payments.display import money, stored_text
 from payments.models import AuditEntry
@@ -42,20 +42,38 @@ REQUESTS_ABOUT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Confirmation that an operator gives before an act.
+class Act:
+    """Something that an operator may do about a row, once they have read what will happen.
 
     Attributes:
-        sentences: what will happen, and what will not.
+        title: of its page, and of the button that leads there.
         button: the words that do it.
-        act: given the valid form and the operator, does it; may raise `NotDecidable`.
+        sentences: what will happen, and what will not; may raise `NotDecidable`.
+        carry_out: given the row, the valid form and the operator, does it; may raise `NotDecidable`.
+        is_open: False where the row's page offers no button.
+        form: made for the row, with what was sent.
     """
 
-    title: str
-    sentences: list[str]
-    button: str
-    form: forms.Form
-    act: Callable[[dict[str, Any], actions.Operator], actions.Result]
+    permission: str
+    title: Any
+    button: Any
+    sentences: Callable[[Any], list[str]]
+    carry_out: Callable[[Any, dict[str, Any], actions.Operator], actions.Result]
+    is_open: Callable[[Any], bool] = lambda row: True
+    form: Callable[[Any, Any], forms.Form] = lambda row, given: ReasonForm(given)
+
+
+def resolving(permission: str, sentences: Callable[[Any], list[str]]) -> Act:
+    """Make the act that takes a row off the list of open work."""
+    return Act(
+        permission=permission,
+        title=gettext_lazy("Resolve"),
+        button=gettext_lazy("Resolve it"),
+        sentences=sentences,
+        carry_out=lambda row, form, by: actions.resolve(row, by=by),
+        is_open=lambda row: not (row.resolved_at or getattr(row, "needs_approval", False)),
+        form=lambda row, given: ResolutionForm(given),
+    )
 
 
 def money_column(field: str, words: Any) -> Any:
@@ -67,10 +85,12 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Read-only pages about money, the newest row first; an operator's act is confirmed first.
 
     Attributes:
-        acts: permission for each act about a row, by the name that its address ends with.
+        acts: what can be done about a row, by the name that its address ends with.
+        views: pages and files beside those of the rows: address, method, and name of the address.
     """
 
-    acts: ClassVar[Mapping[str, str]] = {}
+    acts: ClassVar[Mapping[str, Act]] = {}
+    views: ClassVar[Sequence[tuple[str, str, str]]] = ()
     search_fields = ("pk",)
     ordering: ClassVar[Sequence[Any]] = ("-pk",)
 
@@ -87,10 +107,16 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         css = {"all": ["payments/admin.css"]}
 
     def get_urls(self) -> list[Any]:
-        view, name = self.admin_site.admin_view(self.act_view), f"payments_{self.opts.model_name}"
+        shown, name = self.admin_site.admin_view, f"payments_{self.opts.model_name}"
         number = "<uuid:pk>" if isinstance(self.opts.pk, models.UUIDField) else "<int:pk>"
-        acts = [path(f"{number}/{act}/", view, {"act": act}, name=f"{name}_{act}") for act in self.acts]
-        return [*acts, *super().get_urls()]
+        return [
+            *(path(address, shown(getattr(self, view)), name=named) for address, view, named in self.views),
+            *(
+                path(f"{number}/{act}/", shown(self.act_view), {"act": act}, name=f"{name}_{act}")
+                for act in self.acts
+            ),
+            *super().get_urls(),
+        ]
 
     def may(self, request: HttpRequest, permission: str) -> bool:
         """Check that the user may see the rows, and do this with them."""
@@ -117,40 +143,41 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         ]
         return self.own_page(request, "admin/payments/history.html", _("History"), row=row, moments=moments)
 
-    def tool(self, request: HttpRequest, row: models.Model, act: str, words: Any) -> list[Tool]:
-        """Make the button of an act; none for users who may not do it."""
-        if not self.may(request, self.acts[act]):
-            return []
-        return [Tool(address=reverse(f"admin:payments_{self.opts.model_name}_{act}", args=[row.pk]), words=words)]
+    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
+        name = f"admin:payments_{self.opts.model_name}"
+        return [
+            Tool(address=reverse(f"{name}_{act}", args=[row.pk]), words=one.title)
+            for act, one in self.acts.items()
+            if self.may(request, one.permission) and one.is_open(row)
+        ]
 
     def act_view(self, request: HttpRequest, pk: Any, act: str) -> HttpResponse:
         """Ask about an act, and do it."""
-        self.require(request, self.acts[act])
+        self.require(request, self.acts[act].permission)
         row = get_object_or_404(self.get_queryset(request), pk=pk)
-        return self.ask_first(request, row, self.question(act, row, request.POST or None))
+        return self.ask_first(request, row, self.acts[act])
 
-    def question(self, act: str, row: Any, given: Any) -> Question:
-        """Make the question of an act, with what its form was `given`."""
-        raise NotImplementedError
-
-    def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
+    def ask_first(self, request: HttpRequest, row: models.Model, act: Act, about: Any = None) -> HttpResponse:
         """Show what will happen; do it on POST, and report on the row's page.
 
         A row that was resolved before leads to its page, with when and how. Not one of the admin's own views,
         because those run in a transaction, and this may call a provider.
+
+        Args:
+            about: what the act is about, if not the row itself.
         """
-        form = question.form
+        about = about or row
         if settled_at := getattr(row, "resolved_at", None):
             about = {"at": utc(settled_at), "resolution": stored_text(getattr(row, "resolution", ""))}
             messages.warning(request, _("It has been resolved before, %(at)s UTC: %(resolution)s") % about)
             return HttpResponseRedirect(page_of(row))
-        if request.method != "POST" or not form.is_valid():
-            return self.own_page(
-                request, "admin/payments/confirm.html", question.title, row=row, question=question, form=form
-            )
-        by = actions.Operator(user_id=request.user.pk, reason=form.cleaned_data["reason"])
+        form = act.form(about, request.POST or None)
         try:
-            result = question.act(form.cleaned_data, by)
+            if request.method != "POST" or not form.is_valid():
+                shown = {"row": row, "act": act, "sentences": act.sentences(about), "form": form}
+                return self.own_page(request, "admin/payments/confirm.html", act.title, **shown)
+            by = actions.Operator(user_id=request.user.pk, reason=form.cleaned_data["reason"])
+            result = act.carry_out(about, form.cleaned_data, by)
         except actions.NotDecidable as refused:
             messages.error(request, str(refused))
         else:
@@ -168,49 +195,20 @@ class OwnNumberAdmin(MoneyAdmin):
 
 
 class ResolvableAdmin(MoneyAdmin):
-    """Pages of rows that a person resolves.
-
-    Attributes:
-        what_to_do_about: advice, by the row's kind.
-    """
+    """Pages of rows that a person resolves."""
 
     is_decided_about = True
     # open rows have no time and come first, oldest first; then the last resolved
     ordering = (F("resolved_at").desc(nulls_first=True), "pk")
-    what_to_do_about: ClassVar[Mapping[str, Any]]
+    settled = column(
+        lambda row: utc(row.resolved_at) if row.resolved_at else badge("open"), in_utc(gettext_lazy("resolved at"))
+    )
+    in_the_end = column(lambda row: stored_text(row.resolution) or "-", gettext_lazy("resolution"))
 
-    @admin.display(description=in_utc(gettext_lazy("resolved at")))
-    def settled(self, row: Any) -> str:
-        return utc(row.resolved_at) if row.resolved_at else badge("open")
 
-    @admin.display(description=gettext_lazy("resolution"))
-    def in_the_end(self, row: Any) -> str:
-        return stored_text(row.resolution) or "-"
-
-    @admin.display(description=gettext_lazy("what to do"))
-    def what_to_do(self, row: Any) -> str:
-        return self.what_to_do_with(row)
-
-    def what_to_do_with(self, row: Any) -> str:
-        """Return the advice for this row."""
-        return _("Nothing to do: resolved.") if row.resolved_at else str(self.what_to_do_about[row.kind])
-
-    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
-        return [] if row.resolved_at else self.tool(request, row, "resolve", _("Resolve"))
-
-    def stakes(self, row: Any) -> tuple[str, list[str]]:
-        """Describe the row, and what follows besides from resolving it."""
-        raise NotImplementedError
-
-    def question(self, act: str, row: Any, given: Any) -> Question:
-        about, more = self.stakes(row)
-        return Question(
-            title=_("Resolve"),
-            sentences=[about, self.what_to_do(row), *more],
-            button=_("Resolve it"),
-            form=ResolutionForm(given),
-            act=lambda form, by: actions.resolve(row, by=by),
-        )
+def advice(row: Any, about: Mapping[str, Any]) -> str:
+    """Say what to do about a row, by its kind."""
+    return _("Nothing to do: resolved.") if row.resolved_at else str(about[row.kind])
 
 
 def section(title: Any, *names: str, **options: Any) -> tuple[Any, Any]:

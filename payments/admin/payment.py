@@ -8,7 +8,7 @@ from django.db.models import QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
@@ -25,10 +25,10 @@ from payments.admin.badges import badge
 from payments.admin.case import page as case_file
 from payments.admin.case.history import MOST
 from payments.admin.facts import with_number
-from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
+from payments.admin.forms import OutcomeForm, RefundForm, left_minor
 from payments.admin.pages import (
+    Act,
     MoneyAdmin,
-    Question,
     link,
     link_to_ledger,
     link_to_order,
@@ -48,6 +48,86 @@ from payments.refunds import steps as refunds
 from payments.states import PaymentStatus
 
 
+def _what_asking_does(payment: Payment) -> list[str]:
+    attempts, waiting = actions.open_questions(payment)
+    asked = [
+        _("%(account)s is asked about attempt %(number)s.")
+        % {"account": account_name(row.account), "number": row.out_trade_no}
+        for row in attempts
+    ]
+    asked += [_what_asking_does_about(refund) for refund in waiting]
+    return [
+        *(asked or [_("Nothing of this payment is open, so there is nothing to ask about.")]),
+        _(
+            "An answer counts like a notification: an attempt that was paid pays the order, or is refunded"
+            " where the order does not take it. No new trade or refund is begun."
+        ),
+    ]
+
+
+def _what_asking_does_about(refund: Refund) -> str:
+    about = {"account": account_name(refund.attempt.account), "refund": actions.named(refund)}
+    if refund.submitted_at is None:
+        return _("%(account)s does not know %(refund)s yet: it is sent now, under that number.") % about
+    return _("%(account)s is asked about %(refund)s; if it does not know it, it is sent now.") % about
+
+
+def _what_refunding_does(payment: Payment) -> list[str]:
+    about = {"paid": money(payment.paid_minor, payment.currency)}
+    about["left"] = money(left_minor(payment), payment.currency)
+    return [
+        _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.") % about,
+        _(
+            "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
+            " cannot be undone. Sending this form twice refunds once."
+        ),
+        _("If everything goes back, the order counts as refunded."),
+    ]
+
+
+def _refunded(payment: Payment, form: dict[str, Any], by: actions.Operator) -> actions.Result:
+    """Refund money, once for each form."""
+    number, amount_minor, reason = form["number"], form["amount"], form["shown_reason"]
+    return actions.refund(payment, refund_id=number, amount_minor=amount_minor, shown_reason=reason, by=by)
+
+
+def _what_recording_does(row: Attempt | Refund) -> list[str]:
+    """Raises NotDecidable where its provider can answer."""
+    why, attempt = manual.why_manual(row), manual.attempt_of(row)
+    account, too_early = account_name(attempt.account), filter(None, [manual.why_not_ended(row)])
+    about = {"row": actions.named(row), "account": account, "why": why, "merchant": attempt.merchant}
+    first = _("This is %(row)s. %(account)s cannot answer for it: %(why)s.") % about
+    where = _("Look it up in its own pages first, those of merchant %(merchant)s.") % about
+    once = _(
+        "This cannot be undone. If the provider reports it later, by whatever number, it is the same money and"
+        " counts once."
+    )
+    if isinstance(row, Attempt):
+        asked_for = {"money": money(row.amount_minor, row.currency)}
+        amount = _("%(money)s was asked for; no other amount can be recorded.") % asked_for
+        then = _(
+            "What you record counts like the provider's answer. Paid, it pays the order, or is refunded where the"
+            " order does not take it. Never paid, it is closed, and with it an order whose time is over."
+        )
+        return [first, f"{where} {amount}", then, once, *too_early]
+    charged = _("The number of its payment is %(number)s.") % {"number": refunds.charge_of(row).provider_txn_id}
+    then = _(
+        "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
+        " reserved for it is free again, and an anomaly is filed."
+    )
+    return [first, f"{where} {charged}", then, once, *too_early]
+
+
+RECORD = Act(
+    permission="tell_outcome",
+    title=gettext_lazy("Record the outcome"),
+    button=gettext_lazy("Record it"),
+    sentences=_what_recording_does,
+    carry_out=lambda row, form, by: manual.record(row, moved=form["moved"], number=form["number"], by=by),
+    form=lambda row, given: OutcomeForm(given, row=row),
+)
+
+
 @admin.register(Payment)
 class PaymentAdmin(MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
@@ -62,7 +142,30 @@ class PaymentAdmin(MoneyAdmin):
         ),
         newest=LOOKED_AT,
     )
-    acts = {"ask": "query_payment", "refund": "refund_payment"}
+    acts = {
+        "ask": Act(
+            permission="query_payment",
+            title=gettext_lazy("Ask the provider now"),
+            button=gettext_lazy("Ask now"),
+            sentences=_what_asking_does,
+            carry_out=lambda payment, form, by: actions.ask(payment, by=by),
+            is_open=lambda payment: any(actions.open_questions(payment)),
+        ),
+        "refund": Act(
+            permission="refund_payment",
+            title=gettext_lazy("Refund"),
+            button=gettext_lazy("Give the money back"),
+            sentences=_what_refunding_does,
+            carry_out=_refunded,
+            is_open=lambda payment: left_minor(payment) > 0,
+            form=lambda payment, given: RefundForm(given, payment=payment),
+        ),
+    }
+    views = [
+        ("find/", "find_view", "payments_find"),
+        ("<uuid:pk>/case.json", "export_view", "payments_payment_export"),
+        ("<uuid:pk>/tell/<uuid:about>/", "record_view", "payments_payment_tell"),
+    ]
     fieldsets = (
         section(None, "case"),
         section(gettext_lazy("History"), "history", "requests"),
@@ -75,22 +178,9 @@ class PaymentAdmin(MoneyAdmin):
         ),
     )
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        return [
-            path("find/", view(self.find_view), name="payments_find"),
-            path("<uuid:pk>/case.json", view(self.export_view), name="payments_payment_export"),
-            path("<uuid:pk>/tell/<uuid:about>/", view(self.record_view), name="payments_payment_tell"),
-            *super().get_urls(),
-        ]
-
     def tools(self, request: HttpRequest, row: Payment) -> list[Tool]:
-        found = []
-        if any(actions.open_questions(row)):
-            found += self.tool(request, row, "ask", _("Ask the provider now"))
-        if left_minor(row) > 0:
-            found += self.tool(request, row, "refund", _("Refund"))
-        by_hand = manual.recordable(row) if self.may(request, "tell_outcome") else []
+        found = super().tools(request, row)
+        by_hand = manual.recordable(row) if self.may(request, RECORD.permission) else []
         for one in by_hand:
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
             several = len(by_hand) > 1
@@ -173,79 +263,14 @@ class PaymentAdmin(MoneyAdmin):
             headers={"Content-Disposition": f'attachment; filename="payment-{payment.pk.hex}.json"'},
         )
 
-    def question(self, act: str, row: Payment, given: Any) -> Question:
-        return {"ask": _asking, "refund": _refunding}[act](row, given)
-
     def record_view(self, request: HttpRequest, pk: UUID, about: UUID) -> HttpResponse:
         """Record the outcome of an attempt or refund whose provider cannot answer."""
-        self.require(request, "tell_outcome")
+        self.require(request, RECORD.permission)
         payment = get_object_or_404(Payment, pk=pk)
         row = payment.attempts.filter(pk=about).first() or payment.refunds.filter(pk=about).first()
         if row is None:
             raise Http404
-        try:
-            why = manual.why_manual(row)
-        except actions.NotDecidable as refused:
-            messages.error(request, str(refused))
-            return HttpResponseRedirect(page_of(payment))
-        question = Question(
-            title=_("Record the outcome"),
-            sentences=[*_what_recording_does(row, why), *filter(None, [manual.why_not_ended(row)])],
-            button=_("Record it"),
-            form=OutcomeForm(request.POST or None, row=row),
-            act=lambda given, by: manual.record(row, moved=given["moved"], number=given["number"], by=by),
-        )
-        return self.ask_first(request, payment, question)
-
-
-def _asking(payment: Payment, given: Any) -> Question:
-    """Ask the providers about what is open."""
-    attempts, waiting = actions.open_questions(payment)
-    asked = [
-        _("%(account)s is asked about attempt %(number)s.")
-        % {"account": account_name(row.account), "number": row.out_trade_no}
-        for row in attempts
-    ]
-    asked += [_what_asking_does(refund) for refund in waiting]
-    return Question(
-        title=_("Ask the provider now"),
-        sentences=[
-            *(asked or [_("Nothing of this payment is open, so there is nothing to ask about.")]),
-            _(
-                "An answer counts like a notification: an attempt that was paid pays the order, or is refunded"
-                " where the order does not take it. No new trade or refund is begun."
-            ),
-        ],
-        button=_("Ask now"),
-        form=ReasonForm(given),
-        act=lambda form, by: actions.ask(payment, by=by),
-    )
-
-
-def _refunding(payment: Payment, given: Any) -> Question:
-    """Refund money, once for each form."""
-    left = left_minor(payment)
-    return Question(
-        title=_("Refund"),
-        sentences=[
-            _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.")
-            % {"paid": money(payment.paid_minor, payment.currency), "left": money(left, payment.currency)},
-            _(
-                "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
-                " cannot be undone. Sending this form twice refunds once."
-            ),
-            _("If everything goes back, the order counts as refunded."),
-        ],
-        button=_("Give the money back"),
-        form=RefundForm(given, payment=payment),
-        act=lambda form, by: actions.refund(
-            payment,
-            refund_id=form["number"],
-            amount_minor=form["amount"],
-            shown_reason=form["shown_reason"],
-            by=by,
-        ),
-    )
+        return self.ask_first(request, payment, RECORD, about=row)
 
 
 def _found(row: Any) -> dict[str, Any]:
@@ -256,36 +281,3 @@ def _found(row: Any) -> dict[str, Any]:
         shown |= {"order": link_to_order(row.order_no), "opened": utc(row.created_at)}
         shown |= {"customer": row.owner or "-", "link": link(row, short(row.pk))}
     return shown
-
-
-def _what_asking_does(refund: Refund) -> str:
-    about = {"account": account_name(refund.attempt.account), "refund": actions.named(refund)}
-    if refund.submitted_at is None:
-        return _("%(account)s does not know %(refund)s yet: it is sent now, under that number.") % about
-    return _("%(account)s is asked about %(refund)s; if it does not know it, it is sent now.") % about
-
-
-def _what_recording_does(row: Attempt | Refund, why: str) -> list[str]:
-    attempt = manual.attempt_of(row)
-    account = account_name(attempt.account)
-    about = {"row": actions.named(row), "account": account, "why": why, "merchant": attempt.merchant}
-    first = _("This is %(row)s. %(account)s cannot answer for it: %(why)s.") % about
-    where = _("Look it up in its own pages first, those of merchant %(merchant)s.") % about
-    once = _(
-        "This cannot be undone. If the provider reports it later, by whatever number, it is the same money and"
-        " counts once."
-    )
-    if isinstance(row, Attempt):
-        asked_for = {"money": money(row.amount_minor, row.currency)}
-        amount = _("%(money)s was asked for; no other amount can be recorded.") % asked_for
-        then = _(
-            "What you record counts like the provider's answer. Paid, it pays the order, or is refunded where the"
-            " order does not take it. Never paid, it is closed, and with it an order whose time is over."
-        )
-        return [first, f"{where} {amount}", then, once]
-    charged = _("The number of its payment is %(number)s.") % {"number": refunds.charge_of(row).provider_txn_id}
-    then = _(
-        "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
-        " reserved for it is free again, and an anomaly is filed."
-    )
-    return [first, f"{where} {charged}", then, once]
