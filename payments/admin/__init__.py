@@ -10,8 +10,8 @@ reason and leaves an audit line (`payments.operations.actions`). Payers are neve
 from django.apps import apps
 
 from idempotency.admin.labels import translate_names
-from payments.admin import anomalies, audit, bills, books, deliveries, facts, notifications, payment, rows
+from payments.admin import anomalies, bills, books, deliveries, notifications, payment, rows
 
 translate_names(apps.get_app_config("payments"))
 
-__all__ = ["anomalies", "audit", "bills", "books", "deliveries", "facts", "notifications", "payment", "rows"]
+__all__ = ["anomalies", "bills", "books", "deliveries", "notifications", "payment", "rows"]

@@ -19,7 +19,8 @@ from django.utils.translation import gettext as _
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
 from payments import conf
-from payments.models import Anomaly, Attempt, Difference, Notification, Payment
+from payments.channels import configured as channels
+from payments.models import Anomaly, Attempt, Difference, Notification, Observation, Payment
 from payments.money import EXPONENTS, from_decimal
 
 FIRST = (Payment, LedgerEntry)
@@ -42,6 +43,17 @@ def find(site: AdminSite, request: HttpRequest, term: str) -> list[Model]:
         if found:
             return found
     return []
+
+
+def with_number(term: str) -> QuerySet[Observation]:
+    """Find facts of that number at all our merchant accounts, which begin the unique index."""
+    found = Observation.objects.none()
+    for provider in channels.current().values():
+        ours = Observation.objects.filter(
+            channel=provider.channel, merchant=provider.merchant, provider_txn_id=term
+        )
+        found = found | ours
+    return found
 
 
 def described(rows: QuerySet[Payment], term: str) -> set[UUID]:

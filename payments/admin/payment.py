@@ -24,7 +24,6 @@ from payments.admin import find
 from payments.admin.badges import badge
 from payments.admin.case import page as case_file
 from payments.admin.case.history import MOST
-from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, RefundForm, left_minor
 from payments.admin.pages import (
     Act,
@@ -191,7 +190,7 @@ class PaymentAdmin(MoneyAdmin):
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Look each number up in its own index; what else describes a payment, among the newest."""
-        payments = set(with_number(term).values_list("attempt__payment_id", flat=True)[:10])
+        payments = set(find.with_number(term).values_list("attempt__payment_id", flat=True)[:10])
         payments |= find.of_order(rows, term)
         ours = number_in(term)
         if ours is not None:

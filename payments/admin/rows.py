@@ -1,18 +1,25 @@
-"""Pages of attempts, refunds and events."""
+"""Pages of attempts, refunds, facts, events, and operators' acts."""
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, in_utc, time_column
+from idempotency.admin.searching import LOOKED_AT, numbers_among_newest, numbers_of
 from payments.admin.badges import badge
-from payments.admin.money_filters import AtAccount, Unanswered, Waiting
-from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, number_in, shortened
-from payments.display import money, stored_text
-from payments.models import Attempt, PaymentEvent, Refund
+from payments.admin.find import with_number
+from payments.admin.money_filters import AtAccount, AtChannel, Unanswered, Waiting
+from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, link_to_payment, number_in, shortened
+from payments.display import money, source_in_words, stored_text
+from payments.models import Attempt, AuditEntry, Observation, PaymentEvent, Refund
 from payments.models.choices import choices
+from payments.providers.base import FactKind
 from payments.states import AttemptStatus, RefundStatus
 
 
@@ -22,14 +29,8 @@ class AttemptAdmin(OwnNumberAdmin):
 
     appears = _("An attempt appears when a payment is opened at a provider.")
     list_display = (
-        "number",
-        "merchant_account",
-        "method",
-        "state",
-        "amount",
-        "payment_link",
-        "opened",
-        "questions",
+        *("number", "merchant_account", "method", "state", "amount"),
+        *("payment_link", "opened", "questions"),
     )
     list_filter = (Opened, newest("status", choices(AttemptStatus)), AtAccount, Unanswered)
     search_help_text = _("Our number of the trade, or of the payment.")
@@ -96,3 +97,65 @@ class PaymentEventAdmin(MoneyAdmin):
     @admin.display(description=in_utc(_("handled at")))
     def handled(self, event: PaymentEvent) -> str:
         return utc(event.handled_at) if event.handled_at else badge("failed" if event.attempts else "waiting")
+
+
+@admin.register(Observation)
+class ObservationAdmin(MoneyAdmin):
+    """A fact about money, once, from whatever source."""
+
+    appears = _("A fact appears when a provider or an operator says that money moved.")
+    list_display = ("provider_txn_id", "provider", "kind", "amount", "credited", "learned", "observed")
+    list_filter = (newest("kind", choices(FactKind)), AtChannel)
+    search_help_text = _("A whole number: the provider's own, or ours of the payment, attempt or refund.")
+    list_select_related = ("attempt",)
+    fields = (
+        *("provider_txn_id", "provider", "merchant", "kind", "amount", "credited", "learned"),
+        *("occurred", "observed", "out_refund_no", "attempt_link", "payment_link"),
+    )
+
+    def search(self, rows: QuerySet[Observation], term: str) -> QuerySet[Observation]:
+        """Search each number by its own index; of a former merchant account, among the newest."""
+        found = numbers_of(with_number(term), "channel", "merchant", "provider_txn_id")
+        found |= numbers_among_newest(rows, Q(provider_txn_id=term))
+        ours = number_in(term)
+        if ours is not None:
+            attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True))
+            refunded = list(Refund.objects.filter(pk=ours).values_list("attempt_id", flat=True))
+            of_refund = Q(attempt__in=refunded, out_refund_no=ours.hex)
+            found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
+        return rows.filter(pk__in=found)
+
+    learned = column(source_in_words, _("source"))
+    attempt_link = column(lambda fact: link(fact.attempt), _("attempt"))
+    payment_link = column(lambda fact: link_to_payment(fact.attempt.payment_id), _("payment"))
+    occurred = time_column("occurred_at", _("at the provider"))
+    observed = time_column("observed_at", _("received at"))
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(MoneyAdmin):
+    """Every act once, the newest first; nobody can change one."""
+
+    appears = _("An entry appears when an operator refunds, records or resolves something.")
+    list_display = ("at", "operator", "about", "message")
+    search_help_text = format_lazy(
+        _("A whole subject (anomaly:7), or a user name among the newest {newest:,} entries, as it was then."),
+        newest=LOOKED_AT,
+    )
+    fields = ("at", "operator", "operator_id", "about", "message")
+
+    def search(self, rows: QuerySet[AuditEntry], term: str) -> QuerySet[AuditEntry]:
+        found = numbers_of(rows.filter(subject=term), "subject") | numbers_among_newest(rows, Q(operator=term))
+        return rows.filter(pk__in=found)
+
+    at = time_column("created_at", _("at"))
+
+    @admin.display(description=_("about"))
+    def about(self, entry: AuditEntry) -> SafeString | str:
+        """Link the row's page, without looking the row up."""
+        model, _, number = entry.subject.partition(":")
+        try:
+            address = reverse(f"admin:payments_{model}_change", args=[number])
+        except NoReverseMatch:
+            return entry.subject
+        return format_html('<a href="{}">{}</a>', address, entry.subject)
