@@ -21,9 +21,9 @@ class PaymentsConfig(AppConfig):
         from idempotency.maintenance import reaper  # noqa: PLC0415
         from payments import checks  # noqa: F401, PLC0415
         from payments.api import refunding  # noqa: F401, PLC0415
-        from payments.deliveries import ending  # noqa: PLC0415
+        from payments.deliveries import sending  # noqa: PLC0415
 
-        reaper.others["deliveries"] = ending.drop
+        reaper.others["deliveries"] = sending.drop
 
 
 def refuse_namesake() -> None:

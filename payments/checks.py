@@ -27,7 +27,7 @@ from idempotency.checks.registry import register
 from idempotency.checks.settings import check_settings
 from payments.channels import accounts
 from payments.conf import Payable, config, orders_model
-from payments.deliveries import ending, endpoints
+from payments.deliveries import endpoints
 from payments.models import Payment
 from payments.providers import registry
 from payments.providers.actions import KIND_MAX
@@ -173,7 +173,7 @@ def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[C
     try:
         if any(_order(config().order)):
             return []
-        found, endpoints_gone = accounts.gone(), ending.orphaned()
+        found, endpoints_gone = accounts.gone(), endpoints.orphaned()
         former = list(_former_orders())
     except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
         return []

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from idempotency.webhooks import StandardWebhooks, Unverifiable
-from payments.conf import EVENT_TYPES, Endpoint
+from payments.conf import EVENT_TYPES, Endpoint, config
+from payments.models import Delivery
 from payments.providers.settings_fields import ConfigError, content, is_loopback, mistake_in
 
 NAME_MAX = 64
@@ -41,6 +42,13 @@ def problems(name: str, endpoint: Endpoint) -> Iterator[str]:
         yield str(error)
     except Unverifiable as error:
         yield f"{here}: {error}."
+
+
+def orphaned() -> list[str]:
+    """Name the endpoints that deliveries wait for and the settings lack."""
+    waiting = Delivery.objects.filter(status__in=[Delivery.Status.WAITING, Delivery.Status.SENDING])
+    lacking = waiting.exclude(endpoint__in=[*config().webhooks]).order_by("endpoint")
+    return list(lacking.values_list("endpoint", flat=True).distinct())
 
 
 def where(name: str) -> str:

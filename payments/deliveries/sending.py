@@ -1,4 +1,4 @@
-"""Sending: at least once, in order per payment, each attempt under the same ``webhook-id``.
+"""Sending: at least once, in order per payment, each attempt under the same ``webhook-id``; and its end.
 
 A claim of a row is committed before its request leaves, and counts for `LEASE_SECONDS`: the row of a process that
 was killed is due again after that. Unique `delivery_one_at_a_time` refuses a second one of a payment.
@@ -8,12 +8,15 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import httpx
 from django.db import IntegrityError
+from django.utils import timezone
 
+from idempotency.conf import config as idempotency
+from idempotency.ids import first_id
 from idempotency.postgres.statements import Statement, send
 from idempotency.webhooks import Unverifiable
 from payments.attempts.calling import must_be_outside_transactions
@@ -31,6 +34,7 @@ LEASE_SECONDS = 30  # longer than any attempt
 SENT_AT_ONCE = 2  # to one endpoint
 ANSWER_BYTES_MAX = 65_536
 PASS_SECONDS = 10.0
+GONE = "given up: there is no such endpoint any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,18 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
 def send_again(delivery_id: UUID) -> bool:
     """Make a delivery due now, and for three days more; return False while it is being sent."""
     return bool(send(Statement(queries.AGAIN, [delivery_id]))[0])
+
+
+def drop(*, limit: int) -> int:
+    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, but a payment's last to an endpoint.
+
+    First, what waits for a removed endpoint is given up when its time is over: until then the endpoint may only
+    be missing in the settings of this process.
+    """
+    seconds = idempotency().tombstone_seconds
+    before = first_id(timezone.now() - timedelta(seconds=seconds))
+    ending = Statement(queries.END, [GONE, list(config().webhooks)])
+    return len(send(ending, Statement(queries.DROP, [before, seconds, limit]))[1])
 
 
 def undelivered() -> tuple[dict[str, float], dict[str, int]]:
