@@ -7,9 +7,8 @@ Writers: `payments.attempts` (payments; calls to providers; attempts until a pro
 (comparisons and differences), `payments.operations.actions` (audit entries).
 """
 
-from payments.models.audit import AuditEntry
+from payments.models.audit import AuditEntry, ProviderCall
 from payments.models.bill import BillComparison, Difference
-from payments.models.call import ProviderCall
 from payments.models.event import Delivery, PaymentEvent
 from payments.models.facts import Anomaly, Notification, Observation
 from payments.models.journal import JournalEntry, JournalLine

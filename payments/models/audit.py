@@ -1,4 +1,4 @@
-"""What operators did about money. Append-only, by trigger; it outlives the operator's account and the row."""
+"""What operators did about money, and calls to providers. Append-only, by trigger."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -10,7 +10,7 @@ from payments.models.guards import stored
 class AuditEntry(models.Model):
     """One act of an operator: who, about what, and in words what, why and with which result.
 
-    No foreign keys: an account may be deleted, and its name stays here as text.
+    No foreign keys: it outlives the row and the operator's account, whose name stays here as text.
     """
 
     subject = models.CharField(max_length=80, help_text="the row that it is about, as in payment:0190…")
@@ -27,6 +27,24 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return _("%(subject)s by %(operator)s") % {"subject": self.subject, "operator": self.operator}
+
+
+class ProviderCall(models.Model):
+    """One call to a provider about an attempt or a refund of it; none of a process that died in it."""
+
+    attempt = models.ForeignKey("payments.Attempt", on_delete=models.PROTECT, related_name="calls")
+    method = models.CharField(max_length=16, help_text="of `payments.providers.base.Provider`")
+    answer = models.CharField(max_length=200, help_text="a status, or the error")
+    failed = models.BooleanField(help_text="no answer that can be used")
+    milliseconds = models.PositiveIntegerField()
+    ended_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (stored("provider_call_stays", on="UPDATE OR DELETE"),)
+
+    def __str__(self) -> str:
+        return f"{self.method} of {self.attempt_id.hex}: {self.answer}"
 
 
 def subject_of(row: models.Model) -> str:
