@@ -168,8 +168,8 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         """
         about = about or row
         if settled_at := getattr(row, "resolved_at", None):
-            about = {"at": utc(settled_at), "resolution": stored_text(getattr(row, "resolution", ""))}
-            messages.warning(request, _("It has been resolved before, %(at)s UTC: %(resolution)s") % about)
+            before = {"at": utc(settled_at), "resolution": stored_text(getattr(row, "resolution", ""))}
+            messages.warning(request, _("It has been resolved before, %(at)s UTC: %(resolution)s") % before)
             return HttpResponseRedirect(page_of(row))
         form = act.form(about, request.POST or None)
         try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -202,23 +203,15 @@ def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
-    address, opened = page_of(attempt), _("%s attempt opened") % account_name(attempt.account)
+    moment, who = partial(Moment, address=page_of(attempt)), account_name(attempt.account)
     amount = money(attempt.amount_minor, attempt.currency)
     about = {"money": amount, "method": attempt.method, "number": attempt.out_trade_no}
     asked = _("%(money)s by %(method)s, number %(number)s") % about
-    now = (attempt.status, attempt.get_status_display())
-    yield Moment(at=attempt.created_at, what=opened, note=asked, address=address)
+    yield moment(at=attempt.created_at, what=_("%s attempt opened") % who, note=asked)
     if attempt.submitted_at is not None:
+        sent, now = _("%s attempt submitted") % who, (attempt.status, attempt.get_status_display())
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
-        who = account_name(attempt.account)
-        yield Moment(
-            at=attempt.submitted_at,
-            what=_("%s attempt submitted") % who,
-            who=who,
-            address=address,
-            alarm=failed,
-            now=now,
-        )
+        yield moment(at=attempt.submitted_at, what=sent, who=who, alarm=failed, now=now)
 
 
 def _received_at(row: Notification, facts: list[Observation]) -> datetime:
@@ -271,47 +264,43 @@ def _of_entry(entry: JournalEntry) -> Moment:
 
 
 def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
+    moment, is_open = partial(Moment, address=page_of(anomaly)), anomaly.resolved_at is None
     by_policy = anomaly.kind in REFUNDED_BY_POLICY and "approval" not in anomaly.detail
     then = _("goes back by policy") if by_policy else _("waits for a person")
-    note = "; ".join(
-        filter(None, [_("%s at stake") % at_stake(anomaly), then, stored_text(anomaly.detail.get("message", ""))])
-    )
-    what, address = _("anomaly: %s") % anomaly.get_kind_display(), page_of(anomaly)
-    open_still, filed_at = anomaly.resolved_at is None, anomaly.created_at
-    now = ("open", "open") if open_still else ("resolved", "resolved")
-    yield Moment(at=filed_at, what=what, note=note, address=address, alarm=open_still, now=now, moves_money=True)
+    said = stored_text(anomaly.detail.get("message", ""))
+    note = "; ".join(filter(None, [_("%s at stake") % at_stake(anomaly), then, said]))
+    what, now = _("anomaly: %s") % anomaly.get_kind_display(), "open" if is_open else "resolved"
+    yield moment(at=anomaly.created_at, what=what, note=note, alarm=is_open, now=(now, now), moves_money=True)
     if anomaly.resolved_at is not None:
-        yield Moment(
-            at=anomaly.resolved_at,
-            what=_("anomaly resolved"),
-            note=stored_text(anomaly.resolution),
-            address=address,
-        )
+        note = stored_text(anomaly.resolution)
+        yield moment(at=anomaly.resolved_at, what=_("anomaly resolved"), note=note)
 
 
 def _of_refund(refund: Refund) -> Iterator[Moment]:
-    kind = _("policy refund of %s") if refund.anomaly_id else _("refund of %s")
-    what, address = kind % refund_money(refund), page_of(refund)
+    moment, kind = partial(Moment, address=page_of(refund)), _("refund of %s")
+    if refund.anomaly_id:
+        kind = _("policy refund of %s")
+    what, now = kind % refund_money(refund), (refund.status, refund.get_status_display())
     note = _("number %s") % refund.out_refund_no + (f": {stored_text(refund.reason)}" if refund.reason else "")
-    now = (refund.status, refund.get_status_display())
-    yield Moment(
-        at=refund.created_at, what=_("%s asked for") % what, note=note, address=address, now=now, moves_money=True
-    )
+    yield moment(at=refund.created_at, what=_("%s asked for") % what, note=note, now=now, moves_money=True)
     if refund.submitted_at is not None:
         who, alarm = account_name(refund.attempt.account), refund.status in {"failed", "uncertain"}
-        yield Moment(at=refund.submitted_at, what=_("%s sent") % what, who=who, address=address, alarm=alarm)
+        yield moment(at=refund.submitted_at, what=_("%s sent") % what, who=who, alarm=alarm)
 
 
 def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
-    about = {"number": event.number, "status": event.status_in_words}
-    what, address = _("event %(number)s: %(status)s") % about, page_of(event)
+    moment, about = (
+        partial(Moment, address=page_of(event)),
+        {"number": event.number, "status": event.status_in_words},
+    )
+    what = _("event %(number)s: %(status)s") % about
     amounts = {"paid": money(event.paid_minor, currency), "refunded": money(event.refunded_minor, currency)}
     totals = _("paid %(paid)s, refunded %(refunded)s") % amounts
     waits = event.handled_at is None and event.attempts > 0
     now = ("failed", _("failed %s times") % event.attempts) if waits else None
-    yield Moment(at=event.created_at, what=what, note=totals, address=address, alarm=waits, now=now)
+    yield moment(at=event.created_at, what=what, note=totals, alarm=waits, now=now)
     if event.handled_at is not None:
-        yield Moment(at=event.handled_at, what=_("event %s handled") % event.number, address=address)
+        yield moment(at=event.handled_at, what=_("event %s handled") % event.number)
 
 
 def _of_audit_entry(entry: AuditEntry) -> Moment:
