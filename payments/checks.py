@@ -26,9 +26,10 @@ from django.utils.module_loading import import_string
 from idempotency.checks.registry import register
 from idempotency.checks.settings import check_settings
 from payments.channels import accounts
-from payments.conf import Payable, config, orders_model
+from payments.conf import Payable, config
 from payments.deliveries import endpoints
 from payments.models import Payment
+from payments.order_keys import orders_model
 from payments.providers import registry
 from payments.providers.actions import KIND_MAX
 from payments.providers.base import Provider

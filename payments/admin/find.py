@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
-from payments import conf
+from payments import order_keys
 from payments.channels import configured as channels
 from payments.models import Anomaly, Attempt, Difference, Notification, Observation, Payment
 from payments.money import EXPONENTS, from_decimal
@@ -73,7 +73,7 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
 def of_order(rows: QuerySet[Payment], term: str) -> set[UUID]:
     """Return the number of the payment of the order with that key; empty where no order can have it."""
     with suppress(ValidationError):
-        return numbers_of(rows.filter(conf.of_order(term)), "order_id")
+        return numbers_of(rows.filter(order_keys.of_order(term)), "order_id")
     return set()
 
 

@@ -6,9 +6,10 @@ from django.utils import timezone
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts.recording import recorded
 from payments.channels import configured as channels
-from payments.conf import order_of, orders
+from payments.conf import orders
 from payments.errors import ChannelOff, ChannelUnavailable, OtherMerchant
 from payments.models import Attempt, Payment
+from payments.order_keys import order_of
 from payments.providers.base import Provider
 
 

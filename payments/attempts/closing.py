@@ -12,9 +12,9 @@ from procrastinate.contrib.django import app
 
 from payments.attempts import asking, calling, capturing
 from payments.channels import configured as channels
-from payments.conf import of_order
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
+from payments.order_keys import of_order
 from payments.providers.answers import differences
 from payments.providers.base import Fact, FactKind, Provider, Trade, TradeStatus, closed_fact
 from payments.providers.plugin import Capability

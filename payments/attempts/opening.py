@@ -7,10 +7,10 @@ from django.utils.translation import gettext as _
 
 from payments.attempts import calling
 from payments.channels import accounts
-from payments.conf import beside_former, of_order, order_columns
 from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.money import minor
+from payments.order_keys import beside_former, of_order, order_columns
 from payments.providers.base import NEEDED, NOBODY, Payer, Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS

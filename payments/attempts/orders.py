@@ -10,9 +10,10 @@ from django.utils import timezone
 from payments.attempts import asking, calling, closing
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
-from payments.conf import payable, payment_of
+from payments.conf import payable
 from payments.errors import OrderNotPayable
 from payments.models import Attempt, Payment
+from payments.order_keys import payment_of
 from payments.providers.base import Payer
 from payments.states import PaymentStatus
 

@@ -17,9 +17,10 @@ from procrastinate.contrib.django import app
 
 from payments.attempts import asking, calling, closing
 from payments.channels.configured import notify_url
-from payments.conf import config, order_of, orders
+from payments.conf import config, orders
 from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
+from payments.order_keys import order_of
 from payments.providers.answers import follow_up
 from payments.providers.base import NEEDED, NOBODY, NextAction, Payer, Provider, TradeStatus
 from payments.settlement.settle import step_attempt

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import migrations, models
 
-from payments.conf import orders_model
+from payments.order_keys import orders_model
 
 
 def name_model(apps: Any, editor: Any) -> None:

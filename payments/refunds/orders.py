@@ -5,9 +5,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Model
 
-from payments.conf import payment_of
 from payments.errors import RefundExceedsPaid
 from payments.models import Payment, Refund
+from payments.order_keys import payment_of
 from payments.refunds.steps import request_refund, submit_refund
 
 

@@ -12,8 +12,9 @@ from procrastinate.contrib.django import app
 
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
-from payments.conf import order_of, orders
+from payments.conf import orders
 from payments.display import REFUNDED_UNDER, money
+from payments.order_keys import order_of
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of

@@ -27,9 +27,10 @@ from payments.api.serializers import PaymentSerializer
 from payments.attempts import closing, opening
 from payments.channels import configured
 from payments.checks import check_payments, check_rows
-from payments.conf import order_columns, orders
+from payments.conf import orders
 from payments.errors import AmountChanged, MethodUnavailable, OrderNotPayable, RefundExceedsPaid
 from payments.models import Attempt, Payment, Refund
+from payments.order_keys import order_columns
 from payments.providers.base import FactKind
 from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
