@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.labels import utc
 from payments.attempts import calling, closing
-from payments.channels.accounts import account_name
+from payments.channels.accounts import OPEN, account_name
 from payments.display import money
 from payments.errors import ChannelOff, OtherMerchant
 from payments.models import Attempt, Observation, Payment, Refund
@@ -28,7 +28,7 @@ from payments.settlement import backoff
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle_here
 from payments.settlement.state import BY_HAND
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+from payments.states import AttemptStatus, RefundStatus
 
 
 def recordable(payment: Payment) -> list[Attempt | Refund]:
@@ -45,7 +45,7 @@ def why_manual(row: Attempt | Refund) -> str:
         NotDecidable: it can, or the row is over.
     """
     about = {"row": named(row), "status": row.get_status_display()}
-    if not _is_open(row):
+    if row.status not in OPEN[type(row)][0]:
         raise NotDecidable(_("Nothing changed: %(row)s is over (%(status)s).") % about)
     attempt = attempt_of(row)
     try:
@@ -94,7 +94,8 @@ def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator
     with transaction.atomic():
         # a contrary record queues here, then finds it ended
         payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
-        found = _locked(row)
+        # a submission takes no lock of the payment, and so waits for this one
+        found = type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)
         why_manual(found)
         if not moved and (too_early := why_not_ended(found)):
             raise NotDecidable(too_early)
@@ -162,15 +163,6 @@ def _is_known(row: Attempt | Refund, number: str) -> bool:
     attempt = attempt_of(row)
     facts = Observation.objects.filter(channel=attempt.channel, merchant=attempt.merchant, provider_txn_id=number)
     return facts.exists()
-
-
-def _locked(row: Attempt | Refund) -> Attempt | Refund:
-    """Lock and read the row; its submission takes no lock of the payment, and so waits here."""
-    return type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)
-
-
-def _is_open(row: Attempt | Refund) -> bool:
-    return row.status in (LIVE_ATTEMPTS if isinstance(row, Attempt) else OPEN_REFUNDS)
 
 
 def _is_recordable(row: Attempt | Refund) -> bool:

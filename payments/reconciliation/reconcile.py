@@ -20,12 +20,13 @@ from django.utils import timezone
 from idempotency.ids import new_id
 from idempotency.locks import Lock
 from payments.attempts import closing, submission
+from payments.channels.accounts import OPEN
 from payments.channels.sharing import give_back, shared
 from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 from payments.models import Attempt, Refund
 from payments.refunds import steps as refunds
 from payments.settlement.backoff import after
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+from payments.states import AttemptStatus, RefundStatus
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def run_due(*, limit: int = BATCH) -> int:
 
     Transaction: NONE may be open.
     """
-    return sum(_ask(kind, _claim(kind, limit)).count for kind in _KINDS)
+    return sum(_ask(model, _claim(model, limit)).count for model in _QUESTIONS)
 
 
 def all_due(*, limit: int) -> Iterator[Asked]:
@@ -86,10 +87,10 @@ def all_due(*, limit: int) -> Iterator[Asked]:
     left, found = limit, True
     while found:
         found = False
-        for kind in _KINDS:
-            if ids := _claim(kind, min(left, BATCH)):
+        for model in _QUESTIONS:
+            if ids := _claim(model, min(left, BATCH)):
                 left, found = left - len(ids), True
-                yield _ask(kind, ids)
+                yield _ask(model, ids)
 
 
 def all_open(*, limit: int | None = None) -> Iterator[Asked]:
@@ -101,12 +102,12 @@ def all_open(*, limit: int | None = None) -> Iterator[Asked]:
     Transaction: NONE may be open.
     """
     batches, left = [], limit
-    for kind in _KINDS:
-        ids = list(kind.rows().order_by("pk").values_list("pk", flat=True)[:left])
+    for model in _QUESTIONS:
+        ids = list(_open(model).order_by("pk").values_list("pk", flat=True)[:left])
         left = None if left is None else left - len(ids)
-        batches += [(kind, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
-    for kind, batch in batches:
-        yield _ask(kind, batch)
+        batches += [(model, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
+    for model, batch in batches:
+        yield _ask(model, batch)
 
 
 def _run_until_none_is_due(limit: int) -> int:
@@ -139,52 +140,40 @@ def _ask_refund(refund_id: UUID) -> bool:
     return refunds.submit_refund(refund_id).status != RefundStatus.UNCERTAIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """Kind of row that providers are asked about."""
-
-    name: str  # in the log
-    model: type[models.Model]
-    open_in: frozenset[Any]  # the statuses in which there is something to ask
-    ask: Callable[[UUID], bool]  # False if the answer settles nothing
-
-    def rows(self) -> models.QuerySet[Any]:
-        """Select the open ones."""
-        return self.model._default_manager.filter(status__in=self.open_in)
+# what asks about a row by its number; False if the answer settles nothing
+_QUESTIONS: dict[type[models.Model], Callable[[UUID], bool]] = {Attempt: _ask_attempt, Refund: _ask_refund}
 
 
-_KINDS = (
-    _Kind(name="attempt", model=Attempt, open_in=LIVE_ATTEMPTS, ask=_ask_attempt),
-    _Kind(name="refund", model=Refund, open_in=OPEN_REFUNDS, ask=_ask_refund),
-)
+def _open(model: type[models.Model]) -> models.QuerySet[Any]:
+    return model._default_manager.filter(status__in=OPEN[model][0])
 
 
-def _claim(kind: _Kind, limit: int) -> list[UUID]:
+def _claim(model: type[models.Model], limit: int) -> list[UUID]:
     with transaction.atomic():
         due = list(
-            kind.rows()
+            _open(model)
             .select_for_update(skip_locked=True)
             .filter(next_query_at__lte=Now())
             .order_by("next_query_at")[:limit]
             .values_list("pk", "query_count")
         )
         for pk, query_count in due:
-            kind.model._default_manager.filter(pk=pk).update(
+            model._default_manager.filter(pk=pk).update(
                 next_query_at=after(query_count=query_count + 1), query_count=models.F("query_count") + 1
             )
     return [pk for pk, _ in due]
 
 
-def _ask(kind: _Kind, ids: list[UUID]) -> Asked:
-    unanswered = 0
+def _ask(model: type[models.Model], ids: list[UUID]) -> Asked:
+    unanswered, name = 0, model._meta.model_name
     for number in ids:
         try:
-            unanswered += not kind.ask(number)
+            unanswered += not _QUESTIONS[model](number)
         except (ProviderError, PaymentRefused) as error:
             unanswered += 1
-            log.warning("%s %s: no answer: %s", kind.name, number.hex, error)
+            log.warning("%s %s: no answer: %s", name, number.hex, error)
         except Exception:
             # one row's trouble must not keep the others waiting; it comes up again after its back-off
             unanswered += 1
-            log.exception("%s %s could not be reconciled", kind.name, number.hex)
+            log.exception("%s %s could not be reconciled", name, number.hex)
     return Asked(count=len(ids), unanswered=unanswered)
