@@ -72,16 +72,7 @@ def _permits(name: str, most: int, redis: object) -> PermitExpirableSemaphore:
 
 @contextmanager
 def _permit(name: str, most: int, deadline: float) -> Iterator[None]:
-    permit = _take_permit(name, most, deadline)
-    try:
-        yield
-    finally:
-        if permit:
-            give_back(PERMIT, lambda redis: _permits(name, most, redis).release(permit))
-
-
-def _take_permit(name: str, most: int, deadline: float) -> str:
-    """Take a permit and return its name; `_UNLIMITED` where Redis is away, which is safe: see the module."""
+    """Hold a permit; none where Redis is away, which is safe: see the module."""
 
     def ask(redis: object) -> str | None:
         permits = _permits(name, most, redis)
@@ -93,7 +84,11 @@ def _take_permit(name: str, most: int, deadline: float) -> str:
     permit = shared(PERMIT, ask, otherwise=_UNLIMITED)
     if permit is None:
         raise NoRoom(f"{most} calls to {name} are running, and none of them ended in time")
-    return permit
+    try:
+        yield
+    finally:
+        if permit:
+            give_back(PERMIT, lambda redis: _permits(name, most, redis).release(permit))
 
 
 def _wait_turn(account: str, deadline: float, caller: str | None) -> None:
