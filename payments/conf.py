@@ -198,7 +198,9 @@ def parse(raw: Any) -> Config:
         kind = parts_of[name]
         values[name] = kind(**_read(kind, f"PAYMENTS[{name.upper()!r}]", values[name]))
     if "webhooks" in values:
-        values["webhooks"] = _endpoints(values["webhooks"])
+        given = _dict("PAYMENTS['WEBHOOKS']", values["webhooks"]).items()
+        read = {name: _read(Endpoint, f"PAYMENTS['WEBHOOKS'][{name!r}]", one) for name, one in given}
+        values["webhooks"] = {name: Endpoint(**one) for name, one in read.items()}
     for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
         _dict(f"PAYMENTS['PROVIDERS'][{name!r}]", one)
     if not re.fullmatch(r"(?i)https?://[^\s/?#:@][^\s/?#]*(/[^\s?#]*)?", str(values["base_url"])):
@@ -224,11 +226,6 @@ def payable() -> Payable:
     if isinstance(found := orders(), _Steps):
         return found.payable
     raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
-
-
-def _endpoints(raw: Any) -> dict[str, Endpoint]:
-    found = _dict("PAYMENTS['WEBHOOKS']", raw).items()
-    return {name: Endpoint(**_read(Endpoint, f"PAYMENTS['WEBHOOKS'][{name!r}]", one)) for name, one in found}
 
 
 def _dict(where: str, raw: Any) -> Mapping[Any, Any]:

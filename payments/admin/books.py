@@ -99,18 +99,19 @@ class JournalEntryAdmin(MoneyAdmin):
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
         """Export the same for a spreadsheet: amounts with a point and without grouping."""
         self.require(request)
-        name = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
+        file = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
         response = HttpResponse(
             content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+            headers={"Content-Disposition": f'attachment; filename="{file}"'},
         )
         response.write(BOM)
         writer = csv.writer(response)
         writer.writerow([label(name) for name in FIELDS])
         accounts = figures.trial_balance()
         for row in [*accounts, *figures.totals(accounts)]:
-            amounts = (row.debit_minor, row.credit_minor, row.balance_minor)
-            writer.writerow([_name_of(row), row.currency, *(plain(amount, row.currency) for amount in amounts)])
+            name = gettext("total") if row.account == figures.TOTAL else row.account
+            minor = (row.debit_minor, row.credit_minor, row.balance_minor)
+            writer.writerow([name, row.currency, *(plain(amount, row.currency) for amount in minor)])
         return response
 
 
@@ -137,10 +138,6 @@ class JournalLineAdmin(MoneyAdmin):
     @admin.display(description=label("account"))
     def book(self, line: JournalLine) -> SafeString:
         return format_html('<span title="{}">{}</span>', line.account, book_name(line.account))
-
-
-def _name_of(row: figures.Account) -> str:
-    return gettext("total") if row.account == figures.TOTAL else row.account
 
 
 def _in_words(row: figures.Account) -> dict[str, Any]:

@@ -72,7 +72,8 @@ class DeliveryAdmin(OwnNumberAdmin):
     @admin.display(description=STATUS)
     def state(self, row: Delivery) -> SafeString:
         """Set deliveries that wait after a failure apart from fresh ones."""
-        if row.status == Status.WAITING and _has_failed(row):
+        has_failed = any(not one.get("answer", "").startswith(RECEIVED) for one in row.log)
+        if row.status == Status.WAITING and has_failed:
             return badge("uncertain", _("will retry"))
         return badge(row.status, row.get_status_display())
 
@@ -83,14 +84,8 @@ class DeliveryAdmin(OwnNumberAdmin):
     @admin.display(description=_("answers"))
     def answers(self, row: Delivery) -> SafeString | str:
         """List the attempts; one without an answer has no end yet, or its process died."""
-        entries = ((utc(datetime.fromisoformat(one["at"])), _answer(one)) for one in row.log)
+        no_end = gettext("no end yet")
+        entries = (
+            (utc(datetime.fromisoformat(one["at"])), stored_text(one.get("answer", no_end))) for one in row.log
+        )
         return table(entries, gettext("none yet"))
-
-
-def _has_failed(row: Delivery) -> bool:
-    """Return whether an attempt ended without success."""
-    return any(not one.get("answer", "").startswith(RECEIVED) for one in row.log)
-
-
-def _answer(attempt: dict[str, str]) -> str:
-    return stored_text(attempt["answer"]) if "answer" in attempt else gettext("no end yet")

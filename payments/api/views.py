@@ -4,7 +4,6 @@ import uuid
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext_noop as _
@@ -39,15 +38,10 @@ def _problem(*codes: str) -> OpenApiResponse:
     return OpenApiResponse(description=", ".join(f"`{code}`" for code in codes))
 
 
-def _visible(request: Request) -> QuerySet[Payment]:
-    """Select the caller's own payments; every payment for staff who may see payments."""
-    if request.user.has_perm("payments.view_payment"):
-        return Payment.objects.all()
-    return Payment.objects.filter(owner_id=request.user.pk)
-
-
 def _find(request: Request, payment_id: uuid.UUID) -> Payment:
-    payment = _visible(request).filter(pk=payment_id).first()
+    """Read a payment of the caller's; for staff who may see payments, any."""
+    whose = {} if request.user.has_perm("payments.view_payment") else {"owner_id": request.user.pk}
+    payment = Payment.objects.filter(pk=payment_id, **whose).first()
     if payment is None:
         raise Problem(404, "payment_not_found", _("There is no such payment of yours."))
     return payment

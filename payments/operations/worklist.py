@@ -99,6 +99,7 @@ def sources() -> dict[str, tuple[QuerySet[Any], str]]:
     anomalies = Anomaly.objects.filter(resolved_at__isnull=True)
     own = {Kind.REFUND_FAILED: "refused", Kind.NOTIFICATION_FAILED: "notification"}
     events = PaymentEvent.objects.filter(handled_at__isnull=True)
+    given_up = Delivery.objects.filter(status=Delivery.Status.FAILED)
     return {
         "anomaly": (anomalies.exclude(kind__in=own), "created_at"),
         "attempt": (unanswered(Attempt.objects.all()), "created_at"),
@@ -106,7 +107,7 @@ def sources() -> dict[str, tuple[QuerySet[Any], str]]:
         "refused": (anomalies.filter(kind=Kind.REFUND_FAILED), "created_at"),
         "difference": (Difference.objects.filter(resolved_at__isnull=True), "found_at"),
         "event": (events.filter(Q(attempts__gt=0) | Q(created_at__lt=timezone.now() - STUCK)), "created_at"),
-        "delivery": (_given_up(), "created_at"),
+        "delivery": (given_up.filter(endpoint__in=[*config().webhooks]), "created_at"),  # not to one that is gone
         "notification": (anomalies.filter(kind=Kind.NOTIFICATION_FAILED), "created_at"),
     }
 
@@ -116,11 +117,6 @@ def unanswered(rows: QuerySet[Any]) -> QuerySet[Any]:
     statuses, attempt = accounts.OPEN[rows.model]
     uncertain = Q(status=AttemptStatus.UNCERTAIN.value)  # as a refund's
     return rows.filter(uncertain | accounts.at_former(attempt), status__in=statuses)
-
-
-def _given_up() -> QuerySet[Delivery]:
-    """Select deliveries that were given up, to endpoints that there still are."""
-    return Delivery.objects.filter(status=Delivery.Status.FAILED, endpoint__in=[*config().webhooks])
 
 
 @cache  # it is asked for each row, and `at_former` builds the accounts again while one has a wrong setting

@@ -92,6 +92,7 @@ def read(payment: Payment) -> PaymentRows:
     notifications = list(received[:MOST])
     refunds = payment.refunds.select_related("anomaly", "payment", "attempt").order_by("created_at", "id")
     anomalies = list(_anomalies(payment, facts, notifications)[:MOST])
+    subjects = [subject_of(row) for row in (payment, *notifications, *anomalies)]
     return PaymentRows(
         attempts=attempts,
         facts=facts,
@@ -100,7 +101,7 @@ def read(payment: Payment) -> PaymentRows:
         refunds=list(refunds[:MOST]),
         events=list(payment.events.order_by("number")[:MOST]),
         anomalies=anomalies,
-        audit_entries=list(_audit_entries([payment, *notifications, *anomalies])[:MOST]),
+        audit_entries=list(AuditEntry.objects.filter(subject__in=subjects).order_by("created_at", "pk")[:MOST]),
     )
 
 
@@ -195,11 +196,6 @@ def _anomalies(
     about |= Q(kind=Kind.CONTENT_CHANGED, channel__in=channels, reference__in=[*of_facts, *ids])
     about |= Q(kind=Kind.NOTIFICATION_FAILED, channel__in=channels, reference__in=ids)
     return Anomaly.objects.filter(about).select_related("payment", "refund", "refund__payment").order_by("id")
-
-
-def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
-    """Select operators' acts about any of the rows, the oldest first."""
-    return AuditEntry.objects.filter(subject__in=[subject_of(row) for row in rows]).order_by("created_at", "pk")
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:

@@ -83,10 +83,6 @@ def _page_pay(call: Call) -> HttpResponse:
     return redirect(f"/pay/{call.content['out_trade_no']}")
 
 
-def _query(call: Call) -> dict[str, Any]:
-    return _trade_document(_trade_of(call.content))
-
-
 def _close(call: Call) -> dict[str, Any]:
     trade = _trade_of(call.content)
     if trade["state"] == "CLOSED":
@@ -134,7 +130,7 @@ def _refund_query(call: Call) -> dict[str, Any]:
 
 _METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
     _PRECREATE: codes.precreate,
-    "alipay.trade.query": _query,
+    "alipay.trade.query": lambda call: _trade_document(_trade_of(call.content)),
     "alipay.trade.close": _close,
     "alipay.trade.refund": _refund,
     "alipay.trade.fastpay.refund.query": _refund_query,

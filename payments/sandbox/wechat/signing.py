@@ -59,7 +59,9 @@ def merchant_only(view: View) -> View:
             status, body = error.status, to_json({"code": error.code, "message": error.message})
         except (KeyError, TypeError, ValueError) as error:
             status, body = 400, to_json({"code": "PARAM_ERROR", "message": f"{type(error).__name__}: {error}"})
-        return _signed(status, body, with_key=request.headers.get("Wechatpay-Serial", ""))
+        headers = signature_headers(body, with_key=request.headers.get("Wechatpay-Serial", ""))
+        headers["Request-ID"] = secrets.token_hex(8)
+        return HttpResponse(body, status=status, content_type="application/json", headers=headers)
 
     return wrapper
 
@@ -103,8 +105,3 @@ def _verify(request: HttpRequest) -> None:
     )
     if not rsa.verifies(message, given.get("signature", ""), keys.merchant.public_key()):
         raise Error(401, "SIGN_ERROR", "the signature does not verify")
-
-
-def _signed(status: int, body: bytes, *, with_key: str) -> HttpResponse:
-    headers = signature_headers(body, with_key=with_key) | {"Request-ID": secrets.token_hex(8)}
-    return HttpResponse(body, status=status, content_type="application/json", headers=headers)
