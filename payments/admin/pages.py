@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from django import forms
 from django.contrib import messages
@@ -19,7 +18,7 @@ from django.urls import NoReverseMatch, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop
+from django.utils.translation import gettext_lazy
 
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc, time_column
@@ -35,10 +34,6 @@ from payments.operations import actions
 from payments.settlement.state import as_id
 
 BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
-REQUESTS_ABOUT = {
-    "payment": gettext_noop("requests about the payment"),
-    "order": gettext_noop("requests about the order"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +184,8 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
 class OwnNumberAdmin(MoneyAdmin):
     """Pages of rows that have our numbers, their own and their payment's; both find them."""
 
+    number = column(lambda row: shortened(row.pk), gettext_lazy("our number"))
+
     def search(self, rows: models.QuerySet[Any], term: str) -> models.QuerySet[Any]:
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
@@ -251,12 +248,6 @@ def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
     except (KeyError, NoReverseMatch):
         return shown
     return format_html('<a href="{}" title="{}">{}</a>', address, order_no, shown)
-
-
-def link_to_ledger(kind: str, number: str) -> SafeString:
-    """Link the keyed requests about it."""
-    address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{quote(number)}"
-    return format_html('<a href="{}">{}</a>', address, _(REQUESTS_ABOUT[kind]))
 
 
 def table(entries: Iterable[tuple[str, str]], otherwise: str) -> SafeString | str:

@@ -1,6 +1,7 @@
 """A payment in the admin: its totals, its history, and the acts of an operator."""
 
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -9,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
@@ -29,7 +30,6 @@ from payments.admin.pages import (
     Act,
     MoneyAdmin,
     link,
-    link_to_ledger,
     link_to_order,
     money_column,
     number_in,
@@ -218,8 +218,12 @@ class PaymentAdmin(MoneyAdmin):
 
     @admin.display(description=gettext_lazy("keyed requests"))
     def requests(self, payment: Payment) -> SafeString:
-        about = (link_to_ledger("payment", payment.pk.hex), link_to_ledger("order", payment.order_no))
-        return format_html("{} · {}", *about)
+        found = reverse("admin:idempotency_ledgerentry_changelist")
+        about = [
+            (f"{found}?q=payment:{payment.pk.hex}", _("requests about the payment")),
+            (f"{found}?q=order:{quote(payment.order_no)}", _("requests about the order")),
+        ]
+        return format_html_join(" · ", '<a href="{}">{}</a>', about)
 
     @admin.display(description=gettext_lazy("Attempts"))
     def attempts(self, payment: Payment) -> str:

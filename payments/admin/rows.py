@@ -15,7 +15,7 @@ from idempotency.admin.searching import LOOKED_AT, numbers_among_newest, numbers
 from payments.admin.badges import badge
 from payments.admin.find import with_number
 from payments.admin.money_filters import AtAccount, AtChannel, Unanswered, Waiting
-from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, link_to_payment, number_in, shortened
+from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, link_to_payment, number_in
 from payments.display import money, source_in_words, stored_text
 from payments.models import Attempt, AuditEntry, Observation, PaymentEvent, Refund
 from payments.models.choices import choices
@@ -39,7 +39,6 @@ class AttemptAdmin(OwnNumberAdmin):
         *("amount", "description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 
-    number = column(lambda attempt: shortened(attempt.pk), _("our number"))
     out_trade_no = column(lambda attempt: attempt.out_trade_no, _("our number"))
     opened = time_column("created_at", _("opened at"))
     submitted = time_column("submitted_at")
@@ -62,7 +61,6 @@ class RefundAdmin(OwnNumberAdmin):
         *("shown_reason", "asked_for", "sent", "next_question", "query_count"),
     )
 
-    number = column(lambda refund: shortened(refund.pk), _("our number"))
     out_refund_no = column(lambda refund: refund.out_refund_no, _("our number"))
     attempt_link = column(lambda refund: link(refund.attempt), _("attempt"))
     anomaly_link = column(
