@@ -87,7 +87,7 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
     acts: ClassVar[Mapping[str, Act]] = {}
     views: ClassVar[Sequence[tuple[str, str, str]]] = ()
     search_fields = ("pk",)
-    ordering: ClassVar[Sequence[Any]] = ("-pk",)
+    ordering: ClassVar[tuple[Any, ...]] = ("-pk",)
 
     # columns of rows that have these fields
     payment_link = column(lambda row: link_to_payment(row.payment_id), gettext_lazy("payment"))
