@@ -39,9 +39,7 @@ class _Built:
 
 
 class _Channels:
-    """Builder of the providers that looks at the files now and then. Thread-safe: others meanwhile use what there
-    is.
-    """
+    """Builder of the providers that looks at the files now and then. Thread-safe: others use what there is."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -101,9 +101,7 @@ def drop(*, limit: int) -> int:
 
 
 def undelivered() -> tuple[dict[str, float], dict[str, int]]:
-    """Return the age in seconds of the oldest undelivered decision of each endpoint that has one, and how many
-    were given up of each that there still is.
-    """
+    """Return the oldest undelivered decision's age in seconds, and how many were given up, by endpoint."""
     given_up = Statement(queries.GIVEN_UP, [list(config().webhooks)])
     ages, counts = send(Statement(queries.OLDEST, []), given_up)
     return dict(ages), dict(counts)

@@ -111,9 +111,7 @@ class NotDecidable(Exception):
 
 
 def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
-    """List live attempts, then open refunds, that a provider can be asked about, oldest first; `ASKED_MAX` at
-    most.
-    """
+    """List up to `ASKED_MAX` live attempts and open refunds that a provider can be asked about, oldest first."""
     attempts = list(payment.attempts.filter(status__in=LIVE_ATTEMPTS).order_by("id")[:ASKED_MAX])
     room = ASKED_MAX - len(attempts)
     waiting = payment.refunds.filter(status__in=OPEN_REFUNDS).select_related("attempt").order_by("created_at")
