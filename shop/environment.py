@@ -1,0 +1,181 @@
+"""Environment of a process, read for `shop.settings`: a mistake stops the start with a sentence that names it.
+
+No sentence shows an address that may hold a password.
+"""
+
+import re
+from collections.abc import Callable, Container, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import django
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+from payments.providers import registry
+from payments.providers.settings_fields import env_name
+
+SECRET_LENGTH = 50
+_OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECASE)
+_MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+T = TypeVar("T")
+
+
+class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
+    """Typed readers of variables; each raises `ImproperlyConfigured` for a value of no use."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        super().__init__()
+        # a secret may hold a dollar sign: nothing in the environment names another variable
+        self.escape_proxy = True
+        self.ENVIRON = {name: value.replace("$", r"\$") for name, value in variables.items()}
+        self.debug: bool = self.bool("DEBUG", default=False)
+
+    def required(self, name: str) -> str:
+        value: str = self.str(name, default="")
+        if not value:
+            raise ImproperlyConfigured(f"{name} is not set (`make run` sets it to the servers that it starts).")
+        return value
+
+    def secret(self, name: str, secret: str) -> str:
+        """Return a key that signs; without `DEBUG` it must be hard to guess."""
+        self._refuse_demo(name, secret)
+        if len(secret) < SECRET_LENGTH:
+            raise ImproperlyConfigured(
+                f"{name} has {len(secret)} characters; at least {SECRET_LENGTH} are needed."
+            )
+        return secret
+
+    def count(self, name: str, *, default: int, most: int = 1_000_000) -> int:
+        wanted = f"a whole number from 1 to {most}"
+        return int(self._read(name, lambda text: _within(_digits(text), 1, most), wanted, default=str(default)))
+
+    def seconds(self, name: str, *, default: float, longest: float) -> float:
+        wanted = f"a number of seconds from 0 to {longest:g}"
+        return self._read(name, lambda text: _within(float(text), 0, longest), wanted, default=str(default))
+
+    def log_level(self, name: str) -> str:
+        wanted = f"one of {', '.join(_LOG_LEVELS)}"
+        return self._read(name, lambda text: _LOG_LEVELS[_LOG_LEVELS.index(text.upper())], wanted, default="INFO")
+
+    def web_address(self, name: str, *, default: str) -> SplitResult:
+        wanted = "an absolute http(s) address"
+        return self._read(name, lambda text: _split(text, {"http", "https"}), wanted, default=default)
+
+    def networks(self, name: str) -> list[Any]:
+        text: str = self.str(name, default="")
+        try:
+            return [ip_network(part.strip()) for part in text.split(",")] if text else []
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"{name} must be addresses or networks with commas between them: {error}."
+            ) from None
+
+    def database(self, name: str) -> dict[str, Any]:
+        """Read the address of a PostgreSQL database as an entry of `DATABASES`."""
+        url = self.required(name)
+        try:
+            config: dict[str, Any] = self.db_url_config(url)
+            # a slash or question mark in the password ends what is taken for host and port
+            cut_off = "@" in (config.get("NAME") or url.partition("?")[2])
+        except ValueError:  # its message shows the URL
+            cut_off = True
+        if cut_off:
+            raise ImproperlyConfigured(
+                f"{name} cannot be read; percent-encode user and password, and see that the port is a number."
+            )
+        if config.get("ENGINE") != "django.db.backends.postgresql":
+            raise ImproperlyConfigured(f"{name} must name a PostgreSQL database: postgresql://user@host/name.")
+        options = config.setdefault("OPTIONS", {})
+        options.setdefault("connect_timeout", 3)
+        # so that no hung statement holds a row for ever; the ledger's own waits are far shorter
+        options.setdefault("options", "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000")
+        return config | {"CONN_MAX_AGE": 60}
+
+    def mailer(self, name: str, *, folder: Path) -> dict[str, Any]:
+        """Read the address of a mail server as Django's settings of this version.
+
+        Args:
+            folder: of the files that mails are with `DEBUG` and without a server. Else none is sent.
+        """
+        address: str = self.str(name, default="")
+        if not address and self.debug:
+            return _mail_settings("filebased", {"file_path": folder})
+        if not address:
+            return _mail_settings("dummy", {})
+        try:
+            parts = _split(address, _MAIL_PORTS)
+        except ValueError:
+            raise ImproperlyConfigured(
+                f"{name} must be as smtp+tls://user:password@host:587, user and password quoted."
+            ) from None
+        options = {
+            "host": parts.hostname,
+            "port": parts.port or _MAIL_PORTS[parts.scheme],
+            "username": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "use_tls": parts.scheme == "smtp+tls",
+            "use_ssl": parts.scheme == "smtps",
+            "timeout": 10,
+        }
+        return _mail_settings("smtp", options)
+
+    def channels(self) -> dict[str, dict[str, str]]:
+        """Read the fields of channels that are set, as WECHAT_API_URL; payments.checks names a missing one."""
+        found: dict[str, dict[str, str]] = {}
+        for channel in registry.names():
+            plugin = registry.plugin(channel, {})
+            for field in (*plugin.required, *plugin.optional):
+                name = env_name(channel, field)
+                if value := self.str(name, default=""):
+                    self._refuse_demo(name, value)
+                    found.setdefault(channel, {})[field] = value
+        return found
+
+    def _read(self, name: str, parse: Callable[[str], T], wanted: str, *, default: str) -> T:
+        text: str = self.str(name, default=default)
+        try:
+            return parse(text)
+        except ValueError:
+            raise ImproperlyConfigured(f"{name} must be {wanted}, not {text!r}.") from None
+
+    def _refuse_demo(self, name: str, value: str) -> None:
+        if self.debug:
+            return
+        if value.strip().startswith("demo-only-"):
+            raise ImproperlyConfigured(f"{name} still has its demo value; set it to random characters.")
+        if _OF_A_TEMPLATE.search(value):
+            raise ImproperlyConfigured(f"{name} still has a value from a template; set it to your own.")
+
+
+def _digits(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):  # `int` takes more than a person would write
+        raise ValueError
+    return int(text)
+
+
+def _within(number: float, least: float, most: float) -> float:
+    if not least <= number <= most:
+        raise ValueError
+    return number
+
+
+def _split(address: str, schemes: Container[str]) -> SplitResult:
+    """Split an absolute address; ValueError also for brackets that do not close, or a port that is none."""
+    parts = urlsplit(address)
+    if parts.scheme not in schemes or not parts.hostname or parts.port == 0:
+        raise ValueError
+    return parts
+
+
+def _mail_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    backend = f"django.core.mail.backends.{kind}.EmailBackend"
+    if django.VERSION >= (6, 1):
+        return {"MAILERS": {"default": {"BACKEND": backend, "OPTIONS": options}}}
+    older = {"username": "EMAIL_HOST_USER", "password": "EMAIL_HOST_PASSWORD"}  # a setting for each
+    each = {older.get(name, f"EMAIL_{name.upper()}"): value for name, value in options.items()}
+    return {"EMAIL_BACKEND": backend, **each}
