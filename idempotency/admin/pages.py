@@ -64,14 +64,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     class Media:
         css = {"all": ["idempotency/admin.css"]}
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def nobody_may(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Answer for every permission that could change a row."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = nobody_may
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return UnsortedList
@@ -115,10 +112,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         )
 
 
-def column(read: Callable[[Any], Any], words: Any) -> Any:
+def column(read: Callable[[Any], Any], words: Any, *, ordering: str | None = None, boolean: bool = False) -> Any:
     """Make a column, or a field of a page, of a `ModelAdmin`: what `read` returns for the row."""
 
-    @admin.display(description=words)
+    @admin.display(description=words, ordering=ordering, boolean=boolean)
     def shown(self: Any, row: Any) -> Any:
         return read(row)
 

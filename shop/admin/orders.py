@@ -16,7 +16,7 @@ from rest_framework.authtoken.models import TokenProxy
 from idempotency.admin import pages as adminpages
 from idempotency.admin import searching
 from idempotency.admin.filters import Opened, newest
-from idempotency.admin.pages import time_of
+from idempotency.admin.pages import column, time_of
 from idempotency.admin.paging import COUNTED_MAX
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import STATUS, badge
@@ -68,13 +68,8 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    @admin.display(description=_("price"))
-    def price(self, item: OrderItem) -> str:
-        return money(item.price_minor, item.order.currency)
-
-    @admin.display(description=_("subtotal"))
-    def subtotal(self, item: OrderItem) -> str:
-        return money(item.subtotal_minor, item.order.currency)
+    price = column(lambda item: money(item.price_minor, item.order.currency), _("price"))
+    subtotal = column(lambda item: money(item.subtotal_minor, item.order.currency), _("subtotal"))
 
 
 class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
@@ -116,13 +111,11 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     )
     readonly_fields: ClassVar[Any] = fields
 
-    @admin.display(description=_("number"))
-    def short_number(self, order: Order) -> SafeString:
-        return format_html('<span title="{}">{}</span>', order.id.hex, order.short_number)
-
-    @admin.display(description=_("number"))
-    def number(self, order: Order) -> str:
-        return order.id.hex
+    short_number = column(
+        lambda order: format_html('<span title="{}">{}</span>', order.id.hex, order.short_number), _("number")
+    )
+    number = column(lambda order: order.id.hex, _("number"))
+    total = column(lambda order: money(order.total_minor, order.currency), _("total"))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         listed = super().get_changelist_instance(request)
@@ -136,10 +129,6 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     def state(self, order: Order) -> SafeString:
         """Show the status as the shopper's own list does, with the latest refund of a paid order."""
         return badge(*(getattr(order, "badge", None) or badges_of([order])[order.id]))
-
-    @admin.display(description=_("total"))
-    def total(self, order: Order) -> str:
-        return money(order.total_minor, order.currency)
 
     @admin.display(description=_("payment"))
     def payment(self, order: Order) -> SafeString | str:
@@ -224,9 +213,7 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
     search_help_text = _("a whole user name or SKU")
     ordering = ("-sale_id", "place", "pk")  # not by a column of the sale: an index gives one sale after the other
 
-    @admin.display(description=_("order"))
-    def short_order(self, purchase: FlashSalePurchase) -> SafeString:
-        return shortened(purchase.order_id)
+    short_order = column(lambda purchase: shortened(purchase.order_id), _("order"))
 
     def search(self, rows: QuerySet[FlashSalePurchase], term: str) -> QuerySet[FlashSalePurchase]:
         sales = list(FlashSale.objects.filter(product__sku=term).values_list("pk", flat=True))
@@ -242,13 +229,8 @@ class CampaignAdmin(ReadOnlyAdmin):
     fields = (*list_display, "coupons_drawn", "coupons_left")
     readonly_fields = fields
 
-    @admin.display(description=_("drawn"))
-    def coupons_drawn(self, campaign: Campaign) -> str:
-        return _counted(campaign, drawn=True)
-
-    @admin.display(description=_("left"))
-    def coupons_left(self, campaign: Campaign) -> str:
-        return _counted(campaign, drawn=False)
+    coupons_drawn = column(lambda campaign: _counted(campaign, drawn=True), _("drawn"))
+    coupons_left = column(lambda campaign: _counted(campaign, drawn=False), _("left"))
 
 
 @admin.register(Coupon)
@@ -262,13 +244,8 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
     search_help_text = _("a whole user name or code")
     fields = readonly_fields = list_display
 
-    @admin.display(description=_("number"), ordering="pk")
-    def number(self, coupon: Coupon) -> int:
-        return coupon.pk
-
-    @admin.display(description=_("code"))
-    def shown_code(self, coupon: Coupon) -> str:
-        return "-" if coupon.drawn_by_id is None else coupon.code
+    number = column(lambda coupon: coupon.pk, _("number"), ordering="pk")
+    shown_code = column(lambda coupon: "-" if coupon.drawn_by_id is None else coupon.code, _("code"))
 
     def search(self, rows: QuerySet[Coupon], term: str) -> QuerySet[Coupon]:
         return rows.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper()))

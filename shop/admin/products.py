@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from idempotency.admin.pages import column
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
 from payments.admin.forms import in_minor
@@ -54,6 +55,7 @@ class PriceField(forms.Field):
     """
 
     currency = "CNY"
+    widget = forms.TextInput(attrs={"inputmode": "decimal", "size": 12})
 
     def prepare_value(self, value: Any) -> Any:
         return to_decimal(value, self.currency) if isinstance(value, int) else value
@@ -71,11 +73,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     """
 
     refused = ""
-    price_minor = PriceField(
-        label=_("Price"),
-        help_text=_("As in 19.90, in the currency below."),
-        widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}),
-    )
+    price_minor = PriceField(label=_("Price"), help_text=_("As in 19.90, in the currency below."))
     stock_difference = forms.IntegerField(
         label=_("Stock difference"),
         required=False,
@@ -172,13 +170,8 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
         return products.with_units()
 
-    @admin.display(description=_("stock"), ordering="units")
-    def units(self, product: Any) -> int:
-        return int(product.units)
-
-    @admin.display(description=_("price"), ordering="price_minor")
-    def price(self, product: Product) -> str:
-        return money(product.price_minor, product.currency)
+    units = column(lambda product: product.units, _("stock"), ordering="units")
+    price = column(lambda row: money(row.price_minor, row.currency), _("price"), ordering="price_minor")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
         return () if obj is None else ("sku", "price", "units", "version")

@@ -18,7 +18,6 @@ class FlashSaleForm(forms.ModelForm):  # type: ignore[type-arg]
         label=_("Former price"),
         required=False,
         help_text=_("As in 399.00, in the product's currency; shown struck through. May be empty."),
-        widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}),
     )
 
     class Meta:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import Token
 
+from idempotency.admin.pages import column
 from shop.api import authentication
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
@@ -54,9 +55,7 @@ class AccountAdmin(Rights, UserAdmin):  # type: ignore[type-arg]
         accounts: QuerySet[User] = super().get_queryset(request)
         return accounts.annotate(has_token=Exists(Token.objects.filter(user=OuterRef("pk"))))
 
-    @admin.display(description=_("API token"), boolean=True, ordering="has_token")
-    def has_token(self, account: Any) -> bool:
-        return bool(account.has_token)
+    has_token = column(lambda account: account.has_token, _("API token"), ordering="has_token", boolean=True)
 
     @admin.action(description=_("Take away the API tokens of selected users"), permissions=["change"])
     def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
