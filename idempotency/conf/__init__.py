@@ -1,7 +1,6 @@
 """Settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import lru_cache
@@ -13,12 +12,16 @@ from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
-from django.utils.module_loading import import_string
 
-from idempotency.extras import needed
-from idempotency.keyring import keyring
+from idempotency.conf import readers
+from idempotency.conf.readers import MARKED, UNSAFE
 
-MARKED, UNSAFE = "marked", "unsafe"
+__all__ = ["MARKED", "UNSAFE", "Config", "config", "meant", "mistakes", "parse", "parsed"]
+
+
+def key(reader: readers.Reader, default: Any) -> Any:
+    """Make the field of a key: what refuses a value of no use, and its value where it is left out."""
+    return field(default_factory=lambda: default, metadata={"reader": reader})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -79,36 +82,36 @@ class Config:
         uses_redis: derived: Redis is named.
     """
 
-    enabled: bool = True
-    database: str = DEFAULT_DB_ALIAS
-    keyed: str | Sequence[str] = MARKED
-    required: bool = True
-    header: str = "Idempotency-Key"
-    ignore: tuple[str, ...] = ()
-    wait_seconds: float = 0.0
-    lease_seconds: float = 30.0
-    marker_seconds: float = 3.0
-    result_seconds: float = 86_400.0
-    body_seconds: float = 86_400.0
-    tombstone_seconds: float = 7_776_000.0  # 90 days: longer than any client retries
-    repeats: int = 2
-    max_response_bytes: int = 262_144
-    redis: str | None = "default"
-    redis_alias: str | None = "default"
-    redis_client: str | None = None
-    redis_async_client: str | None = None
-    redis_prefix: str = ""
-    lock_servers: Mapping[str, Any] = field(default_factory=dict)
-    breaker_seconds: float = 2.0
-    token_seconds: int = 3_600
-    principal: str | None = None
-    tenant: str | None = None
-    anonymous: str = "accept"
-    on_replay: str | None = None
-    problem_type_base: str | None = None
-    redact: tuple[str, ...] = ()
-    body_keys: Mapping[str, str] = field(default_factory=dict)
-    subject_admin: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = key(readers.switch, True)
+    database: str = key(readers.database, DEFAULT_DB_ALIAS)
+    keyed: str | Sequence[str] = key(readers.keyed, MARKED)
+    required: bool = key(readers.switch, True)
+    header: str = key(readers.header, "Idempotency-Key")
+    ignore: tuple[str, ...] = key(readers.names, ())
+    wait_seconds: float = key(readers.not_negative, 0.0)
+    lease_seconds: float = key(readers.positive, 30.0)
+    marker_seconds: float = key(readers.positive, 3.0)
+    result_seconds: float = key(readers.positive, 86_400.0)
+    body_seconds: float = key(readers.positive, 86_400.0)
+    tombstone_seconds: float = key(readers.positive, 7_776_000.0)  # 90 days: longer than any client retries
+    repeats: int = key(readers.count, 2)
+    max_response_bytes: int = key(readers.positive, 262_144)
+    redis: str | None = key(readers.redis, "default")
+    redis_alias: str | None = key(readers.alias, "default")
+    redis_client: str | None = key(readers.dotted_path, None)
+    redis_async_client: str | None = key(readers.dotted_path, None)
+    redis_prefix: str = key(readers.text, "")
+    lock_servers: Mapping[str, Any] = key(readers.lock_servers, {})
+    breaker_seconds: float = key(readers.positive, 2.0)
+    token_seconds: int = key(readers.positive, 3_600)
+    principal: str | None = key(readers.dotted_path, None)
+    tenant: str | None = key(readers.dotted_path, None)
+    anonymous: str = key(readers.anonymous, "accept")
+    on_replay: str | None = key(readers.dotted_path, None)
+    problem_type_base: str | None = key(readers.address, None)
+    redact: tuple[str, ...] = key(readers.names, ())
+    body_keys: Mapping[str, str] = key(readers.body_keys, {})
+    subject_admin: Mapping[str, str] = key(readers.texts, {})
     uses_redis: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,7 +131,7 @@ def parse(raw: Any) -> Config:
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
     for mistake in mistakes(raw):
         raise ImproperlyConfigured(mistake)
-    config = Config(**{_KNOWN[name]: value for name, value in raw.items()}, **_of_redis(raw))
+    config = Config(**{_KNOWN[name].name: value for name, value in raw.items()}, **_of_redis(raw))
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
@@ -148,12 +151,12 @@ def mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
             yield f"IDEMPOTENCY[{name!r}] is unknown; {meant(str(name).upper(), _KNOWN)}"
             continue
         try:
-            _READERS.get(name, _positive)(name, value)
+            _KNOWN[name].metadata["reader"](name, value)
         except (ImproperlyConfigured, TypeError) as error:
             yield str(error)
 
 
-_KNOWN = {entry.name.upper(): entry.name for entry in fields(Config) if entry.init}
+_KNOWN = {entry.name.upper(): entry for entry in fields(Config) if entry.init}
 
 
 @lru_cache(maxsize=1)
@@ -200,156 +203,6 @@ def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:
     if where is None or where in settings.CACHES:
         return {"redis_alias": where}
     return {"redis_alias": None, "redis_client": where}
-
-
-def _redis(name: str, value: Any) -> None:
-    is_text = isinstance(value, str)
-    if value is None or (is_text and (value in settings.CACHES or _is_redis_url(value))):
-        return
-    if not is_text or "." not in value or "://" in value:
-        raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a URL such as 'redis://localhost:6379/0', an alias in "
-            "CACHES, the dotted path of a function that returns a redis-py client, or None."
-        )
-    _dotted_path(name, value)
-
-
-def _is_redis_url(value: str) -> bool:
-    if "://" not in value:
-        return False
-    from redis.connection import parse_url  # noqa: PLC0415  only where a URL is given
-
-    try:
-        parse_url(value)  # type: ignore[no-untyped-call]
-    except ValueError:  # another scheme, or a port that is no number
-        return False
-    return True
-
-
-def is_header_name(value: Any) -> bool:
-    """Check if `value` can name the header with the key."""
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
-
-
-def is_number(value: Any) -> bool:
-    """Check if `value` is 0 or a positive number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
-
-
-def _is_address(value: Any) -> bool:
-    return (
-        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
-    )
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(part, str) and part for part in value)
-
-
-def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any], None]:
-    def read(name: str, value: Any) -> None:
-        if not fits(value):
-            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be {wanted}, not {value!r}.")
-
-    return read
-
-
-def _database(name: str, value: Any) -> None:
-    if value not in settings.DATABASES:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
-
-
-def _alias(name: str, value: Any) -> None:
-    if value is not None and value not in settings.CACHES:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
-
-
-def _dotted_path(name: str, value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] must be the dotted path of a function, such as 'project.api.name', "
-            f"not {value!r}."
-        )
-    try:
-        if value is None or callable(import_string(value)):
-            return
-    except (ImportError, AttributeError) as error:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] cannot be imported: {error}.") from error
-    raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
-
-
-def _keyed(name: str, value: Any) -> None:
-    if value in (MARKED, UNSAFE):
-        return
-    if not isinstance(value, (tuple, list)) or not value:
-        raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] is {value!r}. Write 'marked' (views under @idempotent), 'unsafe' (all unsafe "
-            "calls but those of views under @not_keyed), or a list of path prefixes such as ['/api/']."
-        )
-    for prefix in value:
-        if not isinstance(prefix, str) or not prefix.startswith("/"):
-            raise ImproperlyConfigured(
-                f"IDEMPOTENCY[{name!r}] has the prefix {prefix!r}, which no path begins with. Write it with a "
-                "leading slash, such as '/api/'."
-            )
-
-
-def _texts(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping) or not all(
-        isinstance(part, str) and part for pair in value.items() for part in pair
-    ):
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a dict of text to text.")
-
-
-def _lock_servers(name: str, value: Any) -> None:
-    known = isinstance(value, Mapping) and value.keys() <= {"redlock", "zookeeper"}
-    urls, hosts = (value.get("redlock"), value.get("zookeeper", "-")) if known else ("", "")
-    odd = urls is None or (isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2)
-    if not odd or not hosts or not isinstance(hosts, str):
-        raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a dict with 'redlock', a list of an odd number of URLs, "
-            "and 'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
-        )
-    if "zookeeper" in value:
-        with needed("zookeeper", by=f"IDEMPOTENCY[{name!r}]", error=ImproperlyConfigured):
-            import kazoo  # noqa: F401, PLC0415  an extra
-
-
-def _keyring(name: str, value: Any) -> None:
-    _texts(name, value)
-    keyring(tuple(value.items()))
-
-
-_positive = _must_be("a positive, finite number", lambda value: is_number(value) and 0 < value < float("inf"))
-_switch = _must_be("True or False", lambda value: isinstance(value, bool))
-_names = _must_be("a list of names", _is_names)
-
-_READERS: Mapping[str, Callable[[str, Any], None]] = {
-    "ENABLED": _switch,
-    "DATABASE": _database,
-    "KEYED": _keyed,
-    "REQUIRED": _switch,
-    "HEADER": _must_be("the name of a header", is_header_name),
-    "IGNORE": _names,
-    "REDIS": _redis,
-    "REPEATS": _must_be("0 or a positive integer", lambda value: is_number(value) and isinstance(value, int)),
-    "WAIT_SECONDS": _must_be("0 or a positive number", is_number),
-    "REDIS_ALIAS": _alias,
-    "REDIS_CLIENT": _dotted_path,
-    "REDIS_ASYNC_CLIENT": _dotted_path,
-    "REDIS_PREFIX": _must_be("a text", lambda value: isinstance(value, str)),
-    "LOCK_SERVERS": _lock_servers,
-    "PRINCIPAL": _dotted_path,
-    "TENANT": _dotted_path,
-    "ANONYMOUS": _must_be("'accept' or 'refuse'", lambda value: value in ("accept", "refuse")),
-    "ON_REPLAY": _dotted_path,
-    "PROBLEM_TYPE_BASE": _must_be(
-        "an http(s) address or a path", lambda value: value is None or _is_address(value)
-    ),
-    "REDACT": _names,
-    "BODY_KEYS": _keyring,
-    "SUBJECT_ADMIN": _texts,
-}
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http.response import HttpResponseBase
 
-from idempotency.conf import is_header_name, is_number
+from idempotency.conf.readers import is_header_name, is_number
 from idempotency.errors import Problem
 from idempotency.modes import Mode
 

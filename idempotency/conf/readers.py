@@ -1,0 +1,145 @@
+"""Readers of the values of the `IDEMPOTENCY` setting: each refuses a value of no use, and says what to write."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from idempotency.extras import needed
+from idempotency.keyring import keyring
+
+MARKED, UNSAFE = "marked", "unsafe"
+
+Reader = Callable[[str, Any], None]
+
+
+def redis(name: str, value: Any) -> None:
+    is_text = isinstance(value, str)
+    if value is None or (is_text and (value in settings.CACHES or _is_redis_url(value))):
+        return
+    if not is_text or "." not in value or "://" in value:
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a URL such as 'redis://localhost:6379/0', an alias in "
+            "CACHES, the dotted path of a function that returns a redis-py client, or None."
+        )
+    dotted_path(name, value)
+
+
+def _is_redis_url(value: str) -> bool:
+    if "://" not in value:
+        return False
+    from redis.connection import parse_url  # noqa: PLC0415  only where a URL is given
+
+    try:
+        parse_url(value)  # type: ignore[no-untyped-call]
+    except ValueError:  # another scheme, or a port that is no number
+        return False
+    return True
+
+
+def is_header_name(value: Any) -> bool:
+    """Check if `value` can name the header with the key."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
+
+
+def is_number(value: Any) -> bool:
+    """Check if `value` is 0 or a positive number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def _is_address(value: Any) -> bool:
+    return (
+        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
+    )
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(part, str) and part for part in value)
+
+
+def must_be(wanted: str, fits: Callable[[Any], bool]) -> Reader:
+    def check(name: str, value: Any) -> None:
+        if not fits(value):
+            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be {wanted}, not {value!r}.")
+
+    return check
+
+
+def database(name: str, value: Any) -> None:
+    if value not in settings.DATABASES:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
+
+
+def alias(name: str, value: Any) -> None:
+    if value is not None and value not in settings.CACHES:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
+
+
+def dotted_path(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] must be the dotted path of a function, such as 'project.api.name', "
+            f"not {value!r}."
+        )
+    try:
+        if value is None or callable(import_string(value)):
+            return
+    except (ImportError, AttributeError) as error:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] cannot be imported: {error}.") from error
+    raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
+
+
+def keyed(name: str, value: Any) -> None:
+    if value in (MARKED, UNSAFE):
+        return
+    if not isinstance(value, (tuple, list)) or not value:
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write 'marked' (views under @idempotent), 'unsafe' (all unsafe "
+            "calls but those of views under @not_keyed), or a list of path prefixes such as ['/api/']."
+        )
+    for prefix in value:
+        if not isinstance(prefix, str) or not prefix.startswith("/"):
+            raise ImproperlyConfigured(
+                f"IDEMPOTENCY[{name!r}] has the prefix {prefix!r}, which no path begins with. Write it with a "
+                "leading slash, such as '/api/'."
+            )
+
+
+def texts(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(part, str) and part for pair in value.items() for part in pair
+    ):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a dict of text to text.")
+
+
+def lock_servers(name: str, value: Any) -> None:
+    known = isinstance(value, Mapping) and value.keys() <= {"redlock", "zookeeper"}
+    urls, hosts = (value.get("redlock"), value.get("zookeeper", "-")) if known else ("", "")
+    odd = urls is None or (isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2)
+    if not odd or not hosts or not isinstance(hosts, str):
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a dict with 'redlock', a list of an odd number of URLs, "
+            "and 'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
+        )
+    if "zookeeper" in value:
+        with needed("zookeeper", by=f"IDEMPOTENCY[{name!r}]", error=ImproperlyConfigured):
+            import kazoo  # noqa: F401, PLC0415  an extra
+
+
+def body_keys(name: str, value: Any) -> None:
+    texts(name, value)
+    keyring(tuple(value.items()))
+
+
+positive = must_be("a positive, finite number", lambda value: is_number(value) and 0 < value < float("inf"))
+not_negative = must_be("0 or a positive number", is_number)
+count = must_be("0 or a positive integer", lambda value: is_number(value) and isinstance(value, int))
+switch = must_be("True or False", lambda value: isinstance(value, bool))
+text = must_be("a text", lambda value: isinstance(value, str))
+names = must_be("a list of names", _is_names)
+header = must_be("the name of a header", is_header_name)
+address = must_be("an http(s) address or a path", lambda value: value is None or _is_address(value))
+anonymous = must_be("'accept' or 'refuse'", lambda value: value in ("accept", "refuse"))
