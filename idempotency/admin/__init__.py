@@ -1,7 +1,7 @@
 """Django admin of the ledger, and what read-only pages of the apps above share.
 
 Nothing is edited here; an operator's one decision goes through `idempotency.maintenance`.
-Pages of `payments` and `shop` build on `pages`, `filters`, `searching`, `charts` and `labels`.
+Pages of `payments` and `shop` build on `pages`, `filters`, `searching` and `labels`.
 """
 
 from django.apps import apps

@@ -1,19 +1,25 @@
-"""Geometry of the admin's charts, for all apps; templates draw it as SVG, without a script."""
+"""Geometry of the ledger's charts; templates draw it as SVG, without a script."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.text import Truncator
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
+
+from idempotency.admin.labels import condition
+from idempotency.models import LedgerEntry
 
 HEIGHT = 90  # of a chart, in units of its view box
 BAR = 12  # width of an hour
 LEAST = 1.5  # height of what happened at all
 MARKS = 4  # times written under a chart
+KEY_SHOWN = 40  # characters, in the table of open entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +57,8 @@ class Chart:
     most: str  # what the full height stands for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A row of a table of open work: its words, address and state, its age, and that against the oldest's."""
-
-    words: str
-    address: str
-    note: str
-    age: str
-    percent: float
-
-
-def draw(
-    group: Group, hours: Mapping[datetime, Mapping[str, int]], *, say: Callable[[int], str] = "{:,}".format
-) -> Chart:
-    """Stack bars by the hour; `say` puts an amount into words."""
+def draw(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
+    """Stack bars by the hour."""
     most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):
@@ -74,33 +67,32 @@ def draw(
             if count := counts.get(what, 0):
                 height = max(LEAST, HEIGHT * count / most)
                 top = max(0.0, top - height)
-                about = {"hour": _hour(hour), "count": say(count), "what": words}
+                about = {"hour": _hour(hour), "count": f"{count:,}", "what": words}
                 label = _("%(hour)s UTC · %(count)s %(what)s") % about
                 bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
     legend = [
-        (words, colour, say(sum(counts.get(what, 0) for counts in hours.values())))
+        (words, colour, f"{sum(counts.get(what, 0) for counts in hours.values()):,}")
         for what, (words, colour) in group.parts.items()
     ]
     marks = [_hour(hour) for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
-    return Chart(str(group.title), str(group.note), bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
+    return Chart(str(group.title), str(group.note), bars, legend, marks, len(hours) * BAR, HEIGHT, f"{most:,}")
 
 
 def _hour(hour: datetime) -> str:
     return date_format(hour, _("j M H:i"))
 
 
-def lines(rows: Sequence[Any], describe: Callable[[Any], tuple[str, str, str]]) -> list[Line]:
-    """Make a line of each row, in their order, which is that of age.
-
-    Args:
-        describe: row -> its words, its state, the address of its page.
-    """
+def ages(entries: list[LedgerEntry]) -> list[dict[str, Any]]:
+    """Describe open entries, the oldest first, with the age of each in words and against the oldest's."""
     now = timezone.now()
-    seconds = [(now - row.created_at).total_seconds() for row in rows]
-    oldest = max([*seconds, 1.0])
-    made = []
-    for row, age in zip(rows, seconds, strict=True):
-        words, note, address = describe(row)
-        shown = timesince(row.created_at, now, depth=1)
-        made.append(Line(words=words, note=note, address=address, age=shown, percent=100 * age / oldest))
-    return made
+    oldest_seconds = max([(now - entry.created_at).total_seconds() for entry in entries] + [1.0])
+    return [
+        {
+            "words": Truncator(entry.key).chars(KEY_SHOWN),
+            "address": reverse("admin:idempotency_ledgerentry_change", args=[entry.pk]),
+            "note": condition(entry),
+            "age": timesince(entry.created_at, now, depth=1),
+            "percent": 100 * (now - entry.created_at).total_seconds() / oldest_seconds,
+        }
+        for entry in entries
+    ]

@@ -174,12 +174,13 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
             raise PermissionDenied
         hours = statistics.executed_by_hour()
         still_open = statistics.open_entries()
+        oldest_open = LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")
         context: dict[str, Any] = {
             "chart": charts.draw(EXECUTED, hours),
             "newest": f"{statistics.NEWEST_MAX:,}",
             "open": [(state.count, gettext(state.name)) for state in still_open],
             "total_open": sum(state.count for state in still_open),
-            "lines": charts.lines(statistics.oldest_open(limit=OPEN_SHOWN), _in_words),
+            "lines": charts.ages(list(oldest_open[:OPEN_SHOWN])),
             "hours": statistics.HOURS_SHOWN,
         }
         template = "admin/idempotency/ledgerentry/statistics.html"
@@ -220,11 +221,6 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def _may_decide(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
-
-
-def _in_words(entry: LedgerEntry) -> tuple[str, str, str]:
-    address = reverse("admin:idempotency_ledgerentry_change", args=[entry.pk])
-    return Truncator(entry.key).chars(40), condition(entry), address
 
 
 def _is_open(entry: LedgerEntry) -> bool:

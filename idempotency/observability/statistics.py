@@ -1,10 +1,9 @@
 """Figures of the ledger for metrics and admin: each one statement over an index, never a count of everything."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Case, Count, Model, Q, Value, When
+from django.db.models import Case, Count, Q, Value, When
 from django.db.models.functions import TruncHour
 from django.utils import timezone
 
@@ -53,39 +52,20 @@ def seconds_since_reaping() -> float | None:
 def executed_by_hour() -> ByHour:
     """Count the newest `NEWEST_MAX` entries of the shown hours by outcome: `executed`, `refused`, `unfinished`.
 
-    Replays and conflicts leave no row; Prometheus counts them.
+    Every hour is there, the oldest first. Replays and conflicts leave no row; Prometheus counts them.
     """
+    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    found: ByHour = {this_hour - timedelta(hours=before): {} for before in reversed(range(HOURS_SHOWN))}
+    numbers = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)
+    before_newest = next(iter(numbers[NEWEST_MAX : NEWEST_MAX + 1]), 0)
     outcome = Case(
         When(~Q(state=State.FINISHED), then=Value("unfinished")),
         When(response_status__gte=400, then=Value("refused")),
         default=Value("executed"),
     )
-    recent = LedgerEntry.objects.filter(pk__gt=before_newest(LedgerEntry), created_at__gte=first_hour()).order_by()
+    recent = LedgerEntry.objects.filter(pk__gt=before_newest, created_at__gte=next(iter(found))).order_by()
     rows = recent.annotate(hour=TruncHour("created_at"), outcome=outcome).values_list("hour", "outcome")
-    return by_hour(rows.annotate(count=Count("pk")))
-
-
-def first_hour() -> datetime:
-    """Return the beginning of the first hour that is shown."""
-    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-    return this_hour - timedelta(hours=HOURS_SHOWN - 1)
-
-
-def before_newest(model: type[Model]) -> int:
-    """Return the key of the newest row beyond `NEWEST_MAX`; rows are numbered as they come."""
-    keys = model._default_manager.order_by("-pk").values_list("pk", flat=True)
-    return int(next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0))
-
-
-def by_hour(rows: Iterable[tuple[datetime, str, int]]) -> ByHour:
-    """Group counts by every hour that is shown, oldest first."""
-    found: ByHour = {first_hour() + timedelta(hours=after): {} for after in range(HOURS_SHOWN)}
-    for hour, what, count in rows:
-        if hour in found:
-            found[hour][what] = found[hour].get(what, 0) + int(count)
+    for hour, what, count in rows.annotate(count=Count("pk")):
+        if hour in found:  # one may have begun since
+            found[hour][what] = count
     return found
-
-
-def oldest_open(*, limit: int) -> list[LedgerEntry]:
-    """List unfinished entries, the oldest first."""
-    return list(LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")[:limit])
