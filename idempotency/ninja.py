@@ -34,14 +34,7 @@ from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.request.keys import SAFE_METHODS
-from idempotency.views import (
-    REFUSALS,
-    answer,
-    answer_async,
-    is_marked,
-    outside,
-    refusal,
-)
+from idempotency.views import REFUSALS, answer, answer_async, is_marked, outside, refusal
 
 View = Callable[..., Any]
 

@@ -21,13 +21,7 @@ from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
 from shop.web.actions import Action, actions_of
 from shop.web.forms import channel_name
-from shop.web.refundview import (
-    Progress,
-    RefundView,
-    UncountedPayment,
-    refunds_of,
-    uncounted_payments,
-)
+from shop.web.refundview import Progress, RefundView, UncountedPayment, refunds_of, uncounted_payments
 
 
 class Stage(StrEnum):
