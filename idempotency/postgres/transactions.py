@@ -3,26 +3,21 @@
 Inside a transaction that `defer` is called for, Django's ``SAVEPOINT`` and ``RELEASE SAVEPOINT`` wait, and go in
 front of the next statement in one message, as ``BEGIN`` does in front of the first. A savepoint without a
 statement after it is never sent; one that is set before the first statement is BEGIN itself. ``ROLLBACK TO`` is
-sent at once.
+sent at once. A text that the server has not parsed yet goes alone, after what waits: in one message with a
+savepoint, its syntax error would take the savepoint along.
 
 It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they always see.
-Without wrappers, Django's methods `savepoint` and `savepoint_commit` make no cursor: it costs most. A
-text that the server has not parsed yet goes alone, after what waits: in one message with a savepoint, its syntax
-error would take the savepoint along. A server-side cursor comes after what waits, too.
-psycopg's own `Connection.transaction` blocks are out of reach.
-
-A statement that would end that transaction, such as ``COMMIT`` by hand, is refused when its text is first seen.
-
-`cursor_of` is the cursor of hand-written statements, reused and without Django's layers around it.
+Without wrappers, Django's methods `savepoint` and `savepoint_commit` make no cursor: it costs most. Out of reach
+are psycopg's own `Connection.transaction` blocks. A statement that would end that transaction, such as ``COMMIT``
+by hand, is refused when its text is first seen.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from types import FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db.backends import utils
@@ -35,82 +30,82 @@ from idempotency.postgres.endings import refuse_end
 
 IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
-TEXT_MAX = 8_192  # characters; a longer one is remembered by its digest
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
-_REPLACED = ("savepoint", "savepoint_commit", "chunked_cursor")  # methods of Django's connection
-_CONTROLS = ("SAVEPOINT ", "RELEASE ", "ROLLBACK ")
+# attribute of psycopg's connection: a dictionary of weak keys costs each statement two more calls
+_TRAFFIC = "payonce_traffic"
 
-_parsed: set[str] = set()
+_methods_of = attrgetter("cursor", "_cursor", "_prepare_cursor", "make_cursor", "savepoint", "savepoint_commit")
+_DJANGOS = _methods_of(BaseDatabaseWrapper)
 
-
-class _Watch:
-    """Open transaction of a keyed call, which no statement of its handler may end.
-
-    Attributes:
-        is_ours: the statement that runs now is the call's own.
-        travels: transaction control does.
-    """
-
-    is_ours = False
-    travels = False
-
-    def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
-        """Run a statement of `cursor` by `run`, psycopg's own `execute`."""
-        if not (self.is_ours or (isinstance(query, str) and _is_parsed(query))):
-            refuse_end(query, cursor)
-        run(query, parameters, **options)
-        _remember(query)
-        return cursor
-
-    def flush(self, run: Callable[..., Any]) -> None:
-        """Send what waits, which is nothing."""
+_parsed: set[int] = set()  # by their hashes, which Python makes once a text and 64 bits long
 
 
-class _Deferral(_Watch):
-    """Transaction control of one open transaction.
+class _Traffic:
+    """Statements of one connection on their way to the server.
 
     Attributes:
+        merges: several may go in one message.
+        is_watched: a keyed call's transaction is open, which no statement of its handler may end.
+        travels: its transaction control goes with the next statement.
+        is_ours: the statement that runs now is one of `execute`.
         waiting: SAVEPOINT and RELEASE statements, in order.
         open: names of open savepoints, in order, whether the server knows them yet or not.
         at_begin: those of them that were set before the first statement.
+        cursor: see `cursor_of`. The rows of its last statements stay until the next ones.
+        replaced: methods of Django's connection while transaction control travels.
     """
 
-    travels = True
+    def __init__(self, database: BaseDatabaseWrapper, *, merges: bool) -> None:
+        self._database, self._raw = database, database.connection
+        self.merges, self.is_ours, self.cursor = merges, False, None
+        self.replaced = {name: getattr(self, name) for name in ("savepoint", "savepoint_commit", "chunked_cursor")}
+        self.begin()
 
-    def __init__(self, database: BaseDatabaseWrapper) -> None:
-        self._database, raw = database, database.connection
-        self._merges_begin = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
+    def begin(self, *, is_watched: bool = False, travels: bool = False) -> None:
+        """Begin with another transaction: nothing waits."""
+        self.is_watched, self.travels = is_watched, travels
         self.waiting: list[str] = []
         self.open: list[str] = []
         self.at_begin: set[str] = set()
 
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
-        raw, is_text = cursor.connection, isinstance(query, str)
-        if is_text and query.startswith(_CONTROLS) and (control := _CONTROL.fullmatch(query)):
-            if not self._is_kept(raw, *control.groups()):
+        raw, is_text = self._raw, isinstance(query, str)
+        if self.travels and is_text and (control := _CONTROL.fullmatch(query)):
+            if not self._is_kept(*control.groups()):
                 self.flush(run)
                 run(query)
-            return cursor
-        if not is_text or not _is_parsed(query) or raw.pgconn.pipeline_status != PipelineStatus.OFF:
+        elif not is_text or hash(query) not in _parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.flush(run)
-            return super().execute(cursor, run, query, parameters, options)
-        if self._merges_begin and raw.pgconn.transaction_status == IDLE:  # nothing waits yet: see `_is_set`
-            raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
-            try:
-                run(f"BEGIN; {query}", parameters, **options)
-            finally:
-                raw._autocommit = False
-            cursor.nextset()
-        elif self.waiting:
-            self._run_after_waiting(run, query, parameters, options)
-            for _ in self.waiting:
-                cursor.nextset()
-            self.waiting.clear()
-        else:
+            if not self.is_ours:
+                refuse_end(query, cursor)
             run(query, parameters, **options)
+            if is_text:
+                _remember(query)
+        else:
+            begins = raw.pgconn.transaction_status == IDLE and self._merges_begin()
+            front = ["BEGIN"] if begins else self.waiting  # nothing waits at a BEGIN: see `_is_kept`
+            if begins:  # or psycopg sends a BEGIN first; its public setter would not set it back
+                raw._autocommit = True
+            try:
+                run("; ".join([*front, query]), parameters, **options)
+            except psycopg.Error as error:
+                if error.sqlstate is not None:  # the server's word; else nothing was sent
+                    self.waiting.clear()
+                raise
+            finally:
+                if begins:
+                    raw._autocommit = False
+            for _ in front:
+                cursor.nextset()
+            front.clear()
         return cursor
+
+    def _merges_begin(self) -> bool:
+        raw: Any = self._raw
+        may = (self.travels or (self.is_ours and self.merges)) and not raw.autocommit
+        return may and raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
 
     def flush(self, run: Callable[..., Any]) -> None:
         """Send what waits alone, in front of a statement that takes nothing along."""
@@ -118,26 +113,19 @@ class _Deferral(_Watch):
             run(self.waiting[0])
             del self.waiting[0]
 
-    def _run_after_waiting(self, run: Callable[..., Any], query: str, parameters: Any, options: Any) -> None:
-        try:
-            run("; ".join([*self.waiting, query]), parameters, **options)
-        except psycopg.Error as error:
-            if error.sqlstate is not None:  # the server's word; else nothing was sent
-                self.waiting.clear()
-            raise
-
     @async_unsafe
     def savepoint(self) -> str | None:
         """Set a savepoint, as Django's method of this name."""
         database = self._database
         database.savepoint_state += 1
         name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
-        return name if self._is_noted("SAVEPOINT", name) else type(database).savepoint(database)
+        is_noted = self._is_quiet() and self._is_kept("SAVEPOINT", f'"{name}"')
+        return name if is_noted else type(database).savepoint(database)
 
     @async_unsafe
     def savepoint_commit(self, name: str) -> None:
         """Release a savepoint, as Django's method of this name."""
-        if not self._is_noted("RELEASE SAVEPOINT", name):
+        if not (self._is_quiet() and self._is_kept("RELEASE SAVEPOINT", f'"{name}"')):
             type(self._database).savepoint_commit(self._database, name)
 
     @async_unsafe
@@ -146,56 +134,46 @@ class _Deferral(_Watch):
         database: Any = self._database
         if self.waiting:
             with database.wrap_database_errors:
-                database.create_cursor()._flush()
+                database.create_cursor()._flushed()
         return type(database).chunked_cursor(database)
 
-    def _is_noted(self, command: str, name: str) -> bool:
-        """Take a statement into account as `execute` does; False if Django must send it, or refuse to."""
-        database, raw = self._database, self._database.connection
+    def _is_quiet(self) -> bool:
+        """Check if a savepoint needs no cursor; else Django must send it, or refuse to."""
+        database, raw = self._database, self._raw
         database.validate_thread_sharing()
-        if raw is None or database.needs_rollback or raw.pgconn.transaction_status not in (IDLE, OPEN):
-            return False
-        return not _is_instrumented(database) and self._is_kept(raw, command, f'"{name}"')
+        return (
+            database.connection is raw
+            and not database.needs_rollback
+            and raw.pgconn.transaction_status in (IDLE, OPEN)
+            and not _is_instrumented(database)
+        )
 
-    def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
+    def _is_kept(self, command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""
-        status = raw.pgconn.transaction_status
-        if command == "SAVEPOINT":
-            return self._is_set(name, status)
-        if name not in self.open:
+        status, is_last = self._raw.pgconn.transaction_status, self.waiting[-1:] == [f"SAVEPOINT {name}"]
+        if command == "SAVEPOINT" and status != FAILED:
+            self.open.append(name)
+            if status == IDLE:
+                self.at_begin.add(name)
+            else:
+                self.waiting.append(f"SAVEPOINT {name}")
+        elif name not in self.open:
             return False  # refused, with the server's own words
-        if command == "ROLLBACK TO SAVEPOINT":
-            return self._is_rolled_back(raw, name)
-        return status != FAILED and self._is_released(name)
-
-    def _is_set(self, name: str, status: int) -> bool:
-        if status == FAILED:
-            return False
-        self.open.append(name)
-        if status == IDLE:
-            self.at_begin.add(name)
-        else:
-            self.waiting.append(f"SAVEPOINT {name}")
-        return True
-
-    def _is_released(self, name: str) -> bool:
-        del self.open[self.open.index(name) :]
-        if self.waiting[-1:] == [f"SAVEPOINT {name}"]:
-            del self.waiting[-1]
-        elif name not in self.at_begin:
-            self.waiting.append(f"RELEASE SAVEPOINT {name}")
-        return True
-
-    def _is_rolled_back(self, raw: psycopg.Connection[Any], name: str) -> bool:
-        del self.open[self.open.index(name) + 1 :]
-        if name in self.at_begin:
+        elif command == "ROLLBACK TO SAVEPOINT":
+            del self.open[self.open.index(name) + 1 :]
+            if name not in self.at_begin:
+                return is_last
             self.waiting.clear()
-            raw.rollback()  # the next statement begins again
-            return True
-        return self.waiting[-1:] == [f"SAVEPOINT {name}"]
-
-
-_deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Watch]()
+            self._raw.rollback()  # the next statement begins again
+        elif status == FAILED:
+            return False
+        else:
+            del self.open[self.open.index(name) :]
+            if is_last:
+                del self.waiting[-1]
+            elif name not in self.at_begin:
+                self.waiting.append(f"RELEASE SAVEPOINT {name}")
+        return True
 
 
 def defer(database: BaseDatabaseWrapper) -> None:
@@ -204,54 +182,41 @@ def defer(database: BaseDatabaseWrapper) -> None:
     Watches it only where that is not possible: inside another transaction (a test case's), with server-side
     binding; or where Django logs what was sent. Does nothing with another driver.
     """
-    raw = database.connection
+    traffic = getattr(database.connection, _TRAFFIC, None)
     is_outermost = database.in_atomic_block and not database.savepoint_ids
-    if is_outermost and _is_prepared(raw) and not database.queries_logged:
-        deferral = _deferrals[raw] = _Deferral(database)
-        if not vars(database).keys() & set(_REPLACED):  # else other code stands there: the cursor alone defers
-            vars(database).update({name: getattr(deferral, name) for name in _REPLACED})
-    elif _is_watched(raw) and raw not in _deferrals:
-        _deferrals[raw] = _Watch()
+    if traffic is None or (traffic.is_watched and not is_outermost):
+        return
+    traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
+    own = database.__dict__
+    # else other code stands there: the cursor alone defers
+    if traffic.travels and traffic.replaced.keys().isdisjoint(own):
+        own.update(traffic.replaced)
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    if isinstance(getattr(database.savepoint, "__self__", None), _Deferral):
-        for name in _REPLACED:
-            del vars(database)[name]
-    if database.connection is not None:
-        _deferrals.pop(database.connection, None)
+    own = database.__dict__
+    former = getattr(own.get("savepoint"), "__self__", None)
+    if isinstance(former, _Traffic):
+        for name in former.replaced:
+            del own[name]
+    traffic = getattr(database.connection, _TRAFFIC, None)
+    if traffic is not None:
+        traffic.begin()
 
 
 def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: list[Any]) -> None:
     """Run a text that is known to parse; the BEGIN of an `atomic` block goes with it."""
     _remember(text)
-    raw = database.connection
-    former = _deferrals.get(raw)
-    travels = former is not None and former.travels
-    if not travels and database.in_atomic_block and not raw.autocommit and _is_prepared(raw):
-        watch: _Watch | None = _Deferral(database)
-    else:
-        watch = former
-    if watch is None:
+    traffic = getattr(database.connection, _TRAFFIC, None)
+    if traffic is None:
         cursor.execute(text, parameters)
         return
-    _deferrals[raw], watch.is_ours = watch, True
+    traffic.is_ours = True
     try:
         cursor.execute(text, parameters)
     finally:
-        watch.is_ours = False
-        if former is None:
-            del _deferrals[raw]
-        else:
-            _deferrals[raw] = former
-
-
-# by Django's object of a thread, which outlives connections; a cursor would keep its connection for ever. The rows
-# of the last statements stay until the next ones
-_cursors = WeakKeyDictionary[BaseDatabaseWrapper, Any]()
-
-_DJANGOS_GLOBALS = vars(utils)
+        traffic.is_ours = False
 
 
 def cursor_of(database: Any) -> Any:
@@ -269,9 +234,10 @@ def cursor_of(database: Any) -> Any:
         database.close_if_health_check_failed()
         database.ensure_connection()
     database.validate_thread_sharing()
-    cursor = _cursors.get(database)
-    if cursor is None or cursor.connection is not database.connection:
-        cursor = _cursors[database] = database.create_cursor()
+    traffic = getattr(database.connection, _TRAFFIC, None)
+    cursor = getattr(traffic, "cursor", None) or database.create_cursor()
+    if traffic is not None:
+        traffic.cursor = cursor
     return cursor
 
 
@@ -282,82 +248,52 @@ def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
         bool(database.execute_wrappers)
         or database.queries_logged
         or "cursor" in database.__dict__
-        or _methods(type(database)) != _DJANGOS
+        or _methods_of(type(database)) != _DJANGOS
         # by its globals: a wrapper may take the name of what it wraps
         or type(execute) is not FunctionType
-        or execute.__globals__ is not _DJANGOS_GLOBALS
+        or execute.__globals__ is not vars(utils)
     )
 
 
-def _methods(backend: Any) -> tuple[Any, ...]:
-    cursors = backend.cursor, backend._cursor, backend._prepare_cursor, backend.make_cursor
-    return *cursors, backend.savepoint, backend.savepoint_commit
-
-
-_DJANGOS = _methods(BaseDatabaseWrapper)
-
-
-def _is_parsed(text: str) -> bool:
-    return (text if len(text) <= TEXT_MAX else _digest(text)) in _parsed
-
-
-def _remember(query: Any) -> None:
-    if isinstance(query, str) and not _is_parsed(query):
+def _remember(text: str) -> None:
+    if hash(text) not in _parsed:
         if len(_parsed) >= PARSED_MAX:
             _parsed.clear()
-        _parsed.add(query if len(query) <= TEXT_MAX else _digest(query))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+        _parsed.add(hash(text))
 
 
 class _Travelling:
-    """Cursor in front of a psycopg class: a statement takes the waiting transaction control along.
-
-    Attributes:
-        merges: it may; else it is watched only.
-    """
+    """Cursor in front of a psycopg class, whose statements take the waiting transaction control along."""
 
     connection: psycopg.Connection[Any]
-    merges: bool
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         run = super().execute  # type: ignore[misc]
-        deferral = _deferrals.get(self.connection)
-        if deferral is None:
-            return run(query, params, **options)
-        return deferral.execute(self, run, query, params, options)
+        traffic = getattr(self.connection, _TRAFFIC, None)
+        if traffic is not None and (traffic.is_watched or traffic.is_ours):
+            return traffic.execute(self, run, query, params, options)
+        return run(query, params, **options)
 
     def executemany(self, *given: Any, **options: Any) -> Any:
-        self._flush()
-        return super().executemany(*given, **options)  # type: ignore[misc]
+        return self._flushed().executemany(*given, **options)
 
     def copy(self, *given: Any, **options: Any) -> Any:
-        self._flush()
-        return super().copy(*given, **options)  # type: ignore[misc]
+        return self._flushed().copy(*given, **options)
 
     def stream(self, *given: Any, **options: Any) -> Any:
-        self._flush()
-        return super().stream(*given, **options)  # type: ignore[misc]
+        return self._flushed().stream(*given, **options)
 
-    def _flush(self) -> None:
-        deferral = _deferrals.get(self.connection)
-        if deferral is not None:
-            deferral.flush(super().execute)  # type: ignore[misc]
+    def _flushed(self) -> Any:
+        """Send what waits, and return psycopg's own methods."""
+        own: Any = super()
+        if (traffic := getattr(self.connection, _TRAFFIC, None)) is not None:
+            traffic.flush(own.execute)
+        return own
 
 
 @cache
-def _travelling(factory: type[Any], *, merges: bool) -> type[Any]:
-    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__, "merges": merges})
-
-
-def _is_watched(raw: Any) -> bool:
-    return isinstance(raw, psycopg.Connection) and issubclass(raw.cursor_factory, _Travelling)
-
-
-def _is_prepared(raw: Any) -> bool:
-    return isinstance(raw, psycopg.Connection) and getattr(raw.cursor_factory, "merges", False) is True
+def _travelling(factory: type[Any]) -> type[Any]:
+    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__})
 
 
 def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -366,11 +302,15 @@ def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
     That only with client-side binding, which may send several statements at once, and an encoding that takes every
     text: else a message may be refused before its first statement.
     """
-    raw = connection.connection
-    if isinstance(raw, psycopg.Connection) and not _is_watched(raw):
-        factory: Any = raw.cursor_factory
-        is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
-        raw.cursor_factory = _travelling(factory, merges=is_utf8 and issubclass(factory, psycopg.ClientCursor))
+    raw: Any = connection.connection
+    if not isinstance(raw, psycopg.Connection):
+        return
+    factory: Any = raw.cursor_factory
+    if not issubclass(factory, _Travelling):
+        raw.cursor_factory = _travelling(factory)
+    is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
+    # another one where a pool gave it to another of Django's connections
+    setattr(raw, _TRAFFIC, _Traffic(connection, merges=is_utf8 and issubclass(factory, psycopg.ClientCursor)))
 
 
 connection_created.connect(prepare)

@@ -39,8 +39,7 @@ def _entered(self: transaction.Atomic) -> None:
     _enter(self)
     database = transaction.get_connection(self.using)
     transactions.defer(database)
-    watch = transactions._deferrals.get(database.connection)
-    if watch is not None and watch.travels:
+    if getattr(getattr(database.connection, transactions._TRAFFIC, None), "travels", False):
         deferred.append(self.using or "default")
 
 

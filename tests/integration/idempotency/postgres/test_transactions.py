@@ -100,14 +100,14 @@ class TestRoundTrips:
         assert len(sent) > 3
         assert names() == ["a", "b", "c"]
 
-    def test_a_long_text_is_remembered_by_its_digest(self) -> None:
+    def test_a_long_text_is_remembered_by_its_hash(self) -> None:
         sent: list[list[int]] = []
         for _ in range(2):
             with messages(connection) as found, keyed():
                 list(Group.objects.filter(pk__in=range(5_000)))
             sent.append(found)
         assert len(sent[1]) < len(sent[0])
-        assert max(map(len, transactions._parsed)) < 10_000
+        assert set(map(type, transactions._parsed)) == {int}
 
     def test_a_cursor_that_other_code_has_put_there_stays(self) -> None:
         seen: list[str] = []
