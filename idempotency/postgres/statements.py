@@ -73,7 +73,10 @@ def send(
     if database.settings_dict["OPTIONS"].get("server_side_binding"):  # then the driver takes one
         with database.cursor() as cursor:
             return [_run(cursor, statement) for statement in statements]
-    commit = commit and _may_commit(database) and all(map(_is_certain, statements))
+    # not inside a test case's transaction, where a commit would keep its rows. After it Django's `atomic` finds
+    # nothing left to commit, and runs its `on_commit` callbacks
+    is_ours_alone = database.in_atomic_block and not database.savepoint_ids
+    commit = commit and is_ours_alone and all(map(_is_certain, statements))
     try:
         return _sent(database, statements, commit=commit)
     except DatabaseError as error:
@@ -95,14 +98,6 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
         texts = prepared_texts(raw, texts)
         transactions.execute(database, cursor, "; ".join([*texts, *["COMMIT"] * commit]), values)
     return _found(getattr(cursor, "cursor", cursor), statements)
-
-
-def _may_commit(database: Any) -> bool:
-    """Return whether the open transaction is ours alone. Inside a test case's, a commit would keep its rows.
-
-    Django's `atomic` then finds nothing left to commit, and runs its `on_commit` callbacks.
-    """
-    return database.in_atomic_block and not database.savepoint_ids
 
 
 def _is_certain(statement: Statement) -> bool:
@@ -156,9 +151,7 @@ class _Session:
         self.prepares: bool | None = None
 
     def call(self, connection: psycopg.Connection[Any], sql: str) -> str:
-        call = self.calls.get(sql)
-        if call is not None:
-            return call
+        """Return the text to send at a use of a statement that has none in `calls` yet."""
         self._uses[sql] += 1
         if self._uses[sql] < USES:
             return sql
@@ -184,7 +177,7 @@ def prepared_texts(connection: psycopg.Connection[Any], statements: Iterable[str
     session = _sessions.get(connection)
     if session is None:
         session = _sessions[connection] = _Session()
-    return [session.call(connection, sql) for sql in statements]
+    return [session.calls.get(sql) or session.call(connection, sql) for sql in statements]
 
 
 def _stop_preparing(connection: psycopg.Connection[Any]) -> None:

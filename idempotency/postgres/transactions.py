@@ -7,9 +7,8 @@ sent at once. A text that the server has not parsed yet goes alone, after what w
 savepoint, its syntax error would take the savepoint along.
 
 It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they always see.
-Without wrappers, Django's methods `savepoint` and `savepoint_commit` make no cursor: it costs most. Out of reach
-are psycopg's own `Connection.transaction` blocks. A statement that would end that transaction, such as ``COMMIT``
-by hand, is refused when its text is first seen.
+Without wrappers, a savepoint makes no cursor: it costs most. psycopg's own `Connection.transaction` blocks are out
+of reach. A statement that would end the transaction, such as ``COMMIT``, is refused when it is first seen.
 """
 
 import re
@@ -65,9 +64,7 @@ class _Traffic:
     def begin(self, *, is_watched: bool = False, travels: bool = False) -> None:
         """Begin with another transaction: nothing waits."""
         self.is_watched, self.travels = is_watched, travels
-        self.waiting: list[str] = []
-        self.open: list[str] = []
-        self.at_begin: set[str] = set()
+        self.waiting, self.open, self.at_begin = list[str](), list[str](), set[str]()
 
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
@@ -141,12 +138,9 @@ class _Traffic:
         """Check if a savepoint needs no cursor; else Django must send it, or refuse to."""
         database, raw = self._database, self._raw
         database.validate_thread_sharing()
-        return (
-            database.connection is raw
-            and not database.needs_rollback
-            and raw.pgconn.transaction_status in (IDLE, OPEN)
-            and not _is_instrumented(database)
-        )
+        if database.connection is not raw or database.needs_rollback or _is_instrumented(database):
+            return False
+        return raw.pgconn.transaction_status in (IDLE, OPEN)
 
     def _is_kept(self, command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""
@@ -157,22 +151,20 @@ class _Traffic:
                 self.at_begin.add(name)
             else:
                 self.waiting.append(f"SAVEPOINT {name}")
-        elif name not in self.open:
+        elif name not in self.open or (command == "RELEASE SAVEPOINT" and status == FAILED):
             return False  # refused, with the server's own words
-        elif command == "ROLLBACK TO SAVEPOINT":
-            del self.open[self.open.index(name) + 1 :]
-            if name not in self.at_begin:
-                return is_last
-            self.waiting.clear()
-            self._raw.rollback()  # the next statement begins again
-        elif status == FAILED:
-            return False
-        else:
+        elif command == "RELEASE SAVEPOINT":
             del self.open[self.open.index(name) :]
             if is_last:
                 del self.waiting[-1]
             elif name not in self.at_begin:
                 self.waiting.append(f"RELEASE SAVEPOINT {name}")
+        else:
+            del self.open[self.open.index(name) + 1 :]
+            if name not in self.at_begin:
+                return is_last
+            self.waiting.clear()
+            self._raw.rollback()  # the next statement begins again
         return True
 
 
@@ -187,21 +179,18 @@ def defer(database: BaseDatabaseWrapper) -> None:
     if traffic is None or (traffic.is_watched and not is_outermost):
         return
     traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
-    own = database.__dict__
-    # else other code stands there: the cursor alone defers
-    if traffic.travels and traffic.replaced.keys().isdisjoint(own):
-        own.update(traffic.replaced)
+    # where other code has put its own, the cursor alone defers
+    if traffic.travels and traffic.replaced.keys().isdisjoint(database.__dict__):
+        database.__dict__.update(traffic.replaced)
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
     own = database.__dict__
-    former = getattr(own.get("savepoint"), "__self__", None)
-    if isinstance(former, _Traffic):
+    if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
         for name in former.replaced:
             del own[name]
-    traffic = getattr(database.connection, _TRAFFIC, None)
-    if traffic is not None:
+    if (traffic := getattr(database.connection, _TRAFFIC, None)) is not None:
         traffic.begin()
 
 
@@ -224,9 +213,6 @@ def cursor_of(database: Any) -> Any:
 
     Django makes one for each call, with two layers around it. Its checks before are made here, unless its `atomic`
     has made them; the rest is left to the caller: `validate_no_broken_transaction`, `wrap_database_errors`.
-
-    Raises:
-        django.db.OperationalError: there is no connection, and none can be made.
     """
     if _is_instrumented(database):
         return database.cursor()
@@ -235,10 +221,10 @@ def cursor_of(database: Any) -> Any:
         database.ensure_connection()
     database.validate_thread_sharing()
     traffic = getattr(database.connection, _TRAFFIC, None)
-    cursor = getattr(traffic, "cursor", None) or database.create_cursor()
-    if traffic is not None:
-        traffic.cursor = cursor
-    return cursor
+    if traffic is None:
+        return database.create_cursor()
+    traffic.cursor = traffic.cursor or database.create_cursor()
+    return traffic.cursor
 
 
 def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
@@ -303,14 +289,12 @@ def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
     text: else a message may be refused before its first statement.
     """
     raw: Any = connection.connection
-    if not isinstance(raw, psycopg.Connection):
-        return
-    factory: Any = raw.cursor_factory
-    if not issubclass(factory, _Travelling):
-        raw.cursor_factory = _travelling(factory)
-    is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
-    # another one where a pool gave it to another of Django's connections
-    setattr(raw, _TRAFFIC, _Traffic(connection, merges=is_utf8 and issubclass(factory, psycopg.ClientCursor)))
+    if isinstance(raw, psycopg.Connection):
+        if not issubclass(raw.cursor_factory, _Travelling):
+            raw.cursor_factory = _travelling(raw.cursor_factory)
+        is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
+        merges = is_utf8 and issubclass(raw.cursor_factory, psycopg.ClientCursor)
+        setattr(raw, _TRAFFIC, _Traffic(connection, merges=merges))  # a pool may have it from another of Django's
 
 
 connection_created.connect(prepare)
