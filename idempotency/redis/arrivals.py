@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 
 from idempotency.observability.background import Worker
 from idempotency.observability.watchdog import Watchdog
-from idempotency.redis.connection import Connection, connection_of
+from idempotency.redis.connection import connection_of
 from idempotency.redis.fastpath import attempt
 from idempotency.request.outline import CONTENT_MAX, outline
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 SEND_SECONDS = 0.2
 BUFFER_MAX = 2_000  # lines that a process holds; the oldest go first
+AT_ONCE = 32  # lines: calls wait for the interpreter while more are made
 STREAM_MAX = 50_000  # lines: about 15 MB of usual ones, 200 MB of the longest
 STREAM_SECONDS = 604_800  # a stream of an earlier epoch goes away by itself
 ADDRESS_MAX = 45  # characters of an IPv6 address
@@ -34,6 +35,8 @@ NEVER = float("inf")
 # all others repeat the content of the call that the key belongs to, or their key belongs to none
 _WITH_CONTENT = frozenset({"executed", "refused", "uncertain", "reused"})
 
+
+_encoder = json.JSONEncoder(ensure_ascii=False)  # made once: `json.dumps` would make one a line
 
 Noted = tuple[float, str, str, str, str, bytes]  # at, digest, outcome, request id, address, content
 
@@ -62,10 +65,12 @@ class Recorder:
         by_stream: dict[str, list[tuple[Any, ...]]] = {}
         while (found := self._next()) is not None:
             name, line = found
-            by_stream.setdefault(name, []).append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(line)))
+            commands = by_stream.setdefault(name, [])
+            commands.append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(line)))
+            if len(commands) == AT_ONCE:
+                _send_all(name, by_stream.pop(name))
         for name, commands in by_stream.items():
-            commands.append(("EXPIRE", name, STREAM_SECONDS))
-            attempt(lambda redis, commands=commands: _send_all(connection_of(redis), commands))  # type: ignore[misc]
+            _send_all(name, commands)
 
     def _next(self) -> tuple[str, Noted] | None:
         try:
@@ -98,14 +103,19 @@ def _fields(line: Noted) -> list[str]:
     fields = ["at", f"{at:.6f}", "digest", digest, "outcome", outcome, "request", request_id, "address", address]
     if not content:
         return fields
-    return [*fields, "outline", json.dumps(outline(content, digest=digest), ensure_ascii=False)]
+    return [*fields, "outline", _encoder.encode(outline(content, digest=digest))]
 
 
-def _send_all(connection: Connection, commands: list[tuple[Any, ...]]) -> None:
-    try:
-        connection.send_together(*commands, wait=True)
-    except ResponseError as error:  # a server without streams, say, serves markers all the same: no breaker opens
-        log.info("Redis refused lines of the request log: %s", error)
+def _send_all(name: str, commands: list[tuple[Any, ...]]) -> None:
+    def send(redis: Any) -> None:
+        try:
+            connection_of(redis).send_together(*commands, ("EXPIRE", name, STREAM_SECONDS), wait=True)
+        except (
+            ResponseError
+        ) as error:  # a server without streams, say, serves markers all the same: no breaker opens
+            log.info("Redis refused lines of the request log: %s", error)
+
+    attempt(send)
 
 
 def _begin() -> None:

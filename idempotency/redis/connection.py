@@ -1,11 +1,10 @@
 """Per-thread Redis connection with fire-and-forget commands.
 
 A pool hands a connection out for one command and its reply. The last command of a request needs no reply: its
-answer is committed, and a marker that could not be written is only a marker. So each thread keeps one connection;
-replies to what it sent without waiting are read before its next question, in order. A keyed call's commands take
-21 µs of CPU here, and 65 by redis-py's pool with its replies awaited (hiredis, Unix socket, 2026-11-24).
-
-It is made as the pool makes its own, beside them: it never takes one away from the project's cache.
+answer is committed, and a marker that could not be written is only a marker. So each thread keeps one connection,
+made beside the pool as the pool makes its own; replies to what it sent without waiting are read before its next
+question, in order. A keyed call's commands take 21 µs of CPU here, and 65 by redis-py's pool with its replies
+awaited (hiredis, Unix socket, 2026-11-24).
 """
 
 import contextlib
@@ -30,21 +29,18 @@ from redis.sentinel import SentinelConnectionPool
 
 from idempotency.redis.availability import is_of_a_replica
 
-pack_command: Any
 try:
     from hiredis import pack_command
 except ImportError:  # then redis-py does it in Python
-    pack_command = None
+    pack_command = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
 PENDING_MAX = 8
 IDLE_MAX = 16  # kept open while nobody uses them
-
 # other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
-
-_TIMEOUTS = ("socket_timeout", "socket_connect_timeout")  # of a connection of redis-py
+_NEVER = float("inf")
 
 
 class PipelinedConnection:
@@ -63,12 +59,11 @@ class PipelinedConnection:
         self.known: set[str] = set()
         self.has_set_nx_get = True
         self._connection = connection_beside(pool)
-        self._timeouts = {name: getattr(self._connection, name, None) for name in _TIMEOUTS}
-        self._longest = max(float("inf") if own is None else own for own in self._timeouts.values())
+        names = ("socket_timeout", "socket_connect_timeout")
+        timeouts = {name: getattr(self._connection, name, None) for name in names}
+        self._timeouts = {name: _NEVER if own is None else own for name, own in timeouts.items()}
         self._open = False
         self._pending = deque[Callable[[Any], None] | None]()
-        self._socket: Any = None
-        self._readable = select.poll()
 
     def ask(self, *command: Any, seconds: float | None = None) -> Any:
         """Send, wait, and return the reply: bytes, numbers or None.
@@ -76,17 +71,16 @@ class PipelinedConnection:
         Args:
             seconds: longest wait for the server, if the client's own time-outs are not shorter.
         """
-        if seconds is not None and seconds >= self._longest:
-            seconds = None
+        is_bounded = seconds is not None and seconds < max(self._timeouts.values())
         try:
-            if seconds is not None:
+            if is_bounded:
                 self._wait_at_most(seconds)
             self._settle()
             self._send(None, command)
             return self._read()
         finally:
-            if seconds is not None:
-                self._wait_at_most(float("inf"))
+            if is_bounded:
+                self._wait_at_most(_NEVER)
 
     def send_together(self, *commands: tuple[Any, ...], wait: bool = False) -> None:
         """Send commands in one packet. With `wait`, read their replies and raise an error among them."""
@@ -106,11 +100,11 @@ class PipelinedConnection:
             self._settle()
         self._send(then, command)
 
-    def _wait_at_most(self, seconds: float) -> None:
+    def _wait_at_most(self, seconds: Any) -> None:
         """Bound the time-outs of connecting, greeting and reading; infinite for the client's own."""
         for name, own in self._timeouts.items():
-            bound = min(seconds, float("inf") if own is None else own)
-            setattr(self._connection, name, None if bound == float("inf") else bound)
+            bound = min(seconds, own)
+            setattr(self._connection, name, None if bound == _NEVER else bound)
         if (its_socket := self._connection._sock) is not None:
             its_socket.settimeout(self._connection.socket_timeout)
 
@@ -120,10 +114,12 @@ class PipelinedConnection:
         try:
             if not self._open:
                 self._connect()
-            # as redis-py's own does, without its look at each argument for types that we never send
-            pack = self._connection.pack_commands if pack_command is None else _packed
+            if pack_command is None:
+                packed = self._connection.pack_commands(commands)
+            else:  # as redis-py's own does, without its look at each argument for types that we never send
+                packed = [b"".join(map(pack_command, commands))]
             # its own PING would read a pending reply, and shift all later ones: see `_check_health`
-            self._connection.send_packed_command(pack(commands), check_health=False)
+            self._connection.send_packed_command(packed, check_health=False)
         except BaseException:
             self.close()
             raise
@@ -173,7 +169,7 @@ class PipelinedConnection:
 
     def _may_have_ended(self) -> bool:
         """Return whether there is something to read: no reply is due, so it is the end."""
-        # one `poll` for all times: redis-py's `can_read` makes one each time
+        # redis-py's `can_read` makes a `poll` each time
         return self._connection._sock is not self._socket or bool(self._readable.poll(0))
 
     def _read_pending(self) -> None:
@@ -211,10 +207,6 @@ def hang_up(connection: Any) -> None:
         connection.retry.update_retries(0)  # a `PubSub` would connect it again
         with contextlib.suppress(OSError):  # it is closed already
             its_socket.shutdown(socket.SHUT_RDWR)
-
-
-def _packed(commands: tuple[tuple[Any, ...], ...]) -> list[bytes]:
-    return [b"".join(map(pack_command, commands))]
 
 
 def plain_pool(client: Any) -> Any:
@@ -273,12 +265,11 @@ class Connections:
 
     def give_back(self, connection: Connection) -> None:
         """Let others use it; beyond IDLE_MAX that nobody uses it is closed."""
-        if isinstance(connection, ClientConnection):
-            return
-        if len(self._idle) < IDLE_MAX:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        if isinstance(connection, PipelinedConnection):
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+            else:
+                connection.close()
 
 
 class _OfThread(threading.local):
@@ -293,12 +284,11 @@ def connection_of(client: Any) -> Connection:
     """Return this thread's connection to where `client` leads. The client itself, if only it knows the way."""
     connection = _of_thread.connection
     if connection is None or _of_thread.client is not client:
-        pool = plain_pool(client)
-        if pool is None:
+        if (pool := plain_pool(client)) is None:
             return ClientConnection(client)
         if connection is None or connection.pool is not pool:
-            connection = PipelinedConnection(pool)
-        _of_thread.client, _of_thread.connection = client, connection
+            connection = _of_thread.connection = PipelinedConnection(pool)
+        _of_thread.client = client
     return connection
 
 

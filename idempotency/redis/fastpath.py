@@ -41,6 +41,9 @@ class Breaker:
     """Breaker: closed until `failed()`, open for `open_seconds`, then one call passes as a probe.
 
     Per process and thread-safe; the clock is monotonic.
+
+    Attributes:
+        is_closed: no failure is known; False for the probe too, which must wait for its reply.
     """
 
     def __init__(self) -> None:
@@ -49,36 +52,28 @@ class Breaker:
     def begin(self) -> None:
         """Close, with a lock that nobody has: in a forked child the one that held it is not there."""
         self._lock = threading.Lock()
+        self.is_closed = True
         self._open_until = 0.0
 
     def allows(self, *, open_seconds: float) -> bool:
         """Return whether to try. After the pause one caller may; the others wait another pause."""
-        if self._open_until == 0.0:
-            return True
         with self._lock:
             now = time.monotonic()
-            if self._open_until == 0.0:
-                return True
-            if now < self._open_until:
-                return False
-            self._open_until = now + open_seconds
+            if not self.is_closed:
+                if now < self._open_until:
+                    return False
+                self._open_until = now + open_seconds
             return True
-
-    @property
-    def is_closed(self) -> bool:
-        """True while no failure is known; False for the probe too, which must wait for its reply."""
-        return self._open_until == 0.0
 
     def failed(self, *, open_seconds: float) -> None:
         """Open."""
         with self._lock:
-            self._open_until = time.monotonic() + open_seconds
+            self.is_closed, self._open_until = False, time.monotonic() + open_seconds
 
     def succeeded(self) -> None:
         """Close."""
-        if self._open_until != 0.0:
-            with self._lock:
-                self._open_until = 0.0
+        with self._lock:
+            self.is_closed = True
 
 
 breaker = Breaker()
@@ -100,7 +95,7 @@ def client() -> Any:
 def may_ask() -> bool:
     """Return whether to ask Redis: it is switched on, and the breaker does not keep this process away."""
     settings = config()
-    return settings.uses_redis and breaker.allows(open_seconds=settings.breaker_seconds)
+    return settings.uses_redis and (breaker.is_closed or breaker.allows(open_seconds=settings.breaker_seconds))
 
 
 def attempt(command: Callable[[Any], T]) -> T | None:
