@@ -9,7 +9,6 @@ The protocol is that of a keyed view, and a result is stored like the answer of 
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature, unwrap
 from typing import Any, Literal, TypeVar, cast
@@ -20,14 +19,14 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from idempotency.call import NAME, KeyedCall, missing, refuse_deferred, takes_call
-from idempotency.conf import Config, config
+from idempotency.conf import config
 from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import execute, execute_async
 from idempotency.protocol.phases import PhasedExchange
-from idempotency.protocol.policy import REQUEST_ID_MAX
+from idempotency.protocol.policy import REQUEST_ID_MAX, config_with
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import keys
 
@@ -85,7 +84,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         self._scope = keys.function_scope_of(name=name, principal=principal, tenant=tenant)
         self._content = _content_of(name, payload)
         self._strategy: type[Exchange] = AtomicExchange if lease is None else PhasedExchange
-        self._config = _config_of(lease=lease, wait=wait)
+        _refuse_seconds(lease=lease, wait=wait)
+        self._lease, self._wait = lease, wait
 
     def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Call `fn`, or return what its first call under this key returned, as JSON gives it back.
@@ -162,21 +162,17 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
             taken = _signature_without_call(function)
             refuse_deferred(function, f"@once.task({name!r})")
             _refuse_taken(name, function)
-            choosers = {"key": key, "payload": payload, "principal": principal, "tenant": tenant}
-            for of, chooser in choosers.items():
-                _refuse_chooser(name, of, chooser, taken)
+            choices = {"key": key, "payload": payload, "principal": principal, "tenant": tenant}
+            choosers = {
+                of: _chooser(name, of, chosen, taken)
+                for of, chosen in choices.items()
+                if chosen is not None or of == "key"
+            }
 
             def call_of(*args: Any, **kwargs: Any) -> once:
                 given = _arguments(taken, args, kwargs)
-                return once(
-                    name,
-                    key=_chosen(key, given),
-                    payload=_payload(payload, taken, given),
-                    lease=lease,
-                    wait=wait,
-                    principal=_chosen(principal, given) if principal else "",
-                    tenant=_chosen(tenant, given) if tenant else "",
-                )
+                chosen = {of: choose(given) for of, choose in choosers.items()}
+                return once(name, lease=lease, wait=wait, **chosen)
 
             wrapper: Any
             if iscoroutinefunction(function):
@@ -197,7 +193,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         return decorate
 
     def _open(self) -> Exchange:
-        settings = self._config or config()
+        settings = config_with(config(), lease=self._lease, wait=self._wait)
         if not settings.enabled:
             digest = keys.digest_of(scope=self._scope, key=self._key)  # a function may number its calls by it
             return UnkeyedExchange(mode=self._strategy.mode, config=settings, digest=digest)
@@ -233,8 +229,7 @@ def _result(answer: HttpResponseBase) -> Any:
     return value
 
 
-def _config_of(*, lease: float | None, wait: float | None) -> Config | None:
-    """Return the settings of a call; None: the project's."""
+def _refuse_seconds(*, lease: float | None, wait: float | None) -> None:
     for each, seconds in {"lease": lease, "wait": wait}.items():
         if isinstance(seconds, bool) or not isinstance(seconds, int | float | None):
             raise TypeError(f"A {each} is a number of seconds, not {seconds!r}.")
@@ -242,9 +237,6 @@ def _config_of(*, lease: float | None, wait: float | None) -> Config | None:
         raise ValueError(f"A lease must be above 0 seconds, not {lease!r}.")
     if wait is not None and wait < 0:
         raise ValueError(f"A wait must be 0 seconds or more, not {wait!r}.")
-    own = {"lease_seconds": lease, "wait_seconds": wait}
-    changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-    return replace(config(), **changes) if changes else None
 
 
 def _refuse_text(what: str, value: str, length: int = keys.MAX_KEY_LENGTH) -> None:
@@ -259,35 +251,43 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
     return partial(fn, **{NAME: exchange}) if takes_call(fn) else fn
 
 
-def _parameters(fn: Callable[..., Any]) -> dict[str, Parameter]:
-    try:
-        return dict(signature(fn).parameters)
-    except ValueError:  # a builtin that does not say
-        return {}
-
-
 def _signature_without_call(function: Callable[..., Any]) -> Signature:
     whole = signature(function)
     return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
 
 
-def _refuse_chooser(name: str, of: str, choose: Any, taken: Signature) -> None:
-    """Refuse what is no function of arguments, or names one which the decorated function has not."""
+def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
+    """Build a function of a call's arguments by name from what `once.task` was given.
+
+    Raises:
+        TypeError: it is no function of arguments, or names one which the decorated function has not.
+    """
+    if of == "payload" and choose == "arguments":
+        # without defaults, so that a parameter which a later version adds makes no other call of a retry
+        defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
+        return lambda given: {
+            each: value for each, value in given.items() if each not in defaults or value != defaults[each]
+        }
     if not callable(choose):
-        if of == "key" or choose not in (None, "arguments"):
-            raise TypeError(f"once.task({name!r}): {of} is a function of the arguments, not {choose!r}.")
-        return
+        raise TypeError(f"once.task({task!r}): {of} is a function of the arguments, not {choose!r}.")
+    try:
+        parameters = signature(choose).parameters
+    except ValueError:  # a builtin that does not say
+        parameters = Signature().parameters
+    kinds = {each: parameter.kind for each, parameter in parameters.items()}
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     wanted = (
-        each
-        for each, parameter in _parameters(choose).items()
-        if parameter.kind in by_name and parameter.default is Parameter.empty
+        name for name, kind in kinds.items() if kind in by_name and parameters[name].default is Parameter.empty
     )
     if (each := missing(wanted, taken)) is not None:
         raise TypeError(
-            f"once.task({name!r}): key, payload, principal and tenant get arguments of the function by name."
+            f"once.task({task!r}): key, payload, principal and tenant get arguments of the function by name."
             f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
         )
+    takes_any = Parameter.VAR_KEYWORD in kinds.values()
+    return lambda given: choose(
+        **{name: value for name, value in given.items() if takes_any or name in parameters}
+    )
 
 
 def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
@@ -319,23 +319,6 @@ def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if parameter.kind is Parameter.VAR_KEYWORD:
             given |= given.pop(name)
     return given
-
-
-def _chosen(choose: Callable[..., T], given: dict[str, Any]) -> T:
-    """Call a function of some arguments: with those that it names, or with all where it takes any."""
-    parameters = _parameters(choose)
-    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
-    return choose(**{name: value for name, value in given.items() if takes_any or name in parameters})
-
-
-def _payload(choose: Any, taken: Signature, given: dict[str, Any]) -> Any:
-    if choose is None:
-        return None
-    if choose != "arguments":
-        return _chosen(choose, given)
-    # without defaults, so that a parameter which a later version adds makes no other call of a retry
-    defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
-    return {each: value for each, value in given.items() if each not in defaults or value != defaults[each]}
 
 
 def _content_of(name: str, payload: Any) -> bytes:
