@@ -1,14 +1,13 @@
 """Keyed handlers of Django REST framework: methods, functions below `@api_view`, a mixin."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction
-from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
@@ -22,7 +21,7 @@ from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.recovery import Phases
-from idempotency.request.keys import SAFE_METHODS
+from idempotency.request.keys import FORMS, SAFE_METHODS
 from idempotency.views import (
     REFUSALS,
     is_marked,
@@ -82,6 +81,7 @@ def idempotent(
 def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handler:
     """Build the keyed form of a method, or of a function below `@api_view`."""
     given = tuple(with_call(handler, request_at=position) for position in (0, 1))
+    is_phased = policy.mode is not ATOMIC
 
     @wraps(handler)
     def wrapper(*args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -92,7 +92,11 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handle
             policy.pass_by(plain)
             with transaction_of_requests():
                 return run.bare()
-        if plain.content_type == "multipart/form-data" or (plain.body and not _may_parse_later(plain, policy)):
+        # any other body is parsed for the handler alone: a replay needs its bytes, and a form's fields. A phased
+        # claim is committed, so a body that cannot be read must be refused before it
+        if plain.content_type == "multipart/form-data" or (
+            plain.body and (is_phased or plain.content_type in FORMS)
+        ):
             _ = run.request.data
         if policy.joins(plain):
             run.validate()
@@ -125,10 +129,7 @@ class _Run:
     position: int
     policy: Policy
     body: Any
-    rewind: Rewind = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rewind = Rewind(self.request._request, self.view, self.request)
+    _rewind: Rewind | None = None  # a replay needs none
 
     @property
     def view(self) -> APIView:
@@ -143,13 +144,19 @@ class _Run:
     def answer(self) -> HttpResponseBase:
         """Call the handler; a refusal that it raises is its answer, and so is one of the body's parser."""
         try:
-            if not self.rewind.begins():
+            if self._rewind is None:
+                self._rewind = Rewind(self.request._request, self.view, self.request)
+            if not self._rewind.begins():
                 self._read_again()
             _ = self.request.data
             response = self.bare()
         except (exceptions.APIException, *REFUSALS) as error:
             response = self._shown(error)
         return self._finalized(response)
+
+    def rewind(self) -> bool:
+        """Bring back what the first run found; False where it cannot run twice."""
+        return self._rewind is not None and self._rewind()
 
     def validate(self) -> None:
         """Make the handler's argument `data` of the body, where its serializer is given."""
@@ -216,15 +223,6 @@ def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
         "a method of an APIView, or a function below @api_view. For a view of plain Django, use "
         "idempotency.views.idempotent."
     )
-
-
-def _may_parse_later(plain: HttpRequest, policy: Policy) -> bool:
-    """Check if a body is parsed for the handler alone: a replay needs its bytes, and a form's fields.
-
-    A phased claim is committed, so a body that cannot be read must be refused before it.
-    """
-    is_form = plain.content_type == "application/x-www-form-urlencoded"
-    return policy.mode is ATOMIC and not is_form
 
 
 class IdempotentMixin:

@@ -6,7 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -84,7 +84,7 @@ class Exchange(ABC):
             scope=scope,
             key=key,
             fingerprint=keys.fingerprint(content),
-            owner=owner(),
+            owner=_here.owner,
             request_id=request_id,
             digest=self.key_digest,
             handler=handler,
@@ -289,11 +289,22 @@ def _replays(source: str) -> Any:
     return metrics.replays.labels(source)
 
 
+class _Here(threading.local):
+    """Name of each thread, which asks the system once and not at each call."""
+
+    def __init__(self) -> None:
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
+
+
 def owner() -> str:
     """Name this process and thread, for people."""
-    return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
+    return _here.owner
 
 
-@lru_cache(maxsize=1)
-def _host() -> str:
-    return socket.gethostname()
+def _begin() -> None:
+    global _here  # noqa: PLW0603  a forked child is another process
+    _here = _Here()
+
+
+_here = _Here()
+os.register_at_fork(after_in_child=_begin)

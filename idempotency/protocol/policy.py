@@ -112,15 +112,19 @@ class Policy:
         exchange = self._exchange(request, caller) if config().enabled else None
         if exchange is None:
             exchange = UnkeyedExchange(mode=_plain(self.mode), handler=self._handler, config=self.config())
-        if (hook := self.on_replay or _hook_of_all()) is not None:
-            exchange.on_replay = partial(hook, caller)
+        if (hook := self.on_replay or config().on_replay) is not None:
+            exchange.on_replay = partial(import_string(hook) if isinstance(hook, str) else hook, caller)
         request.idempotency = exchange  # type: ignore[attr-defined]
         return exchange
 
     def _exchange(self, request: HttpRequest, caller: Any) -> Exchange | None:
         """Open the exchange of a key; None for a call that needs none."""
         named = identify(
-            request, caller=caller, header=self.header_name, principal=self.principal, needs_key=self._needs_key
+            request,
+            caller=caller,
+            header=self.header or config().header,
+            principal=self.principal,
+            needs_key=self._needs_key,
         )
         if named is None:
             return None
@@ -162,19 +166,7 @@ class Policy:
 
     def config(self) -> Config:
         """Return the settings in force for this view."""
-        settings = config()
-        if self.wait is None and self.lease is None:
-            return settings
-        return replace(
-            settings,
-            wait_seconds=settings.wait_seconds if self.wait is None else self.wait,
-            lease_seconds=settings.lease_seconds if self.lease is None else self.lease,
-        )
-
-    @property
-    def header_name(self) -> str:
-        """Name of the header with the key."""
-        return self.header or config().header
+        return config_with(config(), wait=self.wait, lease=self.lease)
 
     @property
     def _handler(self) -> str:
@@ -189,9 +181,12 @@ class Policy:
         return "key" if needs else ""
 
 
-def _hook_of_all() -> OnReplay | None:
-    path = config().on_replay
-    return None if path is None else import_string(path)
+@lru_cache(maxsize=256)
+def config_with(settings: Config, *, wait: float | None, lease: float | None) -> Config:
+    """Return the settings of a call, some of which are its own; once for all its like."""
+    own = {"wait_seconds": wait, "lease_seconds": lease}
+    changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    return replace(settings, **changes) if changes else settings
 
 
 def _document(request: Any, problem: Problem) -> HttpResponseBase:
@@ -233,7 +228,9 @@ def identify(
         Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
     """
     # from META: `request.headers` would build a mapping of all of them first
-    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN")
+    if not token:
+        token = request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None
     given = request.META.get(_in_meta(header))
     needed = "key" if token is not None or given is not None else needs_key(caller)
     if not needed:
@@ -299,7 +296,3 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
         if was_answered(caller.session, scope=before, key=key):
             return before
     return keys.scope_of(principal=principal, method=method, route=route)
-
-
-def _token_of_form(request: HttpRequest) -> str | None:
-    return request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None

@@ -82,12 +82,14 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
         return _named(by(request), source="The view's principal function")
     if (path := config().principal) is not None:
         return _named(import_string(path)(request), source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
-    if (number := _number_of_user(request)) is not None:
-        return f"{_kind_of(request.user.__class__, settings.AUTH_USER_MODEL)}:{number}"
+    user = _user_of(request)
+    number = getattr(user, "pk", None)
+    if number is not None:
+        return f"{_kind_of(user.__class__, settings.AUTH_USER_MODEL)}:{number}"
     auth = getattr(request, "auth", None)
     if auth and _names_somebody(auth):
         return f"auth:{_digest_of(auth)}"
-    if _is_authenticated(request):
+    if user is not None:
         raise RuntimeError(
             "This request's user has no primary key to identify it by. Name a function in "
             "IDEMPOTENCY['PRINCIPAL']."
@@ -96,14 +98,10 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
     return ANONYMOUS if key is None else f"session:{session_digest(key)}"
 
 
-def _is_authenticated(request: Any) -> bool:
+def _user_of(request: Any) -> Any:
+    """Return the authenticated user; None where there is none."""
     user = getattr(request, "user", None)
-    return user is not None and user.is_authenticated
-
-
-def _number_of_user(request: Any) -> Any:
-    """Return the primary key of an authenticated user; None where there is none."""
-    return getattr(request.user, "pk", None) if _is_authenticated(request) else None
+    return user if user is not None and user.is_authenticated else None
 
 
 @lru_cache(maxsize=64)
@@ -124,10 +122,8 @@ def _named(name: Any, *, source: str) -> str:
 
 def _refuse_nobody(request: Any, principal: str) -> None:
     """Refuse a name that every guest has; a user may be called so."""
-    if not principal.startswith(NAMED):
-        return
     name = principal.removeprefix(NAMED).partition(WITHIN)[0]
-    if NOBODY.fullmatch(name) and _number_of_user(request) is None:
+    if NOBODY.fullmatch(name) and getattr(_user_of(request), "pk", None) is None:
         raise RuntimeError(
             f"The principal function names this caller {name!r}, as it would every other guest, and equal keys of "
             "two would meet. Return what only this one has, or raise PermissionDenied."
@@ -142,7 +138,8 @@ def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
         RuntimeError: as `principal_of`; or the name is one that every guest has.
     """
     principal = principal_of(request, by=by)
-    _refuse_nobody(request, principal)
+    if principal.startswith(NAMED):
+        _refuse_nobody(request, principal)
     if config().anonymous == "refuse" and is_anonymous(principal):
         raise AnonymousRefused
     return principal
@@ -158,7 +155,8 @@ def _session_key_of(request: Any) -> str | None:
             "A session of signed cookies has another key after each change, so it does not identify the caller. "
             "Use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL']."
         )
-    session.keys()  # loads it: only then does Django forget a key under which nothing is stored
+    if session.session_key is not None:
+        session.keys()  # loads it: only then does Django forget a key under which nothing is stored
     key: str | None = session.session_key
     return key
 

@@ -47,9 +47,9 @@ def leaves_open(status: int | None, headers: Mapping[str, str]) -> bool:
     return status is not None and (OPEN in headers or verdict_on(status) is Verdict.REFUSAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen, which makes it in thrice the time
 class StoredResponse:
-    """Stored part of an answer.
+    """Stored part of an answer; never changed.
 
     Attributes:
         status: HTTP status, 200..499.
@@ -78,7 +78,8 @@ class StoredResponse:
         A streaming answer has no bytes yet and is stored without a body, like one larger than `max_bytes`. One
         that a decorator below ours compressed is stored plain: the encoding was this caller's wish.
         """
-        headers = {name: response.headers[name] for name in STORED_HEADERS if name in response.headers}
+        given = response.headers
+        headers = {name: value for name in STORED_HEADERS if (value := given.get(name)) is not None}
         body = _plain_bytes(response)
         if body and redact:
             body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
