@@ -289,7 +289,7 @@ def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
     text: else a message may be refused before its first statement.
     """
     raw: Any = connection.connection
-    if isinstance(raw, psycopg.Connection):
+    if isinstance(connection.connection, psycopg.Connection):
         if not issubclass(raw.cursor_factory, _Travelling):
             raw.cursor_factory = _travelling(raw.cursor_factory)
         is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections import deque
+from functools import lru_cache
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -93,6 +94,7 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
         _recorder.add(stream_of(prefix), (time.time(), digest, outcome, request_id, address[:ADDRESS_MAX], own))
 
 
+@lru_cache(maxsize=64)
 def stream_of(prefix: str) -> str:
     """Name the stream below a prefix of names."""
     return f"{prefix}:request-log"

@@ -155,8 +155,7 @@ def _session_key_of(request: Any) -> str | None:
             "A session of signed cookies has another key after each change, so it does not identify the caller. "
             "Use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL']."
         )
-    if session.session_key is not None:
-        session.keys()  # loads it: only then does Django forget a key under which nothing is stored
+    session.keys()  # loads it: only then does Django forget a key under which nothing is stored
     key: str | None = session.session_key
     return key
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 
 # function calls, measured on Python 3.11, and a tenth more
 FRESH_BEYOND_BARE = 610
-REPLAY_BEYOND_IDLE = 330
+REPLAY_BEYOND_IDLE = 325
 
 MODULES_OF_A_FRESH_CALL = 16  # with Redis, atomic, without encryption
 
