@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from payments.errors import ProviderRejected
+from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import (
     NEEDED,
@@ -67,12 +67,14 @@ class Account:
 
     Attributes:
         unfunded: the code of a refusal that says that our account has too little for a refund.
+        in_use: the codes of refusals that say that a refund of this number was asked for before.
         send: sends one request, with the arguments of `httpx.Client.build_request`; raises as `transport.send`.
     """
 
     channel: str
     methods: tuple[PayMethod, ...]
     unfunded: str | None = None
+    in_use: Collection[str] = ()
     send: Callable[..., Answer]
 
     def __init__(
@@ -95,10 +97,12 @@ class Account:
         return self.open(Opening(method=self._method(method, payer), payer=payer, **wanted))
 
     def refund(self, **wanted: Any) -> RefundResult:
-        """See `Provider.refund`; `UNFUNDED` where the provider refuses it with the code `unfunded`."""
+        """See `Provider.refund`; a refusal by `unfunded` is `UNFUNDED`, one of `in_use` says nothing."""
         try:
             return self.give_back(Refunding(**wanted))
         except ProviderRejected as refused:
+            if refused.code in self.in_use:
+                raise OutcomeUnknown(f"an earlier request may have moved the money: {refused}") from refused
             if refused.code != self.unfunded:
                 raise
             return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))

@@ -30,14 +30,19 @@ class Bearer:
 
         Raises as `transport.send`; ProviderUnavailable also without a token that is taken, and for too many calls.
         """
-        token = self._current()
-        bearing = {**(headers or {}), "Authorization": f"Bearer {token}"}
-        received = self._send(method, url, json=body, headers=bearing)
+        for _ in range(2):  # a token may be revoked before it ends; then the call was turned away unread
+            token = self._current()
+            bearing = {**(headers or {}), "Authorization": f"Bearer {token}"}
+            received = self._send(method, url, json=body, headers=bearing)
+            if received.status != httpx.codes.UNAUTHORIZED:
+                break
+            self._forget(token)
+        else:
+            raise ProviderUnavailable(f"{self._host} does not take our token")
         if received.status == httpx.codes.TOO_MANY_REQUESTS:
             raise ProviderUnavailable(f"{self._host} asks for fewer calls")
-        if received.status == httpx.codes.UNAUTHORIZED:
-            self._forget(token)
-            raise ProviderUnavailable(f"{self._host} does not take our token")
+        if received.status == httpx.codes.CONFLICT:
+            raise OutcomeUnknown(f"{self._host} is still at an earlier call")
         return received.status, received.document()
 
     def _current(self) -> str:

@@ -6,6 +6,7 @@ Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "a
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,9 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
     """Read the answer of a query. Closed after money came means refunded in full, hence paid before."""
     state = answer["trade_status"]
     if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
-        return Trade(status=TradeStatus.PAID, facts=(paid_fact(answer, seller_id=seller_id),))
+        payment = paid_fact(answer, seller_id=seller_id)
+        back = (_whole_back(payment, None),) if state == "TRADE_CLOSED" else ()
+        return Trade(status=TradeStatus.PAID, facts=(payment, *back))
     if state == "TRADE_CLOSED":
         return Trade(status=TradeStatus.CLOSED, facts=(ended_fact(out_trade_no=out_trade_no, merchant=seller_id),))
     return Trade(status=TradeStatus.PENDING)
@@ -35,7 +38,7 @@ def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, .
     `refund_fee` is the sum of all refunds so far. So a partial refund's amount comes from its query (our timer
     asks for every open refund) or the bill; only a full one follows from the sum.
     """
-    refunded = "refund_fee" in given or "gmt_refund" in given
+    refunded = given.get("gmt_refund") or _back_minor(given)
     paid = given["trade_status"] in PAID_STATES or (given["trade_status"] == "TRADE_CLOSED" and refunded)
     if paid:
         payment = paid_fact(given, seller_id=seller_id)
@@ -46,20 +49,25 @@ def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, .
 
 
 def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
-    if given["trade_status"] != "TRADE_CLOSED" or "refund_fee" not in given:
-        return ()
-    if money.from_decimal(given["refund_fee"], CURRENCY) != payment.amount_minor:
+    if given["trade_status"] != "TRADE_CLOSED" or _back_minor(given) != payment.amount_minor:
         return ()
     when = given.get("gmt_refund", "").partition(".")[0]  # it has fractions of a second
-    whole = replace(
+    return (_whole_back(payment, china_time(when) if when else None),)
+
+
+def _whole_back(payment: Fact, occurred_at: datetime | None) -> Fact:
+    return replace(
         payment,
         kind=FactKind.REFUNDED,
         provider_txn_id=payment.out_trade_no,
-        occurred_at=china_time(when) if when else None,
+        occurred_at=occurred_at,
         paid_txn_id=payment.provider_txn_id,
         is_whole=True,
     )
-    return (whole,)
+
+
+def _back_minor(given: Mapping[str, str]) -> int:
+    return money.from_decimal(given.get("refund_fee") or "0", CURRENCY)
 
 
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:

@@ -62,6 +62,7 @@ class PayPalOrders(Account):
     currencies = frozenset({"AUD", "CAD", "CHF", "EUR", "GBP", "HKD", "JPY", "SGD", "USD"})
     zone: tzinfo = UTC
     unfunded = "REFUND_FAILED_INSUFFICIENT_FUNDS"
+    in_use = ("PREVIOUS_REQUEST_IN_PROGRESS", "PAYPAL_REQUEST_ID_PREVIOUSLY_USED", "DUPLICATE_INVOICE_ID")
 
     def __init__(self, settings: Settings, limits: Limits) -> None:
         super().__init__(settings["MERCHANT_ID"], limits=limits)
@@ -136,11 +137,8 @@ class PayPalOrders(Account):
             return self._refund_result(known, paid)
         if paid is None:
             raise ProviderRejected("NOT_CAPTURED", "no money came in under this number")
-        ours = {
-            "amount": amount,
-            "invoice_id": wanted.out_refund_no,
-            "custom_id": facts.mark_of(wanted.out_trade_no),
-        }
+        mark = facts.mark_of(wanted.out_trade_no)
+        ours = {"amount": amount, "invoice_id": wanted.out_refund_no, "custom_id": mark}
         body = {**ours, "note_to_payer": wanted.reason[:255]} if wanted.reason else ours
         path = f"/v2/payments/captures/{quote(paid.provider_txn_id, safe='')}/refund"
         made = self._call("POST", path, body, once=wanted.out_refund_no)
@@ -242,7 +240,7 @@ def _line(entry: Document) -> BillLine | None:
     amount = entry["transaction_amount"]
     return BillLine(
         kind=kind,
-        out_trade_no=facts.number_of({"custom_id": entry.get("custom_field", "")}) if is_refund else invoice,
+        out_trade_no=facts.number_of({**entry, "custom_id": entry.get("custom_field")}) if is_refund else invoice,
         provider_txn_id=text_of(entry, "transaction_id"),
         out_refund_no=invoice if is_refund else "",
         amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),

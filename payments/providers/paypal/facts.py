@@ -94,8 +94,9 @@ def mark_of(out_trade_no: str) -> str:
 
 
 def number_of(refund: Document) -> str:
-    """Return our number of the trade that a refund is of; empty if it is not ours."""
-    mark, _, number = str(refund.get("custom_id", "")).partition(":")
+    """Return our number of a refund's trade, empty if it is not ours; one by hand is marked as its capture is."""
+    mark, _, number = str(refund.get("custom_id")).partition(":")
+    number = refund.get("invoice_id", "") if refund.get("custom_id") in (OURS, CLOSED) else number
     return number if mark == OURS and is_keepable(number, most=64) else ""
 
 

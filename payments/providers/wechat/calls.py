@@ -83,7 +83,7 @@ class WeChatCalls(Account):
         if sealed["algorithm"] != "AEAD_AES_256_GCM":
             raise ValueError(f"unknown algorithm {sealed['algorithm']!r}")
         ciphertext, nonce = sealed["ciphertext"], sealed["nonce"].encode()
-        associated_data = sealed.get("associated_data", "").encode()
+        associated_data = (sealed.get("associated_data") or "").encode()
         decrypt = partial(rsa.decrypt, ciphertext, nonce=nonce, associated_data=associated_data)
         *earlier, last = self._api_v3_keys  # the current one first; older messages may need a former
         for key in earlier:

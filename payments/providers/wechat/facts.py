@@ -53,7 +53,7 @@ def paid_fact(trade: Mapping[str, Any]) -> Fact:
         out_trade_no=text_of(trade, "out_trade_no"),
         provider_txn_id=text_of(trade, "transaction_id"),
         amount_minor=amount_of(trade["amount"], "total"),
-        currency=text_of(trade["amount"], "currency"),
+        currency=str(trade["amount"].get("currency") or "CNY"),  # an optional member
         occurred_at=_time(trade.get("success_time")),
     )
 

@@ -186,6 +186,7 @@ def test_genuine_but_not_of_the_documented_shape(alipay: Alipay, platform: keys.
         ({"trade_status": "TRADE_FINISHED", "refund_fee": "19.90"}, [FactKind.PAID]),
         ({"trade_status": "TRADE_CLOSED", "gmt_refund": "2026-11-20 20:00:00.123"}, [FactKind.PAID]),
         ({"trade_status": "TRADE_CLOSED", "gmt_payment": None}, [FactKind.CLOSED]),
+        ({"trade_status": "TRADE_CLOSED", "gmt_payment": None, "refund_fee": "0.00"}, [FactKind.CLOSED]),
         ({"trade_status": "WAIT_BUYER_PAY", "gmt_payment": None}, []),
         ({"trade_status": "TRADE_PENDING"}, []),
         ({"gmt_payment": None}, [FactKind.PAID]),

@@ -339,18 +339,25 @@ def test_alipay_signed_but_members_missing(alipay: Alipay, company: Company, cal
 
 
 @pytest.mark.parametrize(
-    ("news", "expected"),
+    ("news", "expected", "kinds"),
     [
-        ({"trade_status": "WAIT_BUYER_PAY"}, TradeStatus.PENDING),
-        ({"trade_status": "TRADE_FINISHED"}, TradeStatus.PAID),
-        ({"trade_status": "TRADE_CLOSED"}, TradeStatus.CLOSED),
-        ({"trade_status": "TRADE_CLOSED", "send_pay_date": "2026-11-20 12:00:00"}, TradeStatus.PAID),
+        ({"trade_status": "WAIT_BUYER_PAY"}, TradeStatus.PENDING, []),
+        ({"trade_status": "TRADE_FINISHED"}, TradeStatus.PAID, ["paid"]),
+        ({"trade_status": "TRADE_CLOSED"}, TradeStatus.CLOSED, ["closed"]),
+        (
+            {"trade_status": "TRADE_CLOSED", "send_pay_date": "2026-11-20 12:00:00"},
+            TradeStatus.PAID,
+            ["paid", "refunded"],
+        ),
     ],
 )
-def test_alipay_states(alipay: Alipay, company: Company, news: dict[str, str], expected: TradeStatus) -> None:
+def test_alipay_states(
+    alipay: Alipay, company: Company, news: dict[str, str], expected: TradeStatus, kinds: list[str]
+) -> None:
     trade = {"code": "10000", "out_trade_no": NUMBER, "trade_no": "20", "total_amount": "19.90"}
     company.answer = alipay_says(QUERY, {**trade, **news})
-    assert alipay.query(out_trade_no=NUMBER).status is expected
+    found = alipay.query(out_trade_no=NUMBER)
+    assert (found.status, [fact.kind for fact in found.facts]) == (expected, kinds)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from payments.providers.bearer import Bearer
 from payments.providers.paypal.client import PayPalOrders
 from payments.providers.transport import ask, client
 from payments.testing.relay import Reply, Server
+from tests.unit.payments.providers.conftest import refund
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 KEY, NEXT_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
@@ -118,6 +119,14 @@ def test_a_refund_gives_back_by_our_numbers() -> None:
     assert fact.occurred_at == NOW - timedelta(seconds=2)
 
 
+@pytest.mark.parametrize("mark", ["payonce", "payonce:closed"])
+def test_a_refund_by_hand_has_mark_and_number_of_its_capture(mark: str) -> None:
+    by_hand = REFUND | {"invoice_id": "0193", "custom_id": mark}
+    (fact,) = read("PAYMENT.CAPTURE.REFUNDED", by_hand).facts
+    assert (fact.kind, fact.out_trade_no, fact.provider_txn_id) == (FactKind.REFUNDED, "0193", REFUND["id"])
+    assert (fact.amount_minor, fact.paid_txn_id) == (1_000, CAPTURE["id"])
+
+
 def test_a_refund_that_failed_waits_for_a_person() -> None:
     notice = read("PAYMENT.REFUND.FAILED", REFUND | {"status": "FAILED"})
     assert notice.facts == ()
@@ -131,7 +140,7 @@ def test_a_refund_that_failed_waits_for_a_person() -> None:
         ("PAYMENT.CAPTURE.COMPLETED", {"invoice_id": None}),
         ("PAYMENT.CAPTURE.COMPLETED", {"invoice_id": "n\x00"}),
         ("PAYMENT.CAPTURE.PENDING", {}),
-        ("PAYMENT.CAPTURE.REFUNDED", {}),  # made by hand: it has the capture's own mark
+        ("PAYMENT.CAPTURE.REFUNDED", {"custom_id": "another system"}),
         ("CHECKOUT.ORDER.APPROVED", {}),
     ],
 )
@@ -175,13 +184,15 @@ class Platform:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.order: Reply = Reply(status=200)
+        self.order = self.refund = Reply(status=200)
         self.token = Reply(status=200, body=b'{"access_token": "A21", "expires_in": 100}')
         self._server = Server(self._serve)
         self.url, self.stop = self._server.url, self._server.stop
 
     def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
         self.calls.append(f"{asked.command} {asked.path}")
+        if asked.path.endswith("/refund"):
+            return self.refund
         return self.token if asked.path.endswith("/token") else self.order
 
 
@@ -255,11 +266,29 @@ def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> Non
     platform.order = Reply(status=401)
     with pytest.raises(ProviderUnavailable, match="does not take our token"):
         bearer.call("GET", f"{platform.url}/order")
+    assert platform.calls[-3:] == ["GET /order", "POST /token", "GET /order"]  # once with a new one
     platform.order = Reply(status=200, body=b"[]")
     with pytest.raises(OutcomeUnknown, match="cannot be read"):
         bearer.call("GET", f"{platform.url}/order")
-    assert platform.calls.count("POST /token") == 3
+    assert platform.calls.count("POST /token") == 4
     assert "hush" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (409, "PREVIOUS_REQUEST_IN_PROGRESS"),
+        (422, "PAYPAL_REQUEST_ID_PREVIOUSLY_USED"),
+        (422, "DUPLICATE_INVOICE_ID"),
+    ],
+)
+def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Platform, status: int, code: str) -> None:
+    platform.order = order("COMPLETED", "COMPLETED")
+    refusal = {"name": "UNPROCESSABLE_ENTITY", "details": [{"issue": code}]}
+    platform.refund = Reply(status=status, body=json.dumps(refusal).encode())
+    with pytest.raises(OutcomeUnknown):
+        refund(account(platform.url), out_trade_no="0193", currency="USD", reference="89T")
+    assert platform.calls[-1].endswith("/refund")
 
 
 @pytest.mark.parametrize(

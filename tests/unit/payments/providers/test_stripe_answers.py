@@ -69,10 +69,12 @@ def test_refusals_have_stripes_code(
     stripe: StripeIntents, company: Company, status: int, document: Any, code: str
 ) -> None:
     company.answer = stripe_says(document, status=status)
-    for call in (lambda: create(stripe), lambda: refund(stripe)):
-        with pytest.raises(ProviderRejected) as refused:
-            call()
-        assert (refused.value.code, refused.value.message) == (code, "a sentence")
+    is_known = code == "idempotency_error"  # a refund of this number, with other words, has left before
+    with pytest.raises(ProviderRejected) as refused:
+        create(stripe)
+    assert (refused.value.code, refused.value.message) == (code, "a sentence")
+    with pytest.raises(OutcomeUnknown if is_known else ProviderRejected, match=code):
+        refund(stripe)
     assert len(company.asked) == 2  # never sent again by the library itself
 
 

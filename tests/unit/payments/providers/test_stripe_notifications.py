@@ -128,6 +128,13 @@ def test_what_moves_no_money_of_ours_tells_nothing(stripe: StripeIntents, kind: 
     assert (notice.facts, notice.refund) == ((), None)
 
 
+def test_a_thin_event_tells_nothing(stripe: StripeIntents) -> None:
+    """Sent by mistake to this endpoint, it would be sent again for three days, and the endpoint turned off."""
+    thin = {"id": "evt_2", "object": "v2.core.event", "type": "payment_intent.succeeded", "livemode": False}
+    notice = read(stripe, json.dumps({**thin, "created": "2026-09-17T06:20:52.246Z"}).encode())
+    assert (notice.notification_id, notice.facts, notice.refund) == ("evt_2", (), None)
+
+
 @pytest.mark.parametrize("status", ["failed", "canceled"])
 def test_a_refund_that_ends_without_moving_money_is_told(stripe: StripeIntents, status: str) -> None:
     notice = read(stripe, event("refund.updated", {**REFUND, "status": status, "failure_reason": "expired"}))
@@ -213,7 +220,7 @@ def test_an_event_of_another_account_tells_of_its_money() -> None:
         b"{",
         b"[]",
         b"{}",
-        event(object="v2.core.event"),
+        event(object=7),
         event(id=None),
         event(type=7),
         event(data={}),
