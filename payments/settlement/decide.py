@@ -145,13 +145,19 @@ def _refunded(
     credited = refusal is None and state.takes_back_credit(fact, attempt)
     row = _row(fact, attempt, credited=credited, source=source)
     refunded = _succeeded(state, attempt, fact) if refusal is None else ()
+    filings: tuple[Filing, ...] = () if refusal is None else (_refused_filing(refusal, state, attempt, fact),)
+    filings += tuple(
+        _filing(AnomalyKind.CONTENT_CHANGED, fact, payment_id=state.payment.id, first_minor=asked.amount_minor)
+        for asked in refunded
+        if asked.amount_minor != fact.amount_minor
+    )
     outcome = Outcome.APPLIED if state.of(attempt, FactKind.PAID) else Outcome.HELD
     decision = Decision(
-        outcome=outcome if refusal is None else Outcome.ANOMALY,
+        outcome=Outcome.ANOMALY if filings else outcome,
         state=state.with_facts(row).with_refunds(refunded),
         bookings=(Booking(fact=row, amount_minor=fact.amount_minor),),
         refunded=refunded,
-        filings=() if refusal is None else (_refused_filing(refusal, state, attempt, fact),),
+        filings=filings,
     )
     return _settled(state, decision)
 

@@ -237,6 +237,17 @@ def test_a_charge_goes_back_under_one_number_however_often_it_is_decided() -> No
     assert first.refund == second.refund
 
 
+def test_our_refund_in_another_amount_counts_as_stated_and_is_filed() -> None:
+    """The money has moved, and nobody asked for so much: a person must see it."""
+    state = decide(payment(WECHAT, refunds=[OURS]), paid(), source="query").state
+    decision = decide(state, replace(refunded(1500, "5030"), out_refund_no=OURS.id.hex), source="notification")
+    (filing,) = decision.filings
+    assert (decision.outcome, filing.kind) == (Outcome.ANOMALY, AnomalyKind.CONTENT_CHANGED)
+    assert (filing.detail["first_minor"], filing.detail["amount_minor"]) == (OURS.amount_minor, 1500)
+    assert decision.state is not None
+    assert decision.state.payment.refunded_minor == 1500
+
+
 def test_an_impossible_step_is_refused() -> None:
     state = payment(WECHAT)
     broken = replace(state, payment=replace(state.payment, status="refunded", paid_minor=PRICE_MINOR))
