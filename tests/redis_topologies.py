@@ -29,6 +29,7 @@ from tests.ports import free_ports
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
+SLOW_SECONDS = 30  # in which a server of a busy machine that stands still is not taken for dead
 SERVICE = "payonce"  # what the Sentinels call their master
 
 
@@ -167,7 +168,7 @@ class Cluster(Topology):
         return [range(first, end) for first, end in itertools.pairwise(edges)]
 
     def _start(self) -> None:
-        timeout = "1000" if self.replica_ports else "5000"
+        timeout = "1000" if self.replica_ports else str(SLOW_SECONDS * 1000)
         for port in [*self.ports, *self.replica_ports]:
             options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
             self._spawn_data(str(port), *options, "--cluster-node-timeout", timeout)
@@ -254,6 +255,9 @@ class Sentinels(Topology):
     def kill_master(self) -> None:
         """Only the master; then wait until the Sentinels have agreed on the replica."""
         before = self.master_port
+        with clients_of(self.sentinel_ports) as sentinels:
+            for sentinel in sentinels:
+                sentinel.sentinel_set(SERVICE, "down-after-milliseconds", 500)
         self._guardian.stop(self._processes.pop(self._data_ports.index(before))[0])
         self._until_succeeded(before)
 
@@ -272,7 +276,7 @@ class Sentinels(Topology):
             conf = self._folder / f"sentinel-{port}.conf"
             conf.write_text(
                 f"port {port}\nbind 127.0.0.1\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n"
-                f"sentinel down-after-milliseconds {SERVICE} 2000\nsentinel failover-timeout {SERVICE} 5000\n"
+                f"sentinel down-after-milliseconds {SERVICE} {SLOW_SECONDS * 1000}\nsentinel failover-timeout {SERVICE} 5000\n"
             )
             self._spawn(f"sentinel-{port}", str(conf), "--sentinel")
         self._until("the Sentinels know each other and the replica", self._is_settled)
