@@ -2,9 +2,12 @@
 
 import os
 
-os.environ.setdefault("DEBUG", "1")
+from shop.devserver import redis_url
 
-from shop.settings import *  # noqa: F403
+os.environ.setdefault("DEBUG", "1")
+redis_url.TIMEOUT_SECONDS = 2.0  # on a busy machine Redis is slow, and not away
+
+from shop.settings import *  # noqa: E402, F403
 
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -78,10 +78,10 @@ def test_no_script_runs_where_the_server_needs_none(server: redis.Redis) -> None
 def test_an_end_is_published_after_the_answer_is_there(server: redis.Redis, wait: bool) -> None:
     with server.pubsub() as subscribed:
         subscribed.subscribe(NAME)
-        assert subscribed.get_message(timeout=5)["type"] == "subscribe"
+        assert subscribed.get_message(timeout=30)["type"] == "subscribe"
         claim()
         finish(wait=wait)
-        assert subscribed.get_message(timeout=5)["data"] == b"finished"
+        assert subscribed.get_message(timeout=30)["data"] == b"finished"
         assert isinstance(marker.look(NAME), marker.Finished)
 
 

@@ -74,7 +74,7 @@ async def test_a_server_that_is_no_master_any_more_is_left(redis_server: redis.R
 
 
 async def test_a_silent_server_fails_every_command_that_waits(redis_server: redis.Redis) -> None:
-    async with connected(socket_timeout=0.2) as ours:
+    async with connected(socket_timeout=2) as ours:
         number = await ours.ask("CLIENT", "ID")
         with hanging(redis_server):
             asked = [ours.ask("ECHO", "late") for _ in range(3)]
@@ -129,7 +129,7 @@ async def test_a_first_command_that_is_cancelled_leaves_a_whole_connection(redis
 
 
 async def test_a_health_check_that_is_due_finds_a_dead_connection(redis_server: redis.Redis) -> None:
-    async with connected(health_check_interval=30, socket_timeout=1) as ours:
+    async with connected(health_check_interval=30, socket_timeout=2) as ours:
         number = await ours.ask("CLIENT", "ID")
         redis_server.config_resetstat()
         assert await ours.ask("CLIENT", "ID") == number
