@@ -12,6 +12,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 
 from idempotency import once
+from idempotency.protocol import heartbeat
 from tests.processes import on_the_tests_database
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -28,6 +29,11 @@ def place_and_hang() -> dict[str, Any]:
     print("inside", flush=True)
     signal.pause()
     return made
+
+
+def early_beats() -> None:
+    """Renew each lease at once, and again and again."""
+    heartbeat.RENEW_AFTER = 0.01
 
 
 class Child:
