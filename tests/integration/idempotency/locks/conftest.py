@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
-from idempotency.locks.engine import holds
+from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.hub import tagged
 from idempotency.redis.fastpath import Script
 from shop.devserver.guardian import Guardian
@@ -23,7 +23,7 @@ from tests import zookeeper_server
 from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Faced, a_loop, until
 from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
-from tests.integration.idempotency.locks.processes import Pool
+from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS, Pool
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, newer_redis, valkey_program
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -218,6 +218,12 @@ def mutexes(request: pytest.FixtureRequest, server: str, face: str, kind: str) -
                 over = OverZooKeeper(faced, request.getfixturevalue("zookeeper"))
         yield over
     over.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a waiter is granted stays its own until it wakes, however slow this machine is."""
+    monkeypatch.setattr(places, "CLAIM_SECONDS", PATIENT_CLAIM_SECONDS)
 
 
 @pytest.fixture

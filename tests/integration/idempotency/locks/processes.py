@@ -22,12 +22,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency import locks
+from idempotency.locks.engine import places
 from idempotency.locks.postgres import AdvisoryLock
 from idempotency.locks.zookeeper import ZooKeeperLock
 from tests.processes import stand_still
 
 SECONDS = 60.0
-SESSION_SECONDS = 3.0  # of ZooKeeper's, whose process may be killed: soon over, and not by a busy machine
+PATIENT_CLAIM_SECONDS = 30.0  # of a grant, in which a busy machine wakes its waiter
+SESSION_SECONDS = 6.0  # of ZooKeeper's, whose process may be killed: soon over, and not by a busy machine
 FRESH = multiprocessing.get_context("spawn")  # a fork would inherit our connections
 _names = itertools.count()
 
@@ -133,6 +135,7 @@ def hands(
 
     Args:
         address: of the Redis or ZooKeeper.
+        settings: of the lock; beside them ``claim_seconds``, where a grant is to lapse.
     """
     name = name or f"thing {next(_names)}"
     return name, [Hand(process, address, kind, name, settings) for process in processes]
@@ -152,6 +155,7 @@ def _zookeeper(address: str) -> KazooClient:
 
 def _evaluated(address: str, kind: str, name: str, settings: dict[str, Any], expression: str) -> Any:
     lock: Any
+    places.CLAIM_SECONDS = settings.pop("claim_seconds", PATIENT_CLAIM_SECONDS)
     if kind == "AdvisoryLock":
         lock = AdvisoryLock(name, **settings)
     elif kind == "ZooKeeperLock":

@@ -42,7 +42,6 @@ def test_an_uncontended_pair_is_two_commands(one: Bench) -> None:
 
 def test_a_hand_over_is_two_commands(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "CONFIRM_SECONDS", 10.0)  # however slow this machine is
-    monkeypatch.setattr(places, "CLAIM_SECONDS", 30.0)
     lock = one.make("FairLock")
     first, second = one.actors(2)
     assert first.do(lock.acquire)

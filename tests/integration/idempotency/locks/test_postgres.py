@@ -299,7 +299,7 @@ def test_a_wait_in_vain_leaves_the_transaction_as_it_was(other: Actor, accounts:
             assert asked("SHOW lock_timeout") == ["4321ms"]
         transaction_lock("another", wait_seconds=20)
         assert asked("SHOW lock_timeout") == ["4321ms"]
-        asked("SELECT set_config('statement_timeout', '20ms', true)")
+        asked("SELECT set_config('statement_timeout', '500ms', true)")
         with pytest.raises(LockTimeout):  # which counts as a wait in vain
             transaction_lock("till")
     assert asked("SHOW lock_timeout") == ["0"]

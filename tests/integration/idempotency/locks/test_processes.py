@@ -22,7 +22,7 @@ FORK = multiprocessing.get_context("fork")
 def test_what_a_process_held_or_waited_for_when_it_stopped_or_died_is_in_nobodys_way(
     desk: Bench, pool: Pool, kind: str
 ) -> None:
-    name, (first, second, third) = hands(pool(3), desk.servers.url, kind)
+    name, (first, second, third) = hands(pool(3), desk.servers.url, kind, claim_seconds=1.0)
     assert first.do("lock.acquire(lease_seconds=0.3)") is True
     token = first.do("lock.token")
     first.stop()

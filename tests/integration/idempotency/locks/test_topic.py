@@ -115,9 +115,9 @@ async def _joined_while_it_connects(url: str) -> None:
 
     async def hear(name: str) -> str | None:
         async with aio.Topic(name, client=client).listen() as messages:
-            assert await messages.take(wait_seconds=5) is None
+            assert await messages.take(wait_seconds=30) is None
             await aio.Topic(name, client=client).tell(f"paid {name}")
-            while (heard := await messages.take(wait_seconds=5)) is None:
+            while (heard := await messages.take(wait_seconds=30)) is None:
                 continue
             return heard
 
