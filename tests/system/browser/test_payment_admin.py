@@ -44,7 +44,12 @@ def paid(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def payment(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
-    return paid(api, shop)
+    """Paid; and the worker, which makes its delivery afterwards, has made it."""
+    made = paid(api, shop)
+    delivery = "SELECT 1 FROM payments_delivery WHERE payment_id = %s"
+    with shop.database() as connection:
+        until(lambda: connection.execute(delivery, [made["id"]]).fetchone())
+    return made
 
 
 @pytest.fixture
