@@ -31,6 +31,9 @@ import time
 from django_tenants.utils import schema_context
 from idempotency import once
 from idempotency.models import LedgerEntry
+from idempotency.protocol import heartbeat
+
+heartbeat.RENEW_AFTER = 0.01
 
 def long():
     first = LedgerEntry.objects.get(key="lease").lease_until
@@ -42,7 +45,7 @@ def long():
 
 for name in ("a", "b"):
     with schema_context(name):
-        print(once("n", key="lease", lease=4).run(long))
+        print(once("n", key="lease", lease=30).run(long))
         LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
 """
 
