@@ -13,12 +13,15 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import django
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from django.http.request import split_domain_port
 
 from payments.providers import registry
 from payments.providers.settings_fields import env_name
 
 SECRET_LENGTH = 50
+LETTERS_LEAST = 5  # different ones, as in Django's own check
 _OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECASE)
+_OFF = ("", "0", "false", "off", "no", "n")
 _MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -30,10 +33,16 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         super().__init__()
-        # a secret may hold a dollar sign: nothing in the environment names another variable
+        # a secret may hold a dollar sign: nothing in the environment names another variable; blanks alone set nothing
         self.escape_proxy = True
-        self.ENVIRON = {name: value.replace("$", r"\$") for name, value in variables.items()}
-        self.debug: bool = self.bool("DEBUG", default=False)
+        self.ENVIRON = {name: value.strip().replace("$", r"\$") for name, value in variables.items()}
+        self.debug = self.flag("DEBUG")
+
+    def flag(self, name: str) -> bool:
+        text: str = self.str(name, default="").lower()
+        if text not in (*self.BOOLEAN_TRUE_STRINGS, *_OFF):
+            raise ImproperlyConfigured(f"{name} must be 1 or 0, not {text!r}.")
+        return text not in _OFF
 
     def required(self, name: str) -> str:
         value: str = self.str(name, default="")
@@ -48,6 +57,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             raise ImproperlyConfigured(
                 f"{name} has {len(secret)} characters; at least {SECRET_LENGTH} are needed."
             )
+        if len(set(secret)) < LETTERS_LEAST:
+            raise ImproperlyConfigured(f"{name} repeats a few characters; set it to random ones.")
         return secret
 
     def count(self, name: str, *, default: int, most: int = 1_000_000) -> int:
@@ -62,9 +73,43 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         wanted = f"one of {', '.join(_LOG_LEVELS)}"
         return self._read(name, lambda text: _LOG_LEVELS[_LOG_LEVELS.index(text.upper())], wanted, default="INFO")
 
-    def web_address(self, name: str, *, default: str) -> SplitResult:
-        wanted = "an absolute http(s) address"
-        return self._read(name, lambda text: _split(text, {"http", "https"}), wanted, default=default)
+    def web_address(self, name: str, *, default: str = "") -> SplitResult:
+        text: str = self.str(name, default=default)
+        try:
+            parts = _split(text, {"http", "https"})
+            is_one = text.isascii() and not re.search(r"[\s@?#]", text)
+        except ValueError:
+            is_one = False
+        if not is_one:  # it may hold a password
+            raise ImproperlyConfigured(
+                f"{name} must be an absolute http(s) address such as https://shop.example, without blanks, @, ? and #"
+                " (xn--… for letters that are not ASCII)."
+            )
+        return parts
+
+    def hosts(self, name: str) -> list[str]:
+        hosts = [host.strip() for host in self.list(name, default=[]) if host.strip()]
+        for host in hosts:
+            domain, port = split_domain_port(host)
+            if port or (not domain and host != "*"):
+                raise ImproperlyConfigured(
+                    f"{name} must be host names with commas between them, without scheme, port and path"
+                    f" (xn--… for letters that are not ASCII), not {host!r}."
+                )
+        return hosts
+
+    def sender(self, name: str, *, default: str) -> str:
+        wanted = "an address, as Shop <noreply@shop.example.com>"
+        return self._read(name, lambda text: _matching(r".*[^\s@<]@[^\s@>]+>?", text), wanted, default=default)
+
+    def named_keys(self, name: str) -> dict[str, str]:
+        """Read ``<id>:<key>`` entries, by id; the first one is the current."""
+        entries: list[str] = self.list(name, default=[])
+        if not all(re.fullmatch(r"[^:]+:\S{43}=?", entry) for entry in entries):
+            raise ImproperlyConfigured(
+                f"{name} must be <key id>:<32 bytes in base64>, with commas between several."
+            )
+        return dict(entry.split(":") for entry in entries)
 
     def networks(self, name: str) -> list[Any]:
         text: str = self.str(name, default="")
@@ -91,6 +136,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         if config.get("ENGINE") != "django.db.backends.postgresql":
             raise ImproperlyConfigured(f"{name} must name a PostgreSQL database: postgresql://user@host/name.")
         options = config.setdefault("OPTIONS", {})
+        if not config.get("NAME") and "service" not in options:
+            raise ImproperlyConfigured(f"{name} names no database; write postgresql://user@host/name.")
         options.setdefault("connect_timeout", 3)
         # so that no hung statement holds a row for ever; the ledger's own waits are far shorter
         options.setdefault("options", "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000")
@@ -156,6 +203,12 @@ def _digits(text: str) -> int:
     if not (text.isascii() and text.isdigit()):  # `int` takes more than a person would write
         raise ValueError
     return int(text)
+
+
+def _matching(pattern: str, text: str) -> str:
+    if not re.fullmatch(pattern, text):
+        raise ValueError
+    return text
 
 
 def _within(number: float, least: float, most: float) -> float:

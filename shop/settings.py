@@ -34,11 +34,9 @@ if not PUBLIC_URL:
     raise ImproperlyConfigured("PUBLIC_URL is not set; payment providers send their notifications to it.")
 _public = env.web_address("PUBLIC_URL", default=PUBLIC_URL)
 
-ALLOWED_HOSTS = [host.strip() for host in env.list("ALLOWED_HOSTS", default=[])] or (
-    ["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []
-)
+ALLOWED_HOSTS = env.hosts("ALLOWED_HOSTS") or (["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else [])
 # or every notification would be refused
-ALLOWED_HOSTS.append(f"[{_public.hostname}]" if ":" in str(_public.hostname) else _public.hostname)
+ALLOWED_HOSTS.append(f"[{_public.hostname}]" if ":" in str(_public.hostname) else str(_public.hostname))
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
 
 DATA_DIR = Path(env.str("DATA_DIR", default=str(BASE_DIR / ".data")))
@@ -133,7 +131,7 @@ TIME_ZONE = "UTC"
 # receipts; without a mail server they are files under DATA_DIR with DEBUG, else none is sent
 globals().update(env.mailer("EMAIL_URL", folder=DATA_DIR / "mail"))
 EMAIL_DOMAIN = str(_public.hostname)
-DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=f"PayOnce <noreply@{EMAIL_DOMAIN}>")
+DEFAULT_FROM_EMAIL = env.sender("EMAIL_FROM", default=f"PayOnce <noreply@{EMAIL_DOMAIN}>")
 
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
@@ -154,8 +152,8 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else Non
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 # for the domain's owner to decide: both bind other names too, and preloading takes months to undo
-SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=False)
-SECURE_HSTS_PRELOAD = env.bool("HSTS_PRELOAD", default=False)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.flag("HSTS_SUBDOMAINS")
+SECURE_HSTS_PRELOAD = env.flag("HSTS_PRELOAD")
 if SECURE_HSTS_PRELOAD and not SECURE_HSTS_INCLUDE_SUBDOMAINS:
     raise ImproperlyConfigured("HSTS_PRELOAD needs HSTS_SUBDOMAINS too: browsers preload no domain without them.")
 # the two that were chosen; a shop without a mail server sends no receipt
@@ -169,6 +167,8 @@ X_FRAME_OPTIONS = "DENY"
 
 # the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
 SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
+if SANDBOX_URL:
+    env.web_address("SANDBOX_URL")
 
 # nothing inline, nothing from elsewhere; a paying form redirects to the provider's page
 CONTENT_SECURITY_POLICY = {
@@ -229,8 +229,7 @@ IDEMPOTENCY: dict[str, Any] = {
 if redis_url.is_cluster(REDIS_URL):
     IDEMPOTENCY["REDIS_CLIENT"] = "shop.devserver.redis_url.cluster_client"
 # answers at rest: "<key id>:<32 bytes in base64>" for each key, the one for new answers first
-_body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_BODY_KEYS", default=[]))
-if _body_keys:
+if _body_keys := env.named_keys("IDEMPOTENCY_BODY_KEYS"):
     IDEMPOTENCY["BODY_KEYS"] = _body_keys
 
 # the timers alone make 100,000 jobs a day; failed ones stay for a person (shop.tasks.clear_jobs)

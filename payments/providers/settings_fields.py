@@ -15,7 +15,7 @@ class ConfigError(ValueError):
 def url(channel: str, field: str, settings: Settings) -> str:
     """Read an absolute address, without a slash at its end."""
     value = settings[field]
-    if mistake := mistake_in(value):
+    if mistake := mistake_in(value) or ("must not hold ? or #." if {"?", "#"} & {*value} else ""):
         raise ConfigError(f"{env_name(channel, field)} {mistake}")
     return value.rstrip("/")
 

@@ -10,6 +10,7 @@ User and password, if any, stand before the first host and are those of the data
 """
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -92,7 +93,7 @@ def caches(url: str) -> dict[str, Any]:
 
 def cluster_client() -> RedisCluster:
     """Make a client of `REDIS_URL`'s Cluster (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
-    found = _address(os.environ["REDIS_URL"], _CLUSTER, port=6379)
+    found = _address(os.environ["REDIS_URL"].strip(), _CLUSTER, port=6379)
     user, _, password = found.login.removesuffix("@").partition(":")
     return RedisCluster(
         startup_nodes=[ClusterNode(host, port) for host, port in found.nodes],  # type: ignore[no-untyped-call]
@@ -109,11 +110,15 @@ def _check_readable(url: str) -> None:
     """Refuse a URL that the client cannot parse: its own message would show the password."""
     try:
         parse_url(url)  # type: ignore[no-untyped-call]
+        path = urlsplit(url).path.strip("/")
         cut_off = "@" in url.removeprefix(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}")
     except ValueError:
         cut_off = True
     if cut_off:  # by one of / ? # in the password: what stands before it was taken for host and port
         raise ValueError(_UNREADABLE)
+    # the client would take database 0
+    if not path if url.startswith("unix:") else not re.fullmatch(r"[0-9]*", path):
+        raise ValueError(f"names no socket or no number of a database; write {_EXAMPLES} or unix:///path?db=0")
 
 
 def _address(url: str, scheme: str, *, port: int) -> Address:

@@ -266,6 +266,7 @@ PRODUCTION = {
         ({"PUBLIC_URL": ""}, "PUBLIC_URL is not set"),
         ({"PUBLIC_URL": "shop.example"}, "PUBLIC_URL must be an absolute"),
         ({"WECHAT_MCH_ID": "1"}, "WECHAT_API_URL is not set"),
+        ({"WECHAT_MCH_ID": " ", "WECHAT_API_V3_KEY": "k7Qz9-Lm" * 4}, "WECHAT_MCH_ID is not set"),
         ({}, None),
     ],
 )

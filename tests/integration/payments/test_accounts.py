@@ -208,11 +208,12 @@ def test_a_mistake_in_an_account_is_named(settings: Any) -> None:
     assert (same.id, same.msg) == (
         *("payments.E008", f"wechat and {EU} are one merchant account, {fields['MCH_ID']}."),
     )
-    mistakes = {
-        "we/chat": (fields, "PAYMENTS['PROVIDERS']['we/chat']: a name has 1 to 64 of"),
-        EU: ({**fields, "API_URL": "x"}, f"{EU}: WECHAT_API_URL must be an absolute"),
-    }
-    for name, (given, said) in mistakes.items():
+    mistakes = [
+        ("we/chat", fields, "PAYMENTS['PROVIDERS']['we/chat']: a name has 1 to 64 of"),
+        (EU, {**fields, "API_URL": "x"}, f"{EU}: WECHAT_API_URL must be an absolute"),
+        (EU, {**fields, "API_URL": "https://h/?a=b"}, f"{EU}: WECHAT_API_URL must not hold ? or #."),
+    ]
+    for name, given, said in mistakes:
         with override_settings(PAYMENTS={**settings.PAYMENTS, "PROVIDERS": {name: given}}):
             assert [message.msg[: len(said)] for message in check_channels(None)] == [said]
 

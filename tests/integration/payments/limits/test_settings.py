@@ -71,11 +71,23 @@ def test_a_public_address_of_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -
         ("SECRET_KEY_FALLBACKS", f"{'secret' * 10},{shop.settings.DEMO_SECRET_KEY}"),
         ("LOG_LEVEL", "loud"),
         *(("PUBLIC_URL", url) for url in ("http://[::1", "https://h:99999", "https://h:x", "ftp://h")),
+        *(("PUBLIC_URL", f"https://{rest}") for rest in ("h?a=b", "h#a", "a b", "u:secret@h", "\u4f8b.example")),
+        ("SANDBOX_URL", "sandbox"),
+        *(
+            ("ALLOWED_HOSTS", f"a.example,{wrong}")
+            for wrong in ("http://b", "b:8000", "b/x", "b c", "\u4f8b.example")
+        ),
+        *((name, wrong) for name in ("DEBUG", "HSTS_SUBDOMAINS") for wrong in ("maybe", "2")),
+        *(("SECRET_KEY", wrong) for wrong in (" " * 60, "k" * 60)),
+        *(("DATABASE_URL", f"postgresql://{rest}") for rest in ("", "/", "u:secret@h")),
+        *(("REDIS_URL", url) for url in ("redis://:secret@h/name", "redis://h/-1", "unix://")),
+        *(("IDEMPOTENCY_BODY_KEYS", wrong) for wrong in ("secret", "a:secret")),
+        ("EMAIL_FROM", "noreply"),
     ],
 )
 def test_a_mistake_is_named_without_a_password(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=f"^{name} ") as stopped:
-        settings_of(monkeypatch, SECRET_KEY="k7Qz9-Lm" * 10, DEBUG="0", **{name: value})
+        settings_of(monkeypatch, **{"SECRET_KEY": "k7Qz9-Lm" * 10, "DEBUG": "0", name: value})
     assert not {"secret", "word"} & set(re.split(r"\W+", str(stopped.value).replace("user and password", "")))
     assert stopped.value.__suppress_context__ or stopped.value.__context__ is None
 
