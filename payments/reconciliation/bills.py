@@ -50,6 +50,7 @@ DAYS_A_RUN = 7
 HOURS, MINUTE = (2, 5, 8), 30
 
 # what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
+_LONG = re.compile(r"[0-9]{16,}|[0-9]+[eE][0-9]+")  # to a spreadsheet of 15 digits, or with an exponent
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 
 NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
@@ -143,14 +144,20 @@ def resolve(difference_id: int, *, resolution: str) -> None:
     unresolved.update(resolved_at=Now(), resolution=resolution[:160])
 
 
-def export(differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS) -> Iterator[str]:
-    """Write differences as lines of CSV, with no cell that a spreadsheet takes for a formula."""
-    yield _csv_line(headings)
+def export(
+    differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS, every_digit: bool = False
+) -> Iterator[str]:
+    """Write differences as lines of CSV, with no cell that a spreadsheet takes for a formula.
+
+    Args:
+        every_digit: end long numbers with a tab, or a spreadsheet keeps 15 digits.
+    """
+    yield _csv_line(headings, every_digit)
     for one in differences:
         values = {name: getattr(one, name, None) for name in COLUMNS}
         values |= {name: getattr(one.comparison, name) for name in ("day", "channel", "merchant")}
         values["payment"] = one.payment_id.hex if one.payment_id else ""
-        yield _csv_line(["" if values[name] is None else values[name] for name in COLUMNS])
+        yield _csv_line(["" if values[name] is None else values[name] for name in COLUMNS], every_digit)
 
 
 def _take(provider: Provider, line: BillLine) -> None:
@@ -270,8 +277,13 @@ def _sum(moved: Iterable[BillLine | Observation], currency: str) -> int:
     return sum(one.amount_minor if one.kind == FactKind.PAID else -one.amount_minor for one in ours)
 
 
-def _csv_line(cells: Iterable[object]) -> str:
+def _csv_line(cells: Iterable[object], every_digit: bool) -> str:
     written = io.StringIO()
-    safe = [f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells]
-    csv.writer(written).writerow(safe)
+    csv.writer(written).writerow(_safe(cell, every_digit) if isinstance(cell, str) else cell for cell in cells)
     return written.getvalue()
+
+
+def _safe(cell: str, every_digit: bool) -> str:
+    if _FORMULA.match(cell):
+        return f"'{cell}"
+    return f"{cell}\t" if every_digit and _LONG.fullmatch(cell) else cell

@@ -503,7 +503,13 @@ def test_a_spreadsheet_keeps_every_digit_of_a_number(
     number = "4200001234567890123456789012"
     bank.lines = (line(open_attempt(), out_trade_no="elsewhere", provider_txn_id=number),)
     bills.compare(account="wechat", day=DAY)
-    assert f",{number}\t,1990,," in b"".join(admin_client.get("/admin/payments/difference/csv/")).decode()
+    found = Difference.objects.get()
+    for resolution, cell in ((number, f"{number}\t"), (f"paid,{number},twice",) * 2, ("12e34", "12e34\t")):
+        bills.resolve(found.pk, resolution=resolution)
+        export = f"/admin/payments/difference/csv/?comparison={found.comparison_id}"
+        _, row = csv.reader(b"".join(admin_client.get(export)).decode("utf-8-sig").splitlines())
+        assert (f"{number}\t" in row, row[-1]) == (True, cell)
+        Difference.objects.update(resolved_at=None)
     call_command("bills", "export")
     assert f",{number},1990,," in capsys.readouterr().out
 
