@@ -3,9 +3,10 @@
 import re
 from typing import Any
 
+_COMMENT = r"/\*(?:(?!/\*|\*/).)*\*/"
 # comments, texts and names in quotes, and bodies of functions
 _NO_CODE = re.compile(
-    r"--[^\n]*|/\*.*?\*/"
+    rf"--[^\n]*|/\*(?:(?!/\*|\*/).|{_COMMENT})*\*/"  # comments nest
     r"""|\bE'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$"""
     r"|\bBEGIN\s+ATOMIC\b.*?;\s*END\b",
     re.DOTALL | re.IGNORECASE,

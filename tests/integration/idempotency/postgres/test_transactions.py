@@ -151,11 +151,12 @@ class TestRoundTrips:
 ENDS: list[Any] = [
     *("COMMIT", " commit;", "-- now\nEND", "/* ' */ ROLLBACK", "rollback work", "BEGIN", "start  transaction"),
     *("abort", "PREPARE TRANSACTION 'a'", "COMMIT AND CHAIN", "SELECT 'a'; COMMIT", b"COMMIT", SQL("COMMIT")),
+    "/* a /* b */ c */ COMMIT",
 ]
 NO_ENDS: list[Any] = [
     *("SELECT 'it''s; COMMIT'", 'SELECT 1 AS "; COMMIT"', "SELECT $x$; COMMIT$x$", "SELECT E'\\'; COMMIT'"),
     *("SELECT 1 -- ; COMMIT", "SELECT CASE WHEN true THEN 1\nEND", SQL("SELECT 1"), b"SELECT 1"),
-    "SAVEPOINT own; ROLLBACK WORK TO SAVEPOINT own",
+    *("SAVEPOINT own; ROLLBACK WORK TO SAVEPOINT own", "SELECT 1 /* a /* b */; COMMIT */"),
     "CREATE FUNCTION pg_temp.one() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; END",
 ]
 
