@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.signals import setting_changed
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, transaction
 from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
@@ -102,7 +102,11 @@ class _Steps:
             work.flush()
         try:
             return self._take(event, self._order(order_id))
-        except ObjectDoesNotExist:
+        except (ObjectDoesNotExist, DatabaseError) as error:
+            if isinstance(error, DatabaseError):
+                if error.__cause__ is not None:  # the server's
+                    raise
+                transaction.set_rollback(False)  # Django's own, of a save() that finds no row
             # where orders are written, and whatever their managers hide
             if QuerySet(self.model, using=DEFAULT_DB_ALIAS).filter(pk=order_id).exists():
                 raise

@@ -33,7 +33,7 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         super().__init__()
-        # a secret may hold a dollar sign: nothing in the environment names another variable; blanks alone set nothing
+        # a secret may hold a dollar sign: nothing in the environment names another one; blanks set nothing
         self.escape_proxy = True
         self.ENVIRON = {name: value.strip().replace("$", r"\$") for name, value in variables.items()}
         self.debug = self.flag("DEBUG")
@@ -82,8 +82,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             is_one = False
         if not is_one:  # it may hold a password
             raise ImproperlyConfigured(
-                f"{name} must be an absolute http(s) address such as https://shop.example, without blanks, @, ? and #"
-                " (xn--… for letters that are not ASCII)."
+                f"{name} must be an absolute http(s) address such as https://shop.example, without blanks, @, ?"
+                " and # (xn--… for letters that are not ASCII)."
             )
         return parts
 

@@ -98,6 +98,14 @@ class Reading(Numbered):
         return bool(Group.objects.get(pk=others))
 
 
+class Saving(Reading):
+    def mark_paid(self, order: Group) -> bool:
+        order.name = "paid"
+        order.save(update_fields=["name"])  # as save() of a model with further fields does
+        Group(pk=9, name="missing").save(force_update=order.pk == 8)
+        return True
+
+
 class Marking(Reading):
     def mark_paid(self, order: Group) -> bool:
         waiting = Group.objects.filter(pk=order.pk, name="open")
@@ -358,9 +366,10 @@ def test_an_order_that_is_gone_is_not_payable(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("channels")
-def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any) -> None:
-    """Its adapter reads the order, and would fail for ever; a row that it misses elsewhere is its own mistake."""
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
+@pytest.mark.parametrize("adapter", ["Reading", "Saving"])
+def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any, adapter: str) -> None:
+    """Its adapter reads or saves the order, and would fail for ever; another missing row is its own mistake."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter}")
     Group.objects.create(pk=8, name="twice")
     gone, there = pay(7), pay(8)
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
