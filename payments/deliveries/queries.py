@@ -31,7 +31,7 @@ WHERE id = %s AND attempts = %s AND status = 'sending'
 
 NOT_DELIVERED = """
 UPDATE payments_delivery
-SET status = CASE WHEN next.due_at > ends_at THEN 'failed' ELSE 'waiting' END, due_at = next.due_at,
+SET status = CASE WHEN %s OR next.due_at > ends_at THEN 'failed' ELSE 'waiting' END, due_at = next.due_at,
     log = jsonb_set(log, '{-1,answer}', to_jsonb(%s::text))
 FROM (SELECT statement_timestamp() + make_interval(secs => %s)) AS next (due_at)
 WHERE id = %s AND attempts = %s AND status = 'sending'

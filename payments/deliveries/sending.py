@@ -34,7 +34,7 @@ LEASE_SECONDS = 30  # longer than any attempt
 SENT_AT_ONCE = 2  # to one endpoint
 ANSWER_BYTES_MAX = 65_536
 PASS_SECONDS = 10.0
-GONE = "given up: there is no such endpoint any more"
+REMOVED = "given up: there is no such endpoint any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,9 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
             results["delivered"] += 1
             continue
         delay = backoff.delay_seconds(row.attempt - 1)
-        send(Statement(queries.NOT_DELIVERED, [answer, delay, row.id, row.attempt]))
+        # one that is gone takes no more (Standard Webhooks 1.0.0): given up at once, for a person
+        is_gone = status == httpx.codes.GONE
+        send(Statement(queries.NOT_DELIVERED, [is_gone, answer, delay, row.id, row.attempt]))
         results["not delivered"] += 1
         if not status:
             break
@@ -96,7 +98,7 @@ def drop(*, limit: int) -> int:
     """
     seconds = idempotency().tombstone_seconds
     before = first_id(timezone.now() - timedelta(seconds=seconds))
-    ending = Statement(queries.END, [GONE, list(config().webhooks)])
+    ending = Statement(queries.END, [REMOVED, list(config().webhooks)])
     return len(send(ending, Statement(queries.DROP, [before, seconds, limit]))[1])
 
 

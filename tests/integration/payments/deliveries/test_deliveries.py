@@ -199,6 +199,15 @@ def test_it_is_tried_for_three_days(open_attempt: OpenAttempt, endpoint: Configu
     assert sending.due_endpoints() == []
 
 
+def test_a_receiver_that_is_gone_is_not_tried_again(
+    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
+) -> None:
+    fold(paid(open_attempt()))
+    receiver.answers = [410]
+    assert send() == {"not delivered": 1}
+    assert (statuses(), sending.due_endpoints()) == ({"failed": 1}, [])
+
+
 def test_two_secrets_sign_until_the_file_names_one(
     open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver, tmp_path: Path
 ) -> None:
