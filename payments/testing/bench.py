@@ -1,11 +1,12 @@
 """What a case has at hand: the plug-in's provider, its simulator, the relay between them, a shopper."""
 
 import queue
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -22,10 +23,11 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.plugin import Capability, Plugin
+from payments.providers.plugin import Capability, Plugin, Refusal
 from payments.providers.settings_fields import Settings
 from payments.testing.relay import SECONDS_MAX, Endpoint, Relay, Reply
 from payments.testing.verdicts import Broken, Skipped, must
+from payments.testing.watched import Watched
 
 AMOUNT_MINOR = 1990
 PART_MINOR = 990
@@ -66,7 +68,7 @@ class Simulator(Protocol):
         ...
 
     def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
-        """Pay as the shopper; the notification is sent `copies` times.
+        """Pay as the shopper; the notification is sent `copies` times, and again where it is not acknowledged.
 
         Args:
             late: as a payment that was on its way when the trade was closed.
@@ -113,20 +115,22 @@ class Bench:
     """One plug-in under certification."""
 
     def __init__(self, plugin: Plugin, simulator: Simulator) -> None:
-        taken = plugin.acknowledge(None)
         self.plugin, self.simulator = plugin, simulator
+        self.copies_of: Counter[str] = Counter()  # of the notifications that came, by our number
         self.relay = Relay(simulator.url)
-        acknowledged = Reply(
-            status=taken.status, body=taken.body.encode(), headers={"Content-Type": taken.content_type}
-        )
-        self.endpoint = Endpoint(acknowledged)
-        self.provider: Provider = plugin.build(
-            simulator.settings(url=self.relay.url, notify_url=self.endpoint.url), nullcontext
-        )
+        self.endpoint = Endpoint(self.acknowledgement(None))
+        settings = simulator.settings(url=self.relay.url, notify_url=self.endpoint.url)
+        self.provider = cast("Provider", Watched(plugin.build(settings, nullcontext)))
 
     def close(self) -> None:
         self.relay.stop()
         self.endpoint.stop()
+
+    def acknowledgement(self, refused: Refusal | None) -> Reply:
+        """Return the plug-in's answer to a notification, as it travels."""
+        said = self.plugin.acknowledge(refused)
+        headers = {**said.headers, "Content-Type": said.content_type}
+        return Reply(status=said.status, body=said.body.encode(), headers=headers)
 
     def can(self, capability: Capability) -> bool:
         return capability in self.plugin.capabilities
@@ -230,6 +234,7 @@ class Bench:
             given = lower_case(headers)
             named = {name: given[name.lower()] for name in self.plugin.headers if name.lower() in given}
             notice = self.read(named, body)
+            self.copies_of.update({fact.out_trade_no for fact in notice.facts if fact.kind is kind})
             if any(fact.kind is kind and fact.out_trade_no == trade.number for fact in notice.facts):
                 return Received(named, body, notice)
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 SECONDS_MAX = 20.0
+MEETING_SECONDS = 1.0
 _OF_THE_CONNECTION = frozenset({"connection", "content-length", "transfer-encoding", "date", "server"})
 _QUESTIONS = frozenset({"GET", "HEAD"})
 
@@ -43,6 +44,23 @@ def losing(method: str, forward: Callable[[], Reply]) -> Reply | None:
 def saying(reply: Reply) -> Behaviour:
     """Answer everything with `reply`, and pass nothing on."""
     return lambda method, forward: reply
+
+
+def silent(method: str, forward: Callable[[], Reply]) -> Reply | None:
+    """Pass nothing on, and hang up."""
+    return None
+
+
+def meeting(barrier: threading.Barrier) -> Behaviour:
+    """Hold each answer until all threads have asked; whose number of calls differs meets nobody."""
+
+    def meet(method: str, forward: Callable[[], Reply]) -> Reply | None:
+        reply = forward()
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(MEETING_SECONDS)
+        return reply
+
+    return meet
 
 
 class Server:
@@ -132,16 +150,27 @@ class Relay(Server):
 
 
 class Endpoint(Server):
-    """Takes notifications in, and acknowledges them as the plug-in does."""
+    """Takes notifications in, and acknowledges them as the plug-in does, unless a case changes it."""
 
     def __init__(self, acknowledged: Reply) -> None:
         self._received: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()
+        self._reply = acknowledged
 
         def serve(asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+            reply = self._reply  # before a case that waits for the notification changes it again
             self._received.put((dict(asked.headers.items()), body))
-            return acknowledged
+            return reply
 
         super().__init__(serve)
+
+    @contextmanager
+    def answering(self, reply: Reply) -> Iterator[None]:
+        """Answer every notification so, inside the block."""
+        before, self._reply = self._reply, reply
+        try:
+            yield
+        finally:
+            self._reply = before
 
     def next(self) -> tuple[dict[str, str], bytes]:
         """Wait for a notification. Raises queue.Empty after `SECONDS_MAX`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from payments.testing.bench import Bench
 from payments.testing.cases.answers import answers_lost, foreign_answers, refused_questions, wrong_number
+from payments.testing.cases.declarations import declared
 from payments.testing.cases.money import (
     a_bill,
     a_payment,
@@ -17,6 +18,7 @@ from payments.testing.cases.money import (
     refunds,
 )
 from payments.testing.cases.notifications import (
+    acknowledged,
     delayed,
     duplicates,
     early,
@@ -29,7 +31,18 @@ from payments.testing.cases.notifications import (
 )
 
 CASES: tuple[Callable[[Bench], None], ...] = (
-    *(a_payment, asking_moves_nothing, refunds, duplicates, parallel, delayed, reordered, early),
+    *(
+        declared,
+        a_payment,
+        asking_moves_nothing,
+        refunds,
+        duplicates,
+        parallel,
+        acknowledged,
+        delayed,
+        reordered,
+        early,
+    ),
     *(after_close, a_void, wrong_amount, wrong_currency, wrong_merchant, wrong_number),
     *(answers_lost, refused_questions, forged, stale, foreign_answers, a_bill),
 )

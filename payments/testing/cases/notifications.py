@@ -22,6 +22,28 @@ def duplicates(bench: Bench) -> None:
     must(all(notice == notices[0] for notice in notices), "copies of a notification say different things")
 
 
+def acknowledged(bench: Bench) -> None:
+    """What `acknowledge` takes is not sent again, and what it refuses is."""
+    taken = bench.paid()
+    bench.received(taken)
+    if not _is_sent_again(bench, after=Reply(status=500)):
+        raise Skipped("the simulator sends nothing again")
+    refused = bench.acknowledgement(Refusal(status=503, message="later"))
+    comes_again = _is_sent_again(bench, after=refused)
+    # by now it would have come again, before the others
+    must(bench.copies_of[taken.number] == 1, "the provider sends again what `acknowledge` has taken")
+    must(comes_again, "the provider takes what `acknowledge` has refused for done, and does not send it again")
+
+
+def _is_sent_again(bench: Bench, *, after: Reply) -> bool:
+    with bench.endpoint.answering(after):
+        trade = bench.paid()
+        bench.received(trade)
+    with suppress(Broken):
+        return bool(bench.received(trade))
+    return False
+
+
 def delayed(bench: Bench) -> None:
     """A notification after the query states the same fact, so that it counts once."""
     trade = bench.paid()

@@ -1,0 +1,220 @@
+"""A provider that is wrong once is refused by a sentence that says where."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from idempotency.ids import new_id
+from payments.errors import OutcomeUnknown
+from payments.providers import registry
+from payments.providers.base import BillLine, Notice, Provider, RefundResult, Trade
+from payments.providers.plugin import Acknowledgement, Plugin, Refusal
+from payments.testing import NotCertified, certify
+from tests.integration.payments.providers.careless import SandboxSide, careless
+from tests.sandbox import Sandbox
+
+Answered = Trade | RefundResult | Notice
+
+
+def changed(method: str, **members: Any) -> Callable[..., Answered]:
+    """A method whose facts have other members; a function is given the genuine one."""
+
+    def mistaken(genuine: Provider, **given: Any) -> Answered:
+        answer: Answered = getattr(genuine, method)(**given)
+        return replace(answer, facts=tuple(_with(fact, members) for fact in answer.facts))
+
+    return mistaken
+
+
+def _with(found: Any, members: dict[str, Any]) -> Any:
+    made = {name: new(getattr(found, name)) if callable(new) else new for name, new in members.items()}
+    return replace(found, **made)
+
+
+def without_zone(moment: Any) -> Any:
+    return moment and moment.replace(tzinfo=None)
+
+
+def unreferenced(genuine: Provider, *, out_trade_no: str, reference: str = "") -> Trade:
+    return genuine.query(out_trade_no=out_trade_no, reference="")
+
+
+def capturing(genuine: Provider, **given: Any) -> Trade:
+    return genuine.capture(**given)
+
+
+def closing_all(genuine: Provider, **given: Any) -> Trade:
+    genuine.close(**given)
+    return genuine.closed(given["out_trade_no"])  # type: ignore[attr-defined,no-any-return]
+
+
+def twice(genuine: Provider, **given: Any) -> tuple[BillLine, ...]:
+    return genuine.bill(**given) * 2
+
+
+def in_texts(genuine: Provider, **given: Any) -> tuple[BillLine, ...]:
+    return tuple(_with(line, {"amount_minor": str}) for line in genuine.bill(**given))
+
+
+def of_no_zone(genuine: Provider, **given: Any) -> tuple[BillLine, ...]:
+    return tuple(_with(line, {"occurred_at": without_zone}) for line in genuine.bill(**given))
+
+
+def renamed(genuine: Provider, **given: Any) -> Notice:
+    return replace(genuine.read_notification(**given), notification_id=new_id().hex)
+
+
+def in_words(genuine: Provider, **given: Any) -> Any:
+    trade = genuine.query(**given)
+    return replace(trade, status=str(trade.status))  # type: ignore[arg-type]
+
+
+def listed(genuine: Provider, **given: Any) -> Any:
+    trade = genuine.query(**given)
+    return replace(trade, facts=list(trade.facts))  # type: ignore[arg-type]
+
+
+def leaking(genuine: Provider, **given: Any) -> Trade:
+    try:
+        return genuine.query(**given)
+    except OutcomeUnknown as unknown:
+        if "no answer from" not in str(unknown):
+            raise
+        raise httpx.ReadError("the connection was reset") from None
+
+
+def remembering(genuine: Provider, *, out_trade_no: str, **given: Any) -> Trade:
+    """Asks for what the thread that came last has asked for."""
+    remembering.number = out_trade_no  # type: ignore[attr-defined]
+    remembering.asked(timeout=0.2)  # type: ignore[attr-defined]
+    return genuine.query(out_trade_no=remembering.number, **given)  # type: ignore[attr-defined]
+
+
+remembering.asked = threading.Event().wait  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("channel", "case", "method", "mistake", "sentence"),
+    [
+        ("paypal", "a payment", "query", unreferenced, "a paid trade must be PAID"),
+        ("wechat", "refunds", "query_refund", changed("query_refund", out_refund_no=""), "carry our number of it"),
+        ("wechat", "after close", "close", closing_all, "money after a close must make it PAID"),
+        ("paypal", "asking moves nothing", "query", capturing, "a question moved money"),
+        ("wechat", "a bill", "bill", twice, "the bill lists a line more than once"),
+        ("wechat", "a bill", "bill", in_texts, "bill: its line's amount must be an int of minor units, not a str"),
+        ("wechat", "a bill", "bill", of_no_zone, "bill: its line's time has no zone"),
+        ("wechat", "duplicates", "read_notification", renamed, "copies of a notification have different ids"),
+        *(
+            ("wechat", case, method, changed(method, occurred_at=without_zone), "its fact's time has no zone")
+            for case, method in [
+                ("a payment", "query"),
+                ("refunds", "query_refund"),
+                ("duplicates", "read_notification"),
+            ]
+        ),
+        *(
+            ("wechat", case, method, changed(method, amount_minor=str), "an int of minor units, not a str")
+            for case, method in [
+                ("a payment", "query"),
+                ("refunds", "refund"),
+                ("duplicates", "read_notification"),
+            ]
+        ),
+        ("wechat", "a payment", "query", in_words, "query: its status must be a TradeStatus, not a str"),
+        ("wechat", "a payment", "query", listed, "query: its facts must be a tuple, not a list"),
+        (
+            "wechat",
+            "a payment",
+            "query",
+            changed("query", currency="cny"),
+            "currency must be three capitals, not 'cny'",
+        ),
+        ("wechat", "foreign answers", "query", leaking, "query raised ReadError after no answer"),
+        ("wechat", "parallel", "query", remembering, "threads that ask about different trades get each other's"),
+    ],
+)
+def test_a_provider_that_is_wrong_once_is_broken_by_a_sentence(
+    channel: str, case: str, method: str, mistake: Callable[..., Any], sentence: str, sandbox: Sandbox
+) -> None:
+    plugin, side = careless(registry.plugin(channel, {}), method, mistake), SandboxSide(channel, sandbox)
+    with pytest.raises(NotCertified) as found:
+        certify(plugin, side, only=(case,))
+    assert sentence in found.value.certificate.broken[case]
+
+
+def swapped(sound: Plugin) -> Callable[[Refusal | None], Acknowledgement]:
+    """Says of what was taken that it was not, each with a status of its own."""
+    taken, refused = sound.acknowledge(None), sound.acknowledge(Refusal(status=503, message=""))
+
+    def answer(refusal: Refusal | None) -> Acknowledgement:
+        return replace(refused, status=200) if refusal is None else taken
+
+    return answer
+
+
+@pytest.mark.parametrize("channel", ["alipay"])
+def test_acknowledgements_that_are_swapped_are_broken(
+    channel: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("payments.testing.relay.SECONDS_MAX", 5.0)
+    sound = registry.plugin(channel, {})
+    with pytest.raises(
+        NotCertified, match=r"^acknowledged: the provider sends again what `acknowledge` has taken"
+    ):
+        certify(replace(sound, acknowledge=swapped(sound)), SandboxSide(channel, sandbox), only=("acknowledged",))
+
+
+def test_a_refusal_that_acknowledges_is_broken(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payments.testing.relay.SECONDS_MAX", 3.0)
+    sound = registry.plugin("alipay", {})
+    plugin = replace(
+        sound, acknowledge=lambda refused: replace(sound.acknowledge(None), status=503 if refused else 200)
+    )
+    with pytest.raises(NotCertified, match=r"^acknowledged: the provider takes what `acknowledge` has refused"):
+        certify(plugin, SandboxSide("alipay", sandbox), only=("acknowledged",))
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"capabilities": frozenset({"refund", "refunds"})}, "knows no capability 'refunds'"),
+        ({"capabilities": "refund"}, "`Plugin.capabilities` must be a frozenset, not a str"),
+        ({"headers": "Wechatpay-Signature"}, "`Plugin.headers` must be a tuple, not a str"),
+        ({"required": "KEY"}, "`Plugin.required` must be a tuple, not a str"),
+        ({"label": ""}, "`Plugin.label` is empty"),
+    ],
+)
+def test_what_a_plugin_declares_is_read(members: dict[str, Any], sentence: str, sandbox: Sandbox) -> None:
+    plugin = replace(registry.plugin("wechat", {}), **members)
+    with pytest.raises(NotCertified) as found:
+        certify(plugin, SandboxSide("wechat", sandbox), only=("declared",))
+    assert sentence in found.value.certificate.broken["declared"]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "sentence"),
+    [
+        ("methods", "native", "`methods` must be a tuple, not a str"),
+        ("methods", (), "`methods` is empty"),
+        ("methods", ("a-method-of-17-chr",), "has more than 16 characters"),
+        ("currencies", "CNY", "`currencies` must be a frozenset, not a str"),
+        ("currencies", frozenset({"yuan"}), "knows no currency 'yuan'"),
+        ("zone", "Asia/Shanghai", "`zone` must be a tzinfo, not a str"),
+        ("merchant", "", "`merchant` is empty"),
+    ],
+)
+def test_what_a_provider_declares_is_read(member: str, value: Any, sentence: str, sandbox: Sandbox) -> None:
+    sound = registry.plugin("wechat", {})
+
+    def build(*given: Any) -> Provider:
+        made = sound.build(*given)
+        setattr(made, member, value)
+        return made
+
+    with pytest.raises(NotCertified) as found:
+        certify(replace(sound, build=build), SandboxSide("wechat", sandbox), only=("declared",))
+    assert sentence in found.value.certificate.broken["declared"]
