@@ -55,10 +55,14 @@ def _exponent(currency: str) -> int:
 
 
 def minor(amount: object) -> int:
-    """Return an amount in minor units as it is, and refuse what is no int.
+    """Return an amount to pay or refund as it is.
 
-    A decimal would be in another unit, and cut to a whole number.
+    Raises:
+        TypeError: no int. A decimal would be in another unit, and cut to a whole number.
+        ValueError: not above zero.
     """
-    if isinstance(amount, int) and not isinstance(amount, bool):
-        return amount
-    raise TypeError(f"An amount is an int in minor units, not {amount!r}.")
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise TypeError(f"An amount is an int in minor units, not {amount!r}.")
+    if amount < 1:
+        raise ValueError(f"An amount is above zero, in minor units, not {amount!r}.")
+    return amount

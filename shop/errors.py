@@ -124,19 +124,9 @@ class VersionConflict(Problem):
         super().__init__(412, "version_conflict", detail, headers={"ETag": f'"{version}"'})
 
 
-_OF_PAYMENTS = {
-    "order_paid": OrderPaid.DETAIL,
-    "amount_changed": _("The order's total is no longer the one that its payment was opened with."),
-    "order_not_payable": _("This order is not waiting for a payment."),
-    "refund_exceeds_paid": _("More than what was paid and is not yet refunded."),
-    "channel_unavailable": _("This payment channel is not available here."),
-    "method_unavailable": _("This payment channel has no such method."),
-}
-
-
 def from_payment(refused: PaymentRefused) -> Problem:
     """Return the problem for a refusal of the payments app, with its own code and sentence."""
-    return Problem(409, refused.code, str(refused) or _OF_PAYMENTS.get(refused.code, refused.code))
+    return Problem(409, refused.code, str(refused))
 
 
 def from_provider(error: ProviderError) -> Problem:

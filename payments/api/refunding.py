@@ -29,7 +29,7 @@ def reserve(progress: Progress) -> RecoveryPoint:
             refund_id=uuid5(payment_id, progress.key_digest),
         )
     except RefundExceedsPaid as refused:
-        raise Problem(409, refused.code, _("More than what was paid and is not yet refunded.")) from refused
+        raise Problem(409, refused.code, str(refused)) from refused
     except RefundUnavailable as refused:
         raise _refused() from refused
     return RecoveryPoint("reserved", {"refund": refund.id.hex})

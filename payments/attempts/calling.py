@@ -2,6 +2,7 @@
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts.recording import recorded
@@ -18,7 +19,9 @@ def provider(account: str) -> Provider:
     try:
         return channels.current()[account]
     except KeyError:
-        raise ChannelUnavailable from None
+        sentence = _("There is no payment channel %(account)s here: choose one of %(known)s.")
+        known = ", ".join(channels.current()) or "-"
+        raise ChannelUnavailable(sentence % {"account": account, "known": known}) from None
 
 
 def provider_of(attempt: Attempt) -> Provider:

@@ -48,20 +48,27 @@ def open_attempt(
         AmountChanged: an earlier attempt has fixed another amount or currency.
         ChannelUnavailable: the channel has no such account, or that takes another currency.
         MethodUnavailable: the channel has no such method.
+        TypeError, ValueError: the amount is no int, or not above zero.
 
     Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
     new attempt. Only inserts here; payment rows are not locked. No network.
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
+    minor(amount_minor)
     account = account or accounts.chosen(channel)
     found = calling.provider(account)
     if found.channel != channel:
-        raise ChannelUnavailable
+        raise ChannelUnavailable(
+            _("The account %(account)s is of another payment channel: choose one of %(channel)s.")
+            % {"account": account, "channel": channel}
+        )
     if currency not in found.currencies:
-        raise ChannelUnavailable(_("This payment channel takes no %(currency)s.") % {"currency": currency})
+        raise ChannelUnavailable(
+            _("This payment channel takes no %(currency)s: choose another.") % {"currency": currency}
+        )
     chosen = _chosen(found, method)
-    payment = _payment_of(order_id, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
+    payment = _payment_of(order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)
     live = _live_attempt(order_id, channel=channel, method=chosen)
     if live is not None:
         return live
@@ -91,9 +98,11 @@ def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, cu
         Payment.objects.bulk_create([Payment(**beside_former(columns), **wanted)], ignore_conflicts=True)
         payment = found.get()
     if payment.paid_minor:
-        raise OrderAlreadyPaid
+        raise OrderAlreadyPaid(_("This order is already paid: nothing is left to pay."))
     if (payment.amount_minor, payment.currency) != (amount_minor, currency):
-        raise AmountChanged
+        raise AmountChanged(
+            _("The order's amount is no longer the one of its first attempt: restore it, or make another order.")
+        )
     return payment
 
 
@@ -115,5 +124,8 @@ def _live_attempt(order_id: object, *, channel: str, method: str) -> Attempt | N
 def _chosen(channel: Provider, method: str | None) -> str:
     chosen = str(method or channel.methods[0])
     if chosen not in channel.methods:
-        raise MethodUnavailable
+        raise MethodUnavailable(
+            _("This payment channel has no method %(method)s: choose one of %(known)s.")
+            % {"method": chosen, "known": ", ".join(channel.methods)}
+        )
     return chosen

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from payments.attempts import asking, calling, closing
 from payments.attempts.opening import open_attempt
@@ -34,7 +35,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     Raises:
         OrderNotPayable: as `Payable.is_payable` says.
         OrderAlreadyPaid, AmountChanged, ChannelUnavailable, MethodUnavailable: refused; nothing was opened.
-        TypeError: of another model.
+        TypeError, ValueError: of another model; an amount that is no int, or not above zero.
         ProviderError: the provider refused, or cannot be reached; it may be called again.
 
     Transaction: NONE may be open; opens a short one that locks the order's row, then calls the provider.
@@ -55,11 +56,11 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
     """Get the order's live attempt or make one, with the order locked; raises as `start`."""
     project = payable()
-    channel, _, way = method.partition(".")
+    channel, _dot, way = method.partition(".")
     with transaction.atomic():
         locked = project.model._base_manager.select_for_update(no_key=True).get(pk=order.pk)
         if not project.is_payable(locked):
-            raise OrderNotPayable
+            raise OrderNotPayable(_("This order waits for no payment: look at its status."))
         owner = project.owner(locked)
         return open_attempt(
             order_id=locked.pk,

@@ -113,6 +113,11 @@ class Payment(models.Model):
         """Number of the order for people and programs: its key as text, a UUID as 32 characters."""
         return self.order_key or self.order_id.hex
 
+    @property
+    def refundable_minor(self) -> int:
+        """What is paid, and neither back nor on its way back."""
+        return self.paid_minor - self.refunded_minor - self.reserved_minor
+
 
 class Attempt(OfAccount, models.Model):
     """One trade at one provider, under our own number: `out_trade_no` is this row's id.

@@ -5,10 +5,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Model
 
-from payments.errors import RefundExceedsPaid
 from payments.models import Payment, Refund
+from payments.money import minor
 from payments.order_keys import payment_of
-from payments.refunds.steps import request_refund, submit_refund
+from payments.refunds.steps import exceeds, request_refund, submit_refund
 
 
 def refund(
@@ -27,18 +27,20 @@ def refund(
     Raises:
         RefundExceedsPaid: not so much is left, or nothing.
         RefundUnavailable: the channel gives nothing back, or no part.
-        ValueError: `refund_id` is of another order's refund.
-        TypeError: of another model than `Payable.model`.
+        ValueError: `refund_id` is of another order's refund, or the amount not above zero.
+        TypeError: of another model than `Payable.model`, or an amount that is no int.
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
 
     Transaction: NONE may be open; the reservation is committed before the provider is called.
     """
+    if amount_minor is not None:
+        minor(amount_minor)
     with transaction.atomic(durable=True):
         payment = Payment.objects.select_for_update(no_key=True).filter(payment_of(order)).first()
         if payment is None:
-            raise RefundExceedsPaid
+            raise exceeds(None)
         if amount_minor is None:
-            amount_minor = payment.paid_minor - payment.refunded_minor - payment.reserved_minor
+            amount_minor = payment.refundable_minor
         asked = request_refund(
             payment_id=payment.pk, amount_minor=amount_minor, reason=reason, refund_id=refund_id
         )

@@ -22,6 +22,7 @@ from idempotency.ids import new_id
 from payments.attempts import asking, calling
 from payments.channels import configured as channels
 from payments.channels.accounts import account_name
+from payments.display import money
 from payments.errors import (
     OutcomeUnknown,
     ProviderRejected,
@@ -56,7 +57,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     """Reserve a refund of what was captured and is neither reserved nor refunded yet.
 
     Args:
-        amount_minor: above zero, in minor units.
+        amount_minor: in minor units; 0 is what is left of a payment of which nothing is.
         reason: shown to the shopper, at most 80 characters.
         refund_id: the caller's own number for it; a second call with it gets the first one's refund.
 
@@ -72,15 +73,15 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         if known.payment_id != payment_id:
             raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
-    if minor(amount_minor) < 1:
-        raise RefundExceedsPaid
+    if amount_minor:  # else all that is left, which is nothing
+        minor(amount_minor)
     # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
-    reserved = Payment.objects.filter(
+    reserved = amount_minor and Payment.objects.filter(
         pk=payment_id, paid_minor__gte=F("refunded_minor") + F("reserved_minor") + amount_minor
     ).update(reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now())
-    if not reserved:
-        raise RefundExceedsPaid
     payment = Payment.objects.get(pk=payment_id)
+    if not reserved:
+        raise exceeds(payment)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     if not channels.can(captured.account, Capability.REFUND):
         raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": account_name(captured.account)})
@@ -95,6 +96,14 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         reason=reason,
         next_query_at=backoff.after(query_count=0),
     )
+
+
+def exceeds(payment: Payment | None) -> RefundExceedsPaid:
+    """Say how much of a payment can still go back."""
+    if payment is None or payment.refundable_minor <= 0:
+        return RefundExceedsPaid(_("Nothing is left to refund: no more than what was paid goes back."))
+    left = money(payment.refundable_minor, payment.currency)
+    return RefundExceedsPaid(_("Only %(left)s can still be refunded: ask for less.") % {"left": left})
 
 
 def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:

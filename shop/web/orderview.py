@@ -189,7 +189,7 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
         refunds=refunds,
         uncounted=uncounted_payments(payment, refunds),
         refunded_minor=payment.refunded_minor,
-        refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor,
+        refundable_minor=payment.refundable_minor,
         charge=charge_of(payment) if payment.paid_minor else None,
     )
 

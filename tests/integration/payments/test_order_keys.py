@@ -255,6 +255,38 @@ def test_an_amount_that_is_no_whole_number_of_minor_units_is_refused(bought: lis
     assert (Refund.objects.count(), Payment.objects.filter(reserved_minor=0).count()) == (0, 2)
 
 
+@pytest.mark.parametrize("amount", [0, -1])
+def test_an_amount_of_nothing_is_refused(bought: list[Group], amount: int) -> None:
+    with pytest.raises(ValueError, match=rf"^An amount is above zero, in minor units, not {amount}\.$"):
+        payments.refund(bought[0], amount_minor=amount)
+    assert Refund.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "refusal", "sentence"),
+    [
+        (0, ValueError, "An amount is above zero, in minor units, not 0."),
+        (-1, ValueError, "An amount is above zero, in minor units, not -1."),
+        (True, TypeError, "An amount is an int in minor units, not True."),
+        (9.0, TypeError, "An amount is an int in minor units, not 9.0."),
+        (None, TypeError, "An amount is an int in minor units, not None."),
+    ],
+)
+def test_an_adapter_whose_amount_is_none_writes_nothing(
+    settings: Any,
+    provider: ScriptedProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    amount: Any,
+    refusal: type[Exception],
+    sentence: str,
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    monkeypatch.setattr(Priced, "price_minor", amount)
+    with pytest.raises(refusal, match=f"^{sentence}$"):
+        payments.start(Group.objects.create(name="a room"), method="wechat.native")
+    assert (Payment.objects.count(), Attempt.objects.count()) == (0, 0)
+
+
 def test_a_row_of_another_model_is_no_order(bought: list[Group]) -> None:
     """A user may have the key of an order."""
     verbs: list[Any] = [payments.refund, payments.status, partial(payments.start, method="wechat")]
@@ -542,3 +574,35 @@ def test_rows_of_the_version_before_keep_their_order_and_it_may_go_on(former: Ba
         for statement, values in (refused | {AS_BEFORE: [uuid4(), order.pk]}).items():
             with pytest.raises(IntegrityError):
                 cursor.execute(statement, values)
+
+
+def test_a_refusal_says_what_can_be_done(settings: Any, provider: ScriptedProvider) -> None:
+    """In a sentence for who asked, whatever else stands in it."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    order = Group.objects.create(name="a room")
+
+    def refused(method: str = "wechat.native") -> str:
+        with pytest.raises(payments.PaymentRefused) as found:
+            payments.start(order, method=method)
+        return str(found.value)
+
+    assert refused("barter") == "There is no payment channel barter here: choose one of wechat."
+    assert refused("wechat.cash") == "This payment channel has no method cash: choose one of native, h5, jsapi."
+    attempt = payments.start(order, method="wechat.native")
+    with pytest.raises(
+        RefundExceedsPaid, match=r"^Nothing is left to refund: no more than what was paid goes back\.$"
+    ):
+        payments.refund(order)
+    Priced.price_minor, before = 900, Priced.price_minor
+    try:
+        assert refused() == (
+            "The order's amount is no longer the one of its first attempt: restore it, or make another order."
+        )
+    finally:
+        Priced.price_minor = before
+    fold(provider.pay(attempt.out_trade_no), source="notification")
+    with pytest.raises(RefundExceedsPaid, match=r"^Only 5\.00 CNY can still be refunded: ask for less\.$"):
+        payments.refund(order, amount_minor=501)
+    assert refused() == "This order is already paid: nothing is left to pay."
+    with pytest.raises(TypeError):
+        payments.PaymentRefused()  # type: ignore[call-arg]

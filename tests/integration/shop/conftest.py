@@ -85,7 +85,7 @@ def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def provider(channel: str) -> ScriptedProvider:
         if channel not in providers:
-            raise ChannelUnavailable
+            raise ChannelUnavailable("choose another")
         return providers[channel]
 
     monkeypatch.setattr("payments.attempts.calling.provider", provider)

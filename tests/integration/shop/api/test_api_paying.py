@@ -216,7 +216,7 @@ class TestPayment:
         refused = checkout.pay("alipay", key="pay")
 
         assert (refused.status_code, refused.json()["code"]) == (409, "channel_unavailable")
-        assert refused.json()["detail"] == "This payment channel takes no JPY."
+        assert refused.json()["detail"] == "This payment channel takes no JPY: choose another."
         assert not Attempt.objects.exists()
         assert checkout.pay(key="pay2").status_code == 201
 
