@@ -11,7 +11,8 @@ from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable
 from payments.models import Attempt, Payment
 from payments.money import minor
 from payments.order_keys import beside_former, of_order, order_columns
-from payments.providers.base import NEEDED, NOBODY, Payer, Provider
+from payments.providers.actions import NEEDED, NOBODY, Payer
+from payments.providers.base import Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
 

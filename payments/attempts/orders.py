@@ -15,7 +15,7 @@ from payments.conf import payable
 from payments.errors import OrderNotPayable
 from payments.models import Attempt, Payment
 from payments.order_keys import payment_of
-from payments.providers.base import Payer
+from payments.providers.actions import Payer
 from payments.states import PaymentStatus
 
 

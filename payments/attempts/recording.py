@@ -14,7 +14,8 @@ from django.db import Error
 
 from payments.errors import ProviderError
 from payments.models import Attempt, ProviderCall
-from payments.providers.base import NextAction, Provider
+from payments.providers.actions import NextAction
+from payments.providers.base import Provider
 
 log = logging.getLogger(__name__)
 

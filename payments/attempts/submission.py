@@ -21,8 +21,9 @@ from payments.conf import config, orders
 from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.order_keys import order_of
+from payments.providers.actions import NEEDED, NOBODY, NextAction, Payer
 from payments.providers.answers import follow_up
-from payments.providers.base import NEEDED, NOBODY, NextAction, Payer, Provider, TradeStatus
+from payments.providers.base import Provider, TradeStatus
 from payments.settlement.settle import step_attempt
 from payments.states import AttemptStatus, attempts_before
 

@@ -13,7 +13,7 @@ from idempotency.postgres.guards import Guard, shrinks, unversioned
 from payments.models.choices import choices, text
 from payments.models.facts import Anomaly
 from payments.models.guards import begins, fixed, steps, stored
-from payments.providers.base import NextAction
+from payments.providers.actions import NextAction
 from payments.states import (
     ATTEMPT_NEXT,
     LIVE_ATTEMPTS,

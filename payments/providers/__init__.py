@@ -12,17 +12,13 @@ from payments.errors import (
     SignatureInvalid,
 )
 from payments.providers.account import Account, Opening, Refunding
-from payments.providers.actions import Renderer
+from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod, Renderer
 from payments.providers.authenticity import lower_case, must_be_fresh, readable
 from payments.providers.base import (
     BillLine,
     Fact,
     FactKind,
-    NextAction,
-    NextActionType,
     Notice,
-    Payer,
-    PayMethod,
     Provider,
     RefundResult,
     RefundStatus,

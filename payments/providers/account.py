@@ -9,19 +9,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.providers.actions import NEEDED, NOBODY, NextAction, Payer, PayMethod
 from payments.providers.answers import follow_up, must_match
-from payments.providers.base import (
-    NEEDED,
-    NOBODY,
-    NextAction,
-    Payer,
-    PayMethod,
-    RefundResult,
-    RefundStatus,
-    Trade,
-    TradeStatus,
-    closed_fact,
-)
+from payments.providers.base import RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
 from payments.providers.transport import Answer, Limits, ask, client
 
 T = TypeVar("T")

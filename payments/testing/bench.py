@@ -11,11 +11,11 @@ from typing import Any, Protocol, cast
 import httpx
 
 from idempotency.ids import new_id
+from payments.providers.actions import NextAction
 from payments.providers.authenticity import lower_case
 from payments.providers.base import (
     Fact,
     FactKind,
-    NextAction,
     Notice,
     Provider,
     RefundResult,

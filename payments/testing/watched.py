@@ -5,11 +5,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from payments.providers.actions import NextAction
 from payments.providers.base import (
     BillLine,
     Fact,
     FactKind,
-    NextAction,
     Notice,
     Provider,
     RefundResult,

@@ -22,7 +22,7 @@ from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from idempotency.views import not_keyed
 from payments.api.serializers import PaymentSerializer
-from payments.providers.base import Payer, PayMethod
+from payments.providers.actions import Payer, PayMethod
 from shop.api import schema
 from shop.api.answers import caller_id, etag_of, order_response
 from shop.api.serializers import NoteRequest, OrderRequest, OrderResponse, PaymentRequest, represent_order

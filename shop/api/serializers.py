@@ -12,7 +12,7 @@ from rest_framework import serializers
 from idempotency.maintenance.request_log import RequestLog, read_scope
 from idempotency.models import ArrivalOutcome, LedgerEntry, State
 from payments.api.serializers import MoneySerializer, WholeNumberField
-from payments.providers.base import PayMethod
+from payments.providers.actions import PayMethod
 from shop.models import Order, OrderStatus
 from shop.orders.placing import MAX_ITEMS
 

@@ -17,7 +17,8 @@ from payments.attempts import asking, calling, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
-from payments.providers.base import NOBODY, Payer, Provider
+from payments.providers.actions import NOBODY, Payer
+from payments.providers.base import Provider
 from payments.states import AttemptStatus
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order, OrderStatus

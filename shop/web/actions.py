@@ -13,8 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.channels.configured import renderer as renderer_of
 from payments.models import Attempt
-from payments.providers.actions import Renderer
-from payments.providers.base import NextAction, NextActionType
+from payments.providers.actions import NextAction, NextActionType, Renderer
 from shop.web.forms import channel_name
 
 # in a shopper's words; other kinds and channels have plain ones

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from payments.channels import configured
 from payments.money import EXPONENTS
 from payments.providers import ConfigError
-from payments.providers.base import PayMethod
+from payments.providers.actions import PayMethod
 from shop.orders import checkout
 from shop.orders.basket import MAX_UNITS
 from shop.orders.placing import MAX_ITEMS

@@ -25,7 +25,7 @@ from idempotency.modes import PHASED
 from idempotency.views import idempotent
 from payments.api.refunding import refunding
 from payments.models import Payment
-from payments.providers.base import Payer, PayMethod
+from payments.providers.actions import Payer, PayMethod
 from shop import sales as flashsale
 from shop.api.answers import caller_id
 from shop.errors import OrderNotFound

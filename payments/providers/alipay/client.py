@@ -14,23 +14,14 @@ from urllib.parse import urlencode
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.account import Opening, Refunding, unless_refused
+from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.calls import AlipayCalls
 from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of, refunded_fact, trade_of
 from payments.providers.alipay.signing import genuine_form
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
-from payments.providers.base import (
-    BillLine,
-    NextAction,
-    NextActionType,
-    Notice,
-    PayMethod,
-    RefundResult,
-    RefundStatus,
-    Trade,
-    TradeStatus,
-)
+from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.documents import CHINA, TIME_FORMAT, next_day, text_of
 from payments.providers.transport import download, reading
 

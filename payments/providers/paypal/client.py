@@ -19,16 +19,14 @@ from cryptography.x509 import load_pem_x509_certificates
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.account import Account, Opening, Refunding, unless_refused
+from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
 from payments.providers.base import (
     BillLine,
     Fact,
     FactKind,
-    NextAction,
-    NextActionType,
     Notice,
-    PayMethod,
     RefundResult,
     RefundStatus,
     Trade,

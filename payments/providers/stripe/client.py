@@ -17,19 +17,10 @@ import stripe
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
 from payments.providers.account import Account, Opening, Refunding
+from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
-from payments.providers.base import (
-    BillLine,
-    NextAction,
-    NextActionType,
-    Notice,
-    PayMethod,
-    RefundResult,
-    RefundStatus,
-    Trade,
-    TradeStatus,
-)
+from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.documents import text_of
 from payments.providers.settings_fields import Settings
 from payments.providers.stripe.bill import bill_lines

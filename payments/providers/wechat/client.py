@@ -16,20 +16,9 @@ from urllib.parse import quote
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers.account import Opening, Refunding, unless_refused
+from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod
 from payments.providers.authenticity import readable
-from payments.providers.base import (
-    BillLine,
-    NextAction,
-    NextActionType,
-    Notice,
-    Payer,
-    PayMethod,
-    Provider,
-    RefundResult,
-    RefundStatus,
-    Trade,
-    TradeStatus,
-)
+from payments.providers.base import BillLine, Notice, Provider, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.documents import CHINA, next_day, text_of
 from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.transport import reading

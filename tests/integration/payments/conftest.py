@@ -19,7 +19,8 @@ from payments.attempts import opening as attempts
 from payments.attempts import submission
 from payments.channels import configured
 from payments.models import Attempt, Payment
-from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
+from payments.providers.actions import PayMethod
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.sandbox.alipay import gateway as alipay
 from payments.sandbox.stripe import documents as stripe
 from payments.sandbox.wechat import api as wechat

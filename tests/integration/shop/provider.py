@@ -9,16 +9,12 @@ from datetime import date, datetime, timedelta
 
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
+from payments.providers.actions import NOBODY, NextAction, NextActionType, Payer, PayMethod
 from payments.providers.base import (
-    NOBODY,
     BillLine,
     Fact,
     FactKind,
-    NextAction,
-    NextActionType,
     Notice,
-    Payer,
-    PayMethod,
     RefundResult,
     RefundStatus,
     Trade,

@@ -10,7 +10,8 @@ import pytest
 
 from idempotency.ids import new_id
 from payments.providers import registry
-from payments.providers.base import NextAction, Provider
+from payments.providers.actions import NextAction
+from payments.providers.base import Provider
 from payments.testing.relay import Endpoint, Reply
 from tests.sandbox import Sandbox
 from tests.unit.payments.providers.conftest import create

@@ -9,7 +9,8 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import ProviderRejected
 from payments.providers import registry
-from payments.providers.base import NextActionType, PayMethod, TradeStatus
+from payments.providers.actions import NextActionType, PayMethod
+from payments.providers.base import TradeStatus
 from payments.sandbox import keys
 from tests.integration.payments.providers.conftest import asked, towards
 from tests.sandbox import Sandbox

@@ -25,7 +25,8 @@ from payments.models import Anomaly, Attempt, Notification, Payment, Refund
 from payments.operations.actions import NotDecidable, Operator
 from payments.operations.actions import refund as refund_by_hand
 from payments.providers import Renderer, registry
-from payments.providers.base import BillLine, NextAction, Notice, TradeStatus
+from payments.providers.actions import NextAction
+from payments.providers.base import BillLine, Notice, TradeStatus
 from payments.providers.plugin import Acknowledgement, Capability, Plugin
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps

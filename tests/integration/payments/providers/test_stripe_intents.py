@@ -13,7 +13,8 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import registry
-from payments.providers.base import FactKind, NextActionType, RefundStatus, TradeStatus
+from payments.providers.actions import NextActionType
+from payments.providers.base import FactKind, RefundStatus, TradeStatus
 from payments.providers.stripe import bill as stripe_bill
 from payments.providers.stripe import lookup as stripe_lookup
 from payments.providers.stripe.client import StripeIntents

@@ -9,7 +9,8 @@ import pytest
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
-from payments.providers.base import NextAction, NextActionType, Payer, PayMethod, TradeStatus
+from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod
+from payments.providers.base import TradeStatus
 from payments.providers.documents import CHINA
 from payments.providers.wechat.client import WeChatPay
 from tests.integration.payments.providers.conftest import asked, towards

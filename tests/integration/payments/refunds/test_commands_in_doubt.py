@@ -31,7 +31,7 @@ from payments.errors import (
     RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.providers.base import PayMethod
+from payments.providers.actions import PayMethod
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of
 from tests.payments_settings import changed, limited

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.actions import NextActionType, PayMethod
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.bill import MAX_PACKED_BYTES
 from payments.providers.alipay.client import Alipay
-from payments.providers.base import NextActionType, PayMethod
 from payments.providers.documents import CHINA
 from payments.sandbox import keys
 from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, channels, create

@@ -10,9 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa as private
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import rsa
+from payments.providers.actions import Payer, PayMethod
 from payments.providers.alipay.client import Alipay
 from payments.providers.alipay.signing import signed_member, signed_text
-from payments.providers.base import Payer, PayMethod, RefundStatus, TradeStatus
+from payments.providers.base import RefundStatus, TradeStatus
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.signing import answer_message
 from payments.sandbox import state

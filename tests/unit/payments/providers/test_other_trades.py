@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from payments.errors import OutcomeUnknown
+from payments.providers.actions import PayMethod
 from payments.providers.answers import MISMATCHED
-from payments.providers.base import PayMethod, Provider, RefundStatus
+from payments.providers.base import Provider, RefundStatus
 from tests.unit.payments.providers.conftest import (
     NUMBER,
     Answer,

@@ -9,7 +9,8 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import registry
-from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.actions import NextActionType, PayMethod
+from payments.providers.base import FactKind, RefundStatus, TradeStatus
 from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import API_VERSION, StripeIntents
 from tests.unit.payments.providers.conftest import NUMBER, Company, create, stripe_lists, stripe_says

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from payments.providers.base import NextActionType, Payer, PayMethod
+from payments.providers.actions import NextActionType, Payer, PayMethod
 from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import keys
 from tests.unit.payments.providers.conftest import Company, create, signed
