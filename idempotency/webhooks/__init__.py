@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from idempotency.webhooks.event import Event, NotGenuine, NotReplayable, Unverifiable
     from idempotency.webhooks.intake import webhook
     from idempotency.webhooks.paypal import PayPal
-    from idempotency.webhooks.verifiers import GitHub, Shopify, Slack, StandardWebhooks, Stripe, Verifier
+    from idempotency.webhooks.verifiers import GitHub, Hmac, Shopify, Slack, StandardWebhooks, Stripe, Verifier
 
 __all__ = [
     "Event",
     "GitHub",
+    "Hmac",
     "NotGenuine",
     "NotReplayable",
     "PayPal",
@@ -40,6 +41,6 @@ __getattr__, __dir__ = on_first_use(
         "event": ["Event", "NotGenuine", "NotReplayable", "Unverifiable"],
         "intake": ["webhook"],
         "paypal": ["PayPal"],
-        "verifiers": ["GitHub", "Shopify", "Slack", "StandardWebhooks", "Stripe", "Verifier"],
+        "verifiers": ["GitHub", "Hmac", "Shopify", "Slack", "StandardWebhooks", "Stripe", "Verifier"],
     },
 )

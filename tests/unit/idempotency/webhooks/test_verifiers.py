@@ -23,6 +23,7 @@ from django.utils.datastructures import CaseInsensitiveMapping
 from idempotency.webhooks import (
     Event,
     GitHub,
+    Hmac,
     NotGenuine,
     PayPal,
     Shopify,
@@ -92,6 +93,11 @@ SHOPIFYS = {
     "X-Shopify-Hmac-SHA256": base64.b64encode(hmac.digest(b"hush", SHOPIFY_BODY, "sha256")).decode(),
     "X-Shopify-Webhook-Id": "b54557e4",
 }
+HMACS = {
+    "X-Signature": hmac.digest(b"hush", f"{STRIPE_TIME}.".encode() + STRIPE_BODY, "sha256").hex(),
+    "X-Time": str(STRIPE_TIME),
+}
+UNTIMED = {"X-Signature": hmac.digest(b"hush", STRIPE_BODY, "sha256").hex()}
 PAYPALS = {
     "PAYPAL-TRANSMISSION-ID": "t-1",
     "PAYPAL-TRANSMISSION-TIME": "2026-11-24T12:00:00Z",
@@ -106,12 +112,17 @@ CASES = {
     "slack": Case(Slack, "8f742231b10e8888abcd99yyyzzz85a5", 1531420618, SLACK_BODY, SLACKS),
     "stripe": Case(Stripe, "whsec_stripe", STRIPE_TIME, STRIPE_BODY, STRIPES, "evt_1"),
     "shopify": Case(Shopify, "hush", 0, SHOPIFY_BODY, SHOPIFYS, "b54557e4"),
+    "hmac": Case(
+        lambda secret: Hmac(secret, header="X-Signature", time_header="X-Time"),
+        *("hush", STRIPE_TIME, STRIPE_BODY, HMACS, "evt_1"),
+    ),
+    "untimed": Case(lambda secret: Hmac(secret, header="X-Signature"), "hush", 0, STRIPE_BODY, UNTIMED, "evt_1"),
     "paypal": Case(
         lambda secret: PayPal(secret, fetch=lambda address: certificate()),
         *("WH-ID", int(PAYPAL_TIME.timestamp()), PAYPAL_BODY, PAYPALS, json.loads(PAYPAL_BODY)["id"]),
     ),
 }
-TIMED = ("standard", "slack", "stripe")
+TIMED = ("standard", "slack", "stripe", "hmac")
 
 
 def event(name: str, *, later_seconds: float = 0, body: bytes | None = None, **headers: str) -> Event:
@@ -181,6 +192,11 @@ def test_we_sign_with_every_secret_as_svix_does() -> None:
     assert (documented, other[:3], len(other)) == (SVIX["webhook-signature"].split(" ")[-1], "v1,", 47)
     for secret in (SVIX_SECRET, "b3RoZXI="):
         StandardWebhooks(secret).check(event("standard", **headers))
+
+
+def test_what_we_sign_ourselves_verifies() -> None:
+    ours = Hmac(["hush", "b3RoZXI="], header="X-Signature")
+    Hmac("hush", header="X-Signature").check(event("untimed", **{"X-Signature": ours.sign(STRIPE_BODY)}))
 
 
 def test_the_challenge_of_slack_is_answered() -> None:
