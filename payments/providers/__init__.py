@@ -4,6 +4,7 @@ No Django, no state, no retries. Anyone above may come in, by `base` and `regist
 the names here, which are public.
 """
 
+from idempotency.webhooks.verifiers import Hmac, Verifier
 from payments.errors import (
     NotificationMalformed,
     OutcomeUnknown,
@@ -39,6 +40,7 @@ __all__ = [
     "ConfigError",
     "Fact",
     "FactKind",
+    "Hmac",
     "NextAction",
     "NextActionType",
     "Notice",
@@ -60,6 +62,7 @@ __all__ = [
     "SignatureInvalid",
     "Trade",
     "TradeStatus",
+    "Verifier",
     "amount_of",
     "lower_case",
     "must_be_fresh",

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 
+from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+from idempotency.webhooks.verifiers import Verifier
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers.documents import UNREADABLE
 
@@ -24,6 +27,20 @@ def must_be_fresh(timestamp: str, *, now: float) -> None:
         raise SignatureInvalid("the time stamp is not a number")
     if abs(int(now) - int(timestamp)) >= MAX_SKEW_SECONDS:  # both in whole seconds: 300 ahead is refused
         raise SignatureInvalid("the time stamp is stale or of the future")
+
+
+def must_be_signed(verifier: Verifier, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
+    """Require the sender of a notification to have signed it, by a verifier of any webhook.
+
+    Raises:
+        SignatureInvalid: it has not, or not lately; or we hold no key.
+    """
+    given = lower_case(headers)
+    named = {name: given.get(name.lower(), "") for name in verifier.headers}
+    try:
+        verifier.check(Event(sender="", id="", headers=named, body=body, received_at=now))
+    except (NotGenuine, Unverifiable) as error:
+        raise SignatureInvalid(str(error)) from None
 
 
 @contextmanager

@@ -193,8 +193,8 @@ class Provider(Protocol):
     """One configured merchant account of one channel. Thread-safe.
 
     Our numbers, `out_trade_no` and `out_refund_no`, are the 32 lower-case hexadecimal digits of a UUID, made
-    before the call and never in another form: a provider whose own differ gets ours in a field that it returns,
-    such as metadata, and its number is the `reference`.
+    before the call. `Account.number` writes them in another form. A provider that takes less than their 122 bits,
+    as 20 characters are, gets ours in a field that it returns, such as metadata; its number is the `reference`.
 
     `reference` is `NextAction.reference` of `create`, empty where unknown; a channel that knows our number
     ignores it.

@@ -2,7 +2,7 @@
 
 import queue
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import httpx
 
 from idempotency.ids import new_id
+from payments.providers.account import Account
 from payments.providers.actions import NextAction
 from payments.providers.authenticity import lower_case
 from payments.providers.base import (
@@ -32,6 +33,7 @@ from payments.testing.watched import Watched
 AMOUNT_MINOR = 1990
 PART_MINOR = 990
 COPIES = 3
+Form = Callable[[str], str]
 MOVED = (RefundStatus.SUCCEEDED, RefundStatus.PROCESSING)
 
 
@@ -83,6 +85,22 @@ class Simulator(Protocol):
         ...
 
 
+class _Asked:
+    """A simulator that is asked by our numbers, in the form that its provider takes."""
+
+    def __init__(self, simulator: Simulator, number: Form) -> None:
+        self._simulator, self._number = simulator, number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._simulator, name)
+
+    def pay(self, out_trade_no: str, **how: Any) -> bool:
+        return self._simulator.pay(self._number(out_trade_no), **how)
+
+    def charge(self, out_trade_no: str) -> Charge:
+        return self._simulator.charge(self._number(out_trade_no))
+
+
 @dataclass(slots=True)
 class Opened:
     """A trade that a case opened."""
@@ -115,12 +133,17 @@ class Bench:
     """One plug-in under certification."""
 
     def __init__(self, plugin: Plugin, simulator: Simulator) -> None:
-        self.plugin, self.simulator = plugin, simulator
+        self.plugin = plugin
         self.copies_of: Counter[str] = Counter()  # of the notifications that came, by our number
         self.relay = Relay(simulator.url)
         self.endpoint = Endpoint(self.acknowledgement(None))
         settings = simulator.settings(url=self.relay.url, notify_url=self.endpoint.url)
-        self.provider = cast("Provider", Watched(plugin.build(settings, nullcontext)))
+        built = plugin.build(settings, nullcontext)
+        self.forms: tuple[Form, Form] = (str, str)
+        if isinstance(built, Account):
+            self.forms = built.number, built.read_number
+        self.provider = cast("Provider", Watched(built))
+        self.simulator = cast("Simulator", _Asked(simulator, self.forms[0]))
 
     def close(self) -> None:
         self.relay.stop()

@@ -8,12 +8,11 @@ Currency is CNY. A refund has no number of Alipay's own: ours (`out_request_no`)
 
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
-from functools import partial
 from urllib.parse import urlencode
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.account import Opening, Refunding, unless_refused
+from payments.providers.account import Opening, Refunding
 from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.calls import AlipayCalls
@@ -21,7 +20,7 @@ from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of,
 from payments.providers.alipay.signing import genuine_form
 from payments.providers.answers import follow_up
 from payments.providers.authenticity import readable
-from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus
+from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade
 from payments.providers.documents import CHINA, TIME_FORMAT, next_day, text_of
 from payments.providers.transport import download, reading
 
@@ -34,6 +33,7 @@ class Alipay(AlipayCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    unknown = (NOT_EXIST,)
     unfunded = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
@@ -49,20 +49,15 @@ class Alipay(AlipayCalls):
         }
         if wanted.method is PayMethod.PRECREATE:
             answer = self._call("alipay.trade.precreate", content, {"notify_url": wanted.notify_url})
-            with reading("QR code"):
-                return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
+            return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
         content["product_code"] = "FAST_INSTANT_TRADE_PAY"
         more = {"notify_url": wanted.notify_url, "return_url": wanted.return_url}
         parameters = self._signed("alipay.trade.page.pay", content, more)
         return NextAction(type=NextActionType.REDIRECT, url=f"{self._url}?{urlencode(parameters)}")
 
-    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        ask = partial(self._call, "alipay.trade.query", {"out_trade_no": out_trade_no})
-        answer = unless_refused(ask, codes={NOT_EXIST})
-        if answer is None:
-            return Trade(status=TradeStatus.NOT_FOUND)  # the shopper has not arrived yet
-        with reading("trade"):
-            return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
+    def find(self, out_trade_no: str, reference: str) -> Trade:
+        answer = self._call("alipay.trade.query", {"out_trade_no": out_trade_no})
+        return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         try:
@@ -110,17 +105,13 @@ class Alipay(AlipayCalls):
             raise OutcomeUnknown("the refund was taken, and its query does not know it yet")
         return found
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> RefundResult:
         number = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
         content = {**number, "query_options": ["gmt_refund_pay"]}
-        ask = partial(self._call, "alipay.trade.fastpay.refund.query", content, repeats=())
-        answer = unless_refused(ask, codes={NOT_EXIST})
-        if answer is None:
-            return RefundResult(status=RefundStatus.NOT_FOUND)
+        answer = self._call("alipay.trade.fastpay.refund.query", content, repeats=())
         # an answer about a number under which nothing went back may leave the numbers out
         self.must_match(number, answer if "refund_status" in answer else {**number, **answer})
-        with reading("refund"):
-            return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
+        return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """Fetch and read the bill. Empty is believed only once the bill is due."""

@@ -5,7 +5,6 @@ the order, so a trade whose reference never reached us is not paid, and `create`
 PayPal-Request-Id. Source: PayPal, Orders v2, Payments v2, Transaction Search v1, "Idempotency" (read 2026-11).
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, tzinfo
@@ -21,7 +20,6 @@ from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailabl
 from payments.providers.account import Account, Opening, Refunding, unless_refused
 from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.answers import follow_up
-from payments.providers.authenticity import readable
 from payments.providers.base import (
     BillLine,
     Fact,
@@ -154,17 +152,13 @@ class PayPalOrders(Account):
             raise ProviderUnavailable(f"the bill of {day} may lack lines for three hours")
         return tuple(self._searched(day))
 
-    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
+    def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
         verify(headers, body, now=now, webhook_id=self._webhook_id, certificates=self._certificates)
-        with readable("event"):
-            event = json.loads(body)
-            moved, refund = facts.notified(event, merchant=self.merchant)
-            return Notice(
-                notification_id=text_of(event, "id"),
-                event_type=text_of(event, "event_type"),
-                facts=moved,
-                refund=refund,
-            )
+
+    def notice(self, document: Any) -> Notice:
+        moved, refund = facts.notified(document, merchant=self.merchant)
+        number, kind = text_of(document, "id"), text_of(document, "event_type")
+        return Notice(notification_id=number, event_type=kind, facts=moved, refund=refund)
 
     def _order(self, out_trade_no: str, reference: str) -> Document | None:
         """Fetch the order of our number; None if nobody can have paid it."""

@@ -7,19 +7,18 @@ Intents do not expire by themselves: our timer closes them at `expires_at`.
 Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
 """
 
-import json
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, tzinfo
+from collections.abc import Iterable
+from datetime import UTC, date, tzinfo
 from typing import Any
 
 import stripe
 
+from idempotency.webhooks import verifiers as webhooks
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
 from payments.providers.account import Account, Opening, Refunding
 from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.answers import follow_up
-from payments.providers.authenticity import readable
 from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.documents import text_of
 from payments.providers.settings_fields import Settings
@@ -38,7 +37,7 @@ from payments.providers.stripe.facts import (
 )
 from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
 from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
-from payments.providers.stripe.signing import must_be_of_our_mode, verify
+from payments.providers.stripe.signing import must_be_of_our_mode
 from payments.providers.stripe.transport import Transport
 from payments.providers.transport import Limits, reading
 
@@ -63,7 +62,7 @@ class StripeIntents(Account):
     def __init__(self, settings: Settings, limits: Limits) -> None:
         # its name in facts: Stripe's documents do not name it, and asking would cost a call
         super().__init__(settings.get("ACCOUNT", "stripe"), limits=limits)
-        self._secret_key, self._webhook_secrets = secret_key(settings), webhook_secrets(settings)
+        self._secret_key, self.verifier = secret_key(settings), webhooks.Stripe(webhook_secrets(settings))
         self._pays_by = method(settings)
         # the library types its parameters as literals, ours come from settings
         self._v1: Any = stripe.StripeClient(
@@ -159,27 +158,24 @@ class StripeIntents(Account):
             known, intent_id, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
         )
 
-    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+    def lines(self, day: date) -> Iterable[BillLine]:
         """List the lines of `day`; of a day that is not over, what moved so far."""
-        return tuple(bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone))
+        return bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone)
 
-    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        verify(headers, body, now=now.timestamp(), secrets=self._webhook_secrets)
-        with readable("event"):
-            event = json.loads(body)
-            if (shape := event.get("object", "event")) == "v2.core.event":
-                event["data"] = {"object": {}}  # it names what changed, and states nothing about it
-            elif shape != "event":
-                raise ValueError("not an event")
-            must_be_of_our_mode(event, secret_key=self._secret_key)
-            # our endpoint may get events of connected accounts, whose facts are theirs
-            account = self.merchant if event.get("account") is None else text_of(event, "account")
-            return Notice(
-                notification_id=text_of(event, "id"),
-                event_type=text_of(event, "type"),
-                facts=facts_of(event, merchant=account),
-                refund=refund_news(event) if account == self.merchant else None,
-            )
+    def notice(self, document: Any) -> Notice:
+        if (shape := document.get("object", "event")) == "v2.core.event":
+            document["data"] = {"object": {}}  # it names what changed, and states nothing about it
+        elif shape != "event":
+            raise ValueError("not an event")
+        must_be_of_our_mode(document, secret_key=self._secret_key)
+        # our endpoint may get events of connected accounts, whose facts are theirs
+        account = self.merchant if document.get("account") is None else text_of(document, "account")
+        return Notice(
+            notification_id=text_of(document, "id"),
+            event_type=text_of(document, "type"),
+            facts=facts_of(document, merchant=account),
+            refund=refund_news(document) if account == self.merchant else None,
+        )
 
     def _id_of(self, out_trade_no: str) -> str:
         intent = self._lookup.intent(out_trade_no, "")

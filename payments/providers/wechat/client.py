@@ -30,8 +30,7 @@ from payments.providers.wechat.signing import verify
 
 BILL_BYTES_MAX = 50_000_000
 
-_NOT_FOUND = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
-_OVER = _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}
+_OVER = frozenset({"ORDER_CLOSED", "ORDERCLOSED"})
 _TRADE_STATES = {
     **dict.fromkeys(PAID_STATES, TradeStatus.PAID),
     "NOTPAY": TradeStatus.PENDING,
@@ -69,6 +68,7 @@ class WeChatPay(WeChatCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    unknown = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
     unfunded = "NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
@@ -94,24 +94,17 @@ class WeChatPay(WeChatCalls):
             given += f"{'&' if '?' in given else '?'}redirect_url={quote(wanted.return_url, safe='')}"
         return NextAction(type=kind, url=given, lives=lives)
 
-    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        path = f"{_trade_path(out_trade_no)}?mchid={quote(self.merchant)}"
-        trade = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
-        if trade is None:
-            return Trade(status=TradeStatus.NOT_FOUND)
+    def find(self, out_trade_no: str, reference: str) -> Trade:
+        trade = self._call("GET", f"{_trade_path(out_trade_no)}?mchid={quote(self.merchant)}")
         self.must_match({"out_trade_no": out_trade_no}, about(trade))
         status = _TRADE_STATES.get(str(trade.get("trade_state")), TradeStatus.PENDING)
         if status is TradeStatus.PAID:
-            with reading("trade"):
-                return Trade(status=status, facts=(paid_fact(trade),))
+            return Trade(status=status, facts=(paid_fact(trade),))
         return self.closed(out_trade_no) if status is TradeStatus.CLOSED else Trade(status=status)
 
-    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        try:
-            self._call("POST", f"{_trade_path(out_trade_no)}/close", {"mchid": self.merchant})
-        except ProviderRejected as refused:
-            if refused.code not in _OVER:  # the platform has more codes for "over" than it lists
-                return self._after_refused_close(refused, out_trade_no)
+    def end(self, out_trade_no: str, reference: str) -> Trade:
+        call = partial(self._call, "POST", f"{_trade_path(out_trade_no)}/close", {"mchid": self.merchant})
+        unless_refused(call, codes=_OVER)  # the platform has more codes for "over" than it lists
         return self.closed(out_trade_no)
 
     def give_back(self, wanted: Refunding) -> RefundResult:
@@ -128,11 +121,8 @@ class WeChatPay(WeChatCalls):
         }
         return self._refund_result(self._call("POST", _REFUNDS, body), asked)
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        path = f"{_REFUNDS}/{quote(out_refund_no, safe='')}"
-        answer = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
-        if answer is None:
-            return RefundResult(status=RefundStatus.NOT_FOUND)
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> RefundResult:
+        answer = self._call("GET", f"{_REFUNDS}/{quote(out_refund_no, safe='')}")
         return self._refund_result(answer, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no})
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:

@@ -3,6 +3,7 @@
 from datetime import tzinfo
 from typing import Any
 
+from idempotency.ids import new_id
 from payments.providers.actions import KIND_MAX
 from payments.providers.plugin import Capability
 from payments.testing.bench import Bench
@@ -34,6 +35,10 @@ def declared(bench: Bench) -> None:
         sound = isinstance(currency, str) and is_currency(currency)
         must(sound, f"ISO 4217 knows no currency {currency!r}: it has three capitals")
     must_be(account.zone, tzinfo, "`zone`")
+    (number, read_number), ours = bench.forms, new_id().hex
+    theirs = _members(number(ours), str, "`number`")
+    must(len(theirs) <= NAMES_MAX, f"`number` writes {len(theirs)} characters, more than {NAMES_MAX}")
+    must(read_number(theirs) == ours, f"`read_number` reads {read_number(theirs)!r}, but `number` wrote {ours!r}")
 
 
 def _members(found: Any, kind: type[Any], what: str, *, may_be_empty: bool = False) -> Any:

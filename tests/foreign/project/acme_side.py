@@ -1,8 +1,8 @@
 """acme, a payment provider: a server of its own that needs nothing installed, and records what moved.
 
-Every request and every answer is signed with HMAC-SHA256 under the merchant's key, in the header ``Acme-Signature``:
-a request over ``METHOD PATH``, a line break and the body, anything else over the body. ``/shopper/…`` is unsigned: the
-shopper's browser, and the witness of the tests.
+Every request is signed with HMAC-SHA256 under the merchant's key, in the header ``Acme-Signature``: over
+``METHOD PATH``, a line break and the body. A notification is over ``Acme-Time``, a dot and the body. ``/shopper/…`` is
+unsigned: the shopper's browser, and the witness of the tests.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
-SIGNATURE = "Acme-Signature"
+SIGNATURE, TIME = "Acme-Signature", "Acme-Time"
 MERCHANT = "m-1"
 UNKNOWN: dict[str, Any] = {"status": "unknown", "moves": []}
 
@@ -128,8 +128,9 @@ class Books:
     def _send(self, url: str, event: Document) -> None:
         """Send one copy; it is sent again until it is acknowledged, as providers do."""
         for seconds in (0.2, 1.0, 5.0, 0.0):
-            body = json.dumps({**event, "sent_at": int(time.time())}).encode()
-            headers = {SIGNATURE: signature(self.key, body), "Content-Type": "application/json"}
+            body, at = json.dumps(event).encode(), str(int(time.time()))
+            signed = signature(self.key, f"{at}.".encode() + body)
+            headers = {SIGNATURE: signed, TIME: at, "Content-Type": "application/json"}
             try:
                 urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30).close()
             except OSError:
@@ -192,10 +193,9 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def answer(self, status: int, document: object) -> None:
-        """Send a signed answer."""
+        """Send an answer."""
         body = json.dumps(document).encode()
         self.send_response(status)
-        self.send_header(SIGNATURE, signature(self.books.key, body))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -3,11 +3,11 @@
 import json
 import sys
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
-from acme import PLUGIN
+from acme import PLUGIN, Acme
 from acme_side import MERCHANT
 
 from payments.providers import Settings
@@ -38,6 +38,19 @@ class Side:
         return Charge(**{name: found[name] for name in ("paid_minor", "refunded_minor", "currency", "merchant")})
 
 
+class Prefixed(Acme):
+    """For an acme whose numbers begin with a letter."""
+
+    def number(self, ours: str) -> str:
+        return f"K{ours.upper()}"
+
+    def read_number(self, theirs: str) -> str:
+        return theirs.removeprefix("K").lower()
+
+
 if __name__ == "__main__":
-    certificate = certify(PLUGIN, Side(*sys.argv[1:]))
+    side = Side(*sys.argv[1:])
+    certificate = certify(PLUGIN, side)
+    prefixed = certify(replace(PLUGIN, build=Prefixed), side)
+    assert prefixed == certificate, prefixed
     print(json.dumps({"passed": certificate.passed, "skipped": dict(certificate.skipped)}))

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -214,6 +214,29 @@ def test_what_a_provider_declares_is_read(member: str, value: Any, sentence: str
         made = sound.build(*given)
         setattr(made, member, value)
         return made
+
+    with pytest.raises(NotCertified) as found:
+        certify(replace(sound, build=build), SandboxSide("wechat", sandbox), only=("declared",))
+    assert sentence in found.value.certificate.broken["declared"]
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "sentence"),
+    [
+        (str.upper, str, "`read_number` reads "),
+        (lambda number: int(number, 16), str, "`number` must be a str, not a int"),
+        (lambda number: number * 3, str, "`number` writes 96 characters, more than 64"),
+    ],
+)
+def test_a_form_of_numbers_that_is_not_read_back_is_broken(
+    write: Callable[[str], Any], read: Callable[[str], str], sentence: str, sandbox: Sandbox
+) -> None:
+    sound = registry.plugin("wechat", {})
+
+    def build(*given: Any) -> Provider:
+        made: Any = sound.build(*given)
+        made.number, made.read_number = write, read
+        return cast("Provider", made)
 
     with pytest.raises(NotCertified) as found:
         certify(replace(sound, build=build), SandboxSide("wechat", sandbox), only=("declared",))

@@ -150,7 +150,7 @@ def test_what_moves_no_money_of_ours_states_nothing(kind: str, changes: dict[str
 
 
 def test_a_genuine_event_of_another_shape_is_malformed() -> None:
-    with pytest.raises(NotificationMalformed, match="not a readable event: KeyError"):
+    with pytest.raises(NotificationMalformed, match="not a readable notification: KeyError"):
         read("PAYMENT.CAPTURE.COMPLETED", {name: CAPTURE[name] for name in ("id", "invoice_id", "custom_id")})
 
 

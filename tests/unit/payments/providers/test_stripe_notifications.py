@@ -158,7 +158,7 @@ def test_any_of_our_secrets_within_the_skew(stripe: StripeIntents) -> None:
     ],
 )
 def test_stale_or_of_the_future_is_refused(stripe: StripeIntents, skew_seconds: int, passed: float) -> None:
-    with pytest.raises(SignatureInvalid, match="stale or of the future"):
+    with pytest.raises(SignatureInvalid, match="too far from ours"):
         read(stripe, event(), sent_at=SENT_AT + skew_seconds, now=NOW + timedelta(seconds=passed))
 
 
@@ -169,18 +169,21 @@ NOBODYS = "0" * 64
 @pytest.mark.parametrize(
     ("header", "body", "why"),
     [
-        (None, event(), "missing"),
-        ("", event(), "missing"),
-        (f"t={SENT_AT},v1=é", event(), "missing"),
+        (None, event(), "no time is signed"),
+        ("", event(), "no time is signed"),
+        (f"t={SENT_AT},v1=é", event(), "does not verify"),
         (f"t={SENT_AT}", event(), "does not verify"),
         (f"t={SENT_AT},v1=", event(), "does not verify"),
         (f"t={SENT_AT},v0={NOBODYS}", event(), "does not verify"),
         (f"t={SENT_AT},v1={NOBODYS}", event(), "does not verify"),
-        *((f"t={value},v1={NOBODYS}", event(), "not a number") for value in ("", "soon", "-1", "9" * 5000, "1_7")),
-        (f"v1={NOBODYS}", event(), "not a number"),
+        *(
+            (f"t={value},v1={NOBODYS}", event(), "no time is signed")
+            for value in ("", "soon", "-1", "9" * 5000, "1_7")
+        ),
+        (f"v1={NOBODYS}", event(), "no time is signed"),
         (GENUINE, event() + b" ", "does not verify"),
         (signature(event(), secret="whsec_of_somebody_else", timestamp=SENT_AT), event(), "does not verify"),
-        (GENUINE, b"\xff\xfe", "not text"),
+        (GENUINE, b"\xff\xfe", "does not verify"),
     ],
 )
 def test_what_stripe_did_not_sign_for_us(stripe: StripeIntents, header: str | None, body: bytes, why: str) -> None:

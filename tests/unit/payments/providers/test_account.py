@@ -1,0 +1,201 @@
+"""What `Account` does for a provider that speaks JSON, against a server that says what a test wants."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from payments import providers as pay
+from payments.testing.relay import Reply, Server
+from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, create
+
+DAY = date(2026, 11, 20)
+SENT_AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
+HEADERS = ("X-Signature", "X-Time")
+
+
+class Kite(pay.Account):
+    channel, methods, currencies, zone = "kite", (pay.PayMethod.PAGE,), frozenset({"CNY"}), UTC
+    unknown, unfunded = ("unknown",), "poor"
+
+    def __init__(self, url: str) -> None:
+        super().__init__("m-1")
+        self.url, self.verifier = url, pay.Hmac("hush", header="x-signature", time_header="x-time")
+
+    def open(self, wanted: pay.Opening) -> pay.NextAction:
+        found = self.call("POST", "/open", {"n": wanted.out_trade_no}, asked={"n": wanted.out_trade_no})
+        return pay.NextAction(type="redirect", url=found["page"])
+
+    def find(self, out_trade_no: str, reference: str) -> pay.Trade:
+        return self.trade(self.call("GET", f"/{out_trade_no}", asked={"n": out_trade_no}))
+
+    def end(self, out_trade_no: str, reference: str) -> pay.Trade:
+        self.call("POST", f"/{out_trade_no}/close", {}, asked={"n": out_trade_no})
+        return self.closed(out_trade_no)
+
+    def give_back(self, wanted: pay.Refunding) -> pay.RefundResult:
+        return self.refunded(self.call("POST", "/refund", {"n": wanted.out_refund_no}, asked={}))
+
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> pay.RefundResult:
+        return self.refunded(self.call("GET", f"/{out_refund_no}", asked={"n": out_refund_no}))
+
+    def lines(self, day: date) -> Iterator[pay.BillLine]:
+        for entry in self.call("GET", f"/{day}", asked={"day": f"{day}"})["entries"]:
+            yield pay.BillLine.of(self.fact(entry))
+
+    def notice(self, document: Any) -> pay.Notice:
+        return pay.Notice(notification_id=document["id"], event_type="paid", facts=(self.fact(document),))
+
+    def signed(self, method: str, path: str, body: bytes) -> dict[str, str]:
+        return {"X-Signature": self.verifier.sign(f"{method} {path}".encode() + body)}
+
+    def refusal(self, document: dict[str, Any]) -> tuple[str, str]:
+        return document["code"], "no"
+
+    def trade(self, found: dict[str, Any]) -> pay.Trade:
+        return pay.Trade(status=pay.TradeStatus(found["status"]), facts=(self.fact(found),))
+
+    def refunded(self, found: dict[str, Any]) -> pay.RefundResult:
+        return pay.RefundResult(status=pay.RefundStatus.SUCCEEDED, facts=(self.fact(found),))
+
+    def fact(self, found: dict[str, Any]) -> pay.Fact:
+        return pay.Fact(
+            kind=pay.FactKind.PAID,
+            channel="kite",
+            merchant="m-1",
+            out_trade_no=found["n"],
+            provider_txn_id="t-1",
+            amount_minor=found["amount"],
+            currency="CNY",
+        )
+
+
+class Shouting(Kite):
+    """Its provider takes capitals alone."""
+
+    def number(self, ours: str) -> str:
+        return f"K-{ours.upper()}"
+
+    def read_number(self, theirs: str) -> str:
+        if not theirs.startswith("K-"):
+            raise ValueError(theirs)
+        return theirs.removeprefix("K-").lower()
+
+
+class Side(Server):
+    """Answers everything with `says`, by path where it has that, and records what it was asked."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, tuple[int, object]] = {}
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.signature = ""
+        super().__init__(self._serve)
+
+    def _serve(self, asked: Any, body: bytes) -> Reply:
+        self.asked.append((asked.command, asked.path, body))
+        self.signature = asked.headers["X-Signature"]
+        status, document = self.says.get(asked.path) or self.says[""]
+        return Reply(status=status, body=json.dumps(document).encode())
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    side = Side()
+    yield side
+    side.stop()
+
+
+CALLS: dict[str, Any] = {
+    "create": create,
+    "query": lambda kite: kite.query(out_trade_no=NUMBER),
+    "close": lambda kite: kite.close(out_trade_no=NUMBER),
+    "query_refund": lambda kite: kite.query_refund(out_trade_no=NUMBER, out_refund_no=REFUND_NUMBER),
+    "bill": lambda kite: kite.bill(day=DAY),
+}
+
+
+def test_a_call_is_signed_json(side: Side) -> None:
+    side.says = {"": (200, {"n": NUMBER, "page": "https://kite.example/1"})}
+    kite = Kite(side.url)
+    assert create(kite).url == "https://kite.example/1"
+    ((method, path, body),) = side.asked
+    assert (method, path, json.loads(body)) == ("POST", "/open", {"n": NUMBER})
+    assert side.signature == kite.verifier.sign(f"{method} {path}".encode() + body)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize(
+    ("status", "document", "error"),
+    [
+        (400, {"code": "strange"}, pay.ProviderRejected),
+        (400, {}, pay.OutcomeUnknown),
+        (401, {"code": "unknown"}, pay.ProviderUnavailable),
+        (429, {"code": "unknown"}, pay.ProviderUnavailable),
+        (302, {"n": NUMBER}, pay.OutcomeUnknown),
+        (200, {"n": "another", "day": ""}, pay.OutcomeUnknown),
+        (200, [], pay.OutcomeUnknown),
+        (500, {"code": "unknown"}, pay.OutcomeUnknown),
+    ],
+)
+def test_what_an_answer_proves(
+    side: Side, what: str, status: int, document: object, error: type[Exception]
+) -> None:
+    side.says = {"": (status, document)}
+    if (what, status, error) == ("close", 400, pay.ProviderRejected):
+        error = pay.OutcomeUnknown  # the question after it is refused too
+    with pytest.raises(error):
+        CALLS[what](Kite(side.url))
+
+
+@pytest.mark.parametrize("what", sorted({*CALLS} - {"close"}))
+def test_what_cannot_be_read_proves_nothing(side: Side, what: str) -> None:
+    """Outside of `reading` it would be an error of ours, and a refund that may have been made would end."""
+    side.says = {"": (200, {"n": REFUND_NUMBER if "refund" in what else NUMBER, "day": f"{DAY}", "status": "new"})}
+    with pytest.raises(pay.OutcomeUnknown, match=r"cannot be read: \w+Error at \w+\.py"):
+        CALLS[what](Kite(side.url))
+
+
+def test_a_number_that_is_unknown(side: Side) -> None:
+    side.says = {"": (404, {"code": "unknown"})}
+    kite = Kite(side.url)
+    assert CALLS["query"](kite) == pay.Trade(status=pay.TradeStatus.NOT_FOUND)
+    assert CALLS["query_refund"](kite) == pay.RefundResult(status=pay.RefundStatus.NOT_FOUND)
+    assert CALLS["close"](kite) == kite.closed(NUMBER)
+
+
+def test_a_close_that_is_refused_is_asked_about(side: Side) -> None:
+    paid = {"n": NUMBER, "status": "paid", "amount": 1}
+    side.says = {f"/{NUMBER}/close": (409, {"code": "paid"}), "": (200, paid)}
+    assert CALLS["close"](Kite(side.url)).status is pay.TradeStatus.PAID
+    side.says[""] = (200, {**paid, "status": "pending"})
+    with pytest.raises(pay.ProviderRejected, match="paid"):
+        CALLS["close"](Kite(side.url))
+
+
+@pytest.mark.parametrize("later_seconds", [0, 299, 300])
+def test_a_notification_is_verified_and_read(later_seconds: int) -> None:
+    kite, body = Kite(""), json.dumps({"id": "1", "n": NUMBER, "amount": 1}).encode()
+    stamp = str(int(SENT_AT.timestamp()))
+    headers = {"X-TIME": stamp, "X-SIGNATURE": kite.verifier.sign(f"{stamp}.".encode() + body)}  # type: ignore[attr-defined]
+    now = SENT_AT + timedelta(seconds=later_seconds)
+    if later_seconds == 300:
+        with pytest.raises(pay.SignatureInvalid, match="too far"):
+            kite.read_notification(headers=headers, body=body, now=now)
+        return
+    assert kite.read_notification(headers=headers, body=body, now=now).facts[0].out_trade_no == NUMBER
+    with pytest.raises(pay.SignatureInvalid, match="does not verify"):
+        kite.read_notification(headers=headers, body=body + b" ", now=now)
+
+
+def test_numbers_travel_in_the_providers_form_and_come_back_in_ours(side: Side) -> None:
+    kite, theirs = Shouting(side.url), f"K-{NUMBER.upper()}"
+    side.says = {"": (200, {"n": theirs, "page": "", "status": "paid", "amount": 1})}
+    create(kite)
+    assert json.loads(side.asked[0][2]) == {"n": theirs}
+    assert CALLS["query"](kite).facts[0].out_trade_no == NUMBER
+    assert side.asked[1][:2] == ("GET", f"/{theirs}")
+    assert CALLS["close"](kite) == Kite("").closed(NUMBER)
+    side.says = {"": (200, {"day": f"{DAY}", "entries": [{"n": n, "amount": 1} for n in (theirs, "F-7")]})}
+    assert [line.out_trade_no for line in CALLS["bill"](kite)] == [NUMBER, "F-7"]
