@@ -22,7 +22,6 @@ from payments.errors import (
     ChannelUnavailable,
     OutcomeUnknown,
     ProviderRejected,
-    RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import RefundResult, RefundStatus, TradeStatus
@@ -30,7 +29,6 @@ from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
 from payments.settlement import anomalies
 from payments.settlement.backoff import delay_seconds
-from payments.states import NEXT, PaymentStatus
 from shop.models import Order
 from tests.integration.payments.conftest import fold, opened, refunded
 from tests.integration.shop.provider import ScriptedProvider
@@ -165,17 +163,6 @@ def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_ab
 def request(payment: Payment, amount_minor: int, **more: Any) -> Refund:
     with transaction.atomic():
         return refunds.request_refund(payment_id=payment.id, amount_minor=amount_minor, reason="", **more)
-
-
-def test_what_went_back_by_hand_adds_to_what_is_reserved(paid_payment: Payment) -> None:
-    fold(refunded(paid_payment.attempts.get(), 900, "a" * 32))
-    first = request(paid_payment, 1000)
-    for _ in range(2):
-        with pytest.raises(RefundExceedsPaid):
-            request(paid_payment, 91)
-        assert request(paid_payment, 1000, refund_id=first.id) == first
-        assert refunds.submit_refund(first.id).status == "succeeded"
-    assert request(paid_payment, 90).amount_minor == 90
 
 
 def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
@@ -317,9 +304,3 @@ def test_the_command_fails_where_nobody_answers_and_bounds_attempts_and_refunds_
     with pytest.raises(CommandError, match="asked about 2, without an answer for 1"):
         call_command("reconcile", "--all")
     assert Attempt.objects.values_list("next_query_at", "query_count").get(pk=lost.pk) == next_question
-
-
-def test_no_step_leads_from_paid_to_unpaid() -> None:
-    paid_states = {PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED}
-    for status in paid_states:
-        assert NEXT[status] <= paid_states

@@ -25,17 +25,6 @@ def balance(currency: str = "CNY") -> dict[str, int]:
     return {name.rpartition(":")[0] or name: amount for name, amount in found.items() if amount}
 
 
-def test_a_sale_and_its_refund_in_parts(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(paid(attempt), paid(attempt))
-    assert balance() == {"provider:wechat": 1990, "orders": -1990}
-    fold(refunded(attempt, 990, "a" * 32), refunded(attempt, 990, "a" * 32))
-    assert balance() == {"provider:wechat": 1000, "orders": -1000}
-    fold(refunded(attempt, 1000, "b" * 32))
-    assert balance() == {}
-    assert JournalEntry.objects.filter(kind="moved").count() == JournalEntry.objects.count() == 3
-
-
 def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(refunded(attempt, 990, "a" * 32))

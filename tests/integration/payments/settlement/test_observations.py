@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, PaymentEvent, Refund
@@ -26,31 +26,9 @@ from tests.integration.payments.conftest import (
 ONE, OTHER = "a" * 32, "b" * 32
 
 
-def queued(refund: Refund) -> int:
-    """How many jobs wait for it; the queue's table is not emptied between tests."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = %s AND args ->> 'refund_id' = %s",
-            ["payments.submit_refund", refund.id.hex],
-        )
-        return int(cursor.fetchone()[0])
-
-
 def test_a_transaction_is_needed(open_attempt: OpenAttempt) -> None:
     with pytest.raises(RuntimeError, match="transaction"):
         settle_here(paid(open_attempt()), source="query")
-
-
-def test_paid_once_however_often_and_by_whomever_it_is_told(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    assert fold(paid(attempt), paid(attempt)) == [Outcome.APPLIED, Outcome.DUPLICATE]
-    assert fold(paid(attempt), source="query") == [Outcome.DUPLICATE]
-    payment, order = payment_of(attempt), order_of(attempt)
-    assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
-    assert payment.version == 2, "a copy changed it"
-    attempt.refresh_from_db()
-    assert (attempt.status, attempt.next_query_at) == ("succeeded", None)
-    assert Observation.objects.get().source == "notification"
 
 
 @pytest.mark.usefixtures("server_side_binding")
@@ -68,18 +46,6 @@ def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_at
     assert (payment.status, payment.refunded_minor, order_of(attempt).status) == ("refunded", 1990, "refunded")
     counted = JournalLine.objects.filter(account="orders").values_list("amount_minor", flat=True)
     assert [*counted] == [-1990, 90, 1900]
-
-
-@pytest.mark.parametrize("changed", [{"amount_minor": 1}, {"currency": "USD"}])
-def test_another_amount_or_currency_is_never_credited(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
-    attempt = open_attempt()
-    assert fold(paid(attempt, **changed)) == [Outcome.ANOMALY]
-    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
-    anomaly, refund = Anomaly.objects.get(), Refund.objects.get()
-    assert (anomaly.kind, anomaly.refund) == ("amount_mismatch", refund)
-    given_back = (attempt, changed.get("amount_minor", 1990), "requested")
-    assert (refund.attempt, refund.amount_minor, refund.status) == given_back
-    assert queued(refund) == 1
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])

@@ -84,6 +84,9 @@ def test_a_notification_pays_the_order_and_its_copies_change_nothing(
         assert acknowledged(note.send(), channel)
     payment, order = payment_of(attempt), order_of(attempt)
     assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    assert payment.version == 2, "a copy changed it"
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.next_query_at) == ("succeeded", None)
     assert Observation.objects.count() == 1
     row = Notification.objects.get()
     assert (row.channel, row.verdict, row.out_trade_no) == (channel, "applied", attempt.out_trade_no)
