@@ -139,13 +139,6 @@ def test_a_refusal_takes_nothing_and_is_replayed(
     assert (mug.stock, mug.version) == (100, 1)
 
 
-def test_the_last_unit_can_be_bought(caller: Any, poster: Product) -> None:
-    assert caller.order("poster", 10, key="k1").status_code == 201
-    assert caller.order("poster", 1, key="k2").json()["code"] == "out_of_stock"
-    poster.refresh_from_db()
-    assert poster.stock == 0
-
-
 def test_more_than_any_stock_is_out_of_stock(caller: Any, poster: Product) -> None:
     for strategy in StockStrategy:
         stock.arrange(product_id=poster.pk, strategy=strategy, segments=2)

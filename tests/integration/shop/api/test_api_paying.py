@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models.functions import Now
 
 from idempotency.models import LedgerEntry
@@ -250,14 +249,6 @@ class TestPayment:
         checkout.wechat.works()
         assert checkout.pay().status_code == 201
         assert len(checkout.wechat.trades) == 1
-
-    def test_no_transaction_is_open_while_the_provider_is_called(self, checkout: Checkout) -> None:
-        seen: list[bool] = []
-        checkout.wechat.before_close = lambda number: seen.append(connection.in_atomic_block)
-        checkout.pay()
-        checkout.cancel()
-
-        assert seen == [False]
 
 
 FORM = "application/x-www-form-urlencoded"
