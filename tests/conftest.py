@@ -112,21 +112,25 @@ def stores() -> Iterator[Callable[[str], Any]]:
     """The session's kinds of Redis by name, each started when it is first asked for; no other fixture starts them."""
     from tests.system.stores.stores import STORES, Store
 
-    guardian = Guardian()
     started: dict[str, Store] = {}
-    with a_folder_of_its_own() as folder:
+    with guarded_folder() as (guardian, folder):
 
         def named(name: str) -> Store:
             if name not in started:
                 started[name] = STORES[name](guardian, folder)
             return started[name]
 
-        try:
-            yield named
-            for store in started.values():
-                store.close()
-        finally:
-            guardian.stop_all()
+        yield named
+        for store in started.values():
+            store.close()
+
+
+@pytest.fixture
+def guardian() -> Iterator[Guardian]:
+    """Starts processes, none of which outlives the test."""
+    made = Guardian()
+    yield made
+    made.stop_all()
 
 
 @pytest.fixture
@@ -134,6 +138,17 @@ def open_folder() -> Iterator[Path]:
     """A folder that PostgreSQL's system user may enter; pytest's own ones are closed to it where we are root."""
     with a_folder_of_its_own() as folder:
         yield folder
+
+
+@contextmanager
+def guarded_folder() -> Iterator[tuple[Guardian, Path]]:
+    """A guardian, and a folder for what its processes store; both end together."""
+    guardian = Guardian()
+    with a_folder_of_its_own() as folder:
+        try:
+            yield guardian, folder
+        finally:
+            guardian.stop_all()
 
 
 @contextmanager

@@ -65,11 +65,7 @@ class Sandbox:
 
     def channels(self) -> dict[str, dict[str, str]]:
         """The same in the shape of `settings.PAYMENTS["PROVIDERS"]`."""
-        found: dict[str, dict[str, str]] = {}
-        for name, value in self.environment().items():
-            channel, _, field = name.partition("_")
-            found.setdefault(channel.lower(), {})[field] = value
-        return found
+        return _by_channel(self.environment())
 
     def pay(self, out_trade_no: str) -> Any:
         """The shopper pays."""
@@ -92,9 +88,13 @@ class Sandbox:
 
 def channels_at(url: str) -> dict[str, dict[str, str]]:
     """The settings of every channel, with this process's keys and their providers all at `url`."""
-    found: dict[str, dict[str, str]] = {}
     addresses = {"WECHAT_API_URL": url, "ALIPAY_GATEWAY_URL": f"{url}/gateway.do", "STRIPE_API_URL": url}
-    for name, value in {**state.keys().settings, **addresses}.items():
+    return _by_channel({**state.keys().settings, **addresses})
+
+
+def _by_channel(environment: dict[str, str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for name, value in environment.items():
         channel, _, field = name.partition("_")
         found.setdefault(channel.lower(), {})[field] = value
     return found

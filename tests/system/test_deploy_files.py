@@ -24,6 +24,7 @@ from shop.devserver.guardian import Guardian
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import ROOT
+from tests.system.cluster.deployment import is_up
 
 DEPLOY = ROOT / "deploy"
 EDGE, NO_EDGE = "127.0.0.1", "127.0.0.2"
@@ -39,20 +40,6 @@ HARDENED = {
     "MemoryDenyWriteExecute": "yes",
     "SystemCallArchitectures": "native",
 }
-
-
-@pytest.fixture
-def guardian() -> Iterator[Guardian]:
-    guardian = Guardian()
-    yield guardian
-    guardian.stop_all()
-
-
-def is_up(url: str) -> bool:
-    try:
-        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guardian) -> None:

@@ -15,10 +15,10 @@ from tests.ports import free_ports
 from tests.readymade import clean_environment
 from tests.running import until
 from tests.sandbox import ROOT
-from tests.system.cluster.deployment import exec_start
-from tests.system.test_deploy_files import caller, guardian, is_up, nginx
+from tests.system.cluster.deployment import exec_start, is_up
+from tests.system.test_deploy_files import caller, nginx
 
-__all__ = ["guardian", "nginx"]
+__all__ = ["nginx"]
 
 ADDRESSES = ["/", "/accounts/login/", "/api/v1/products", "/api/v1/orders"]
 ADDRESSES += [f"/webhooks/{channel}" for channel in ("wechat", "alipay", "stripe")]

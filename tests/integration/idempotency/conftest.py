@@ -8,8 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
-from shop.devserver.guardian import Guardian
-from tests.conftest import a_folder_of_its_own
+from tests.conftest import guarded_folder
 from tests.integration.idempotency import urls
 from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
 from tests.integration.idempotency.functions.work import Child
@@ -20,14 +19,10 @@ Effects = Callable[[], int]
 
 @pytest.fixture(scope="session")
 def zookeeper_server() -> Iterator[ZooKeeperServer]:
-    guardian = Guardian()
-    with a_folder_of_its_own() as folder:
+    with guarded_folder() as (guardian, folder):
         server = ZooKeeperServer(guardian, folder / "zookeeper")
-        try:
-            server.start()
-            yield server
-        finally:
-            guardian.stop_all()
+        server.start()
+        yield server
 
 
 @pytest.fixture(autouse=True)

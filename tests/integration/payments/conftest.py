@@ -31,6 +31,7 @@ from shop.models import Order, Product
 from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed
+from tests.sandbox import channels_at
 
 CHANNELS = ("wechat", "alipay")
 AMOUNT_MINOR = 1990
@@ -49,16 +50,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture
 def channels(platform: Any, settings: Any) -> Iterator[None]:
     """Both channels configured; at their addresses nobody listens."""
-    found: dict[str, dict[str, str]] = {}
-    addresses = {
-        "WECHAT_API_URL": "http://127.0.0.1:1",
-        "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do",
-        "STRIPE_API_URL": "http://127.0.0.1:1",
-    }
-    for name, value in {**platform.settings, **addresses}.items():
-        channel, _, field = name.partition("_")
-        found.setdefault(channel.lower(), {})[field] = value
-    settings.PAYMENTS = changed(PROVIDERS=found)
+    settings.PAYMENTS = changed(PROVIDERS=channels_at("http://127.0.0.1:1"))
     configured.forget()
     yield
     configured.forget()

@@ -16,13 +16,6 @@ Deploy = Callable[..., Deployment]
 
 
 @pytest.fixture
-def guardian() -> Iterator[Guardian]:
-    guardian = Guardian()
-    yield guardian
-    guardian.stop_all()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Open to the users that the servers run as."""
     for each in (tmp_path, *tmp_path.parents[:3]):

@@ -18,29 +18,22 @@ from idempotency.locks import aio
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.hub import tagged
 from idempotency.redis.fastpath import Script
-from shop.devserver.guardian import Guardian
 from tests import zookeeper_server
-from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Faced, a_loop, until
 from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
 from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS, Pool
-from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, newer_redis, valkey_program
+from tests.redis_topologies import SERVICE
 from tests.zookeeper_server import ZooKeeperServer
 
 TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
 
-KINDS: dict[str, Callable[..., Topology]] = {
-    "Redis": Single,
-    "Valkey": lambda guardian, folder: Single(guardian, folder, program=valkey_program()),
-    "Cluster": lambda guardian, folder: Cluster(guardian, folder, program=newer_redis(folder.parent)),
-    "Sentinel": Sentinels,
-}
-FACES = {"Redis": "threads", "Valkey": "asyncio", "Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`
+KINDS = ("Redis", "Valkey", "Redis Cluster", "Sentinel")
+FACES = {"Redis": "threads", "Valkey": "asyncio", "Redis Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`
 
 
 def client_of(kind: str, servers: Any) -> Any:
     """A client of threads."""
-    if kind == "Cluster":
+    if kind == "Redis Cluster":
         nodes = [ClusterNode("127.0.0.1", port) for port in servers.ports]
         return RedisCluster(startup_nodes=nodes, **TIMEOUTS)
     if kind == "Sentinel":
@@ -51,7 +44,7 @@ def client_of(kind: str, servers: Any) -> Any:
 
 def async_client_of(kind: str, servers: Any) -> Any:
     """A client of asyncio; to be made in its loop."""
-    if kind == "Cluster":
+    if kind == "Redis Cluster":
         nodes = [AsyncClusterNode("127.0.0.1", port) for port in servers.ports]
         return redis.asyncio.RedisCluster(startup_nodes=nodes, **TIMEOUTS)
     if kind == "Sentinel":
@@ -62,25 +55,19 @@ def async_client_of(kind: str, servers: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Callable[[str], Any]]:
-    """The session's servers by kind, started when they are first asked for."""
-    guardian = Guardian()
-    started: dict[str, Topology] = {}
-    with a_folder_of_its_own() as folder:
+def servers(stores: Callable[[str], Any]) -> Iterator[Callable[[str], Any]]:
+    """The session's servers by kind, each with a `client` of threads."""
+    known: dict[str, Any] = {}
 
-        def named(kind: str) -> Topology:
-            if kind not in started:
-                started[kind] = KINDS[kind](guardian, folder / kind)
-                started[kind].start()
-                started[kind].client = client_of(kind, started[kind])  # type: ignore[attr-defined]
-            return started[kind]
+    def named(kind: str) -> Any:
+        if kind not in known:
+            known[kind] = stores(kind).topology
+            known[kind].client = client_of(kind, known[kind])
+        return known[kind]
 
-        try:
-            yield named
-        finally:
-            for servers in started.values():
-                servers.client.close()  # type: ignore[attr-defined]
-            guardian.stop_all()
+    yield named
+    for topology in known.values():
+        topology.client.close()
 
 
 @pytest.fixture(scope="session")

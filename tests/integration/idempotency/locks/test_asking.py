@@ -59,28 +59,6 @@ def test_an_expirable_permit_is_its_own_holder(bench: Bench) -> None:
     assert waiting.result(30) == "{0.name}@{0.token}".format(other.do(semaphore.owner))
 
 
-QUESTIONS = ["state", "locked", "owner", "waiters"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "questions"),
-    [
-        ("Lock", [*QUESTIONS, "remaining_seconds", "hold_count"]),
-        ("Semaphore", [*QUESTIONS, "remaining_seconds", "hold_count", "total", "acquired", "available"]),
-        ("PermitExpirableSemaphore", [*QUESTIONS, "total", "acquired", "available"]),
-        ("CountDownLatch", [*QUESTIONS, "count"]),
-        ("RateLimiter", ["rate", "available"]),
-        ("TokenBucket", ["rate", "available"]),
-    ],
-)
-def test_a_question_is_one_command(one: Bench, kind: str, questions: list[str]) -> None:
-    asked, actor = one.make(kind), one.actor()
-    for question in questions:
-        actor.do(getattr(asked, question))
-    counts = {each: one.commands(lambda each=each: actor.do(getattr(asked, each))) for each in questions}
-    assert counts == {each: {"evalsha": 1} for each in questions}
-
-
 def test_permits_of_one_machine_name_who_has_them_and_who_waits(one: Bench, tmp_path: Path) -> None:
     ends: list[Any] = []
     make = partial(one.locks.HostSemaphore, "cpu", permits=2, folder=tmp_path)

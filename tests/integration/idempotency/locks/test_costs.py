@@ -1,11 +1,13 @@
 """Costs that are the same every time, unlike seconds: function calls, and commands counted by the server."""
 
 from collections.abc import Callable
+from operator import methodcaller as ask
 from typing import Any
 
 import pytest
 
 from idempotency import locks
+from idempotency.locks import Rate
 from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.conftest import Bench
 from tests.integration.idempotency.profiling import fewest_calls
@@ -29,15 +31,41 @@ def test_an_uncontended_pair_costs_at_most_so_many_calls(servers: Callable[[str]
         assert 0 < fewest_calls(pair) <= CALLS[kind]
 
 
-def test_an_uncontended_pair_is_two_commands(one: Bench) -> None:
-    lock, actor = one.make("Lock"), one.actor()
+QUESTIONS = [ask(name) for name in ("state", "locked", "owner", "waiters")]
+COUNTS = [ask(name) for name in ("total", "acquired", "available")]
+CHANGES = [ask("set_total", 90), ask("add", 1), ask("reduce", 1)]
+RATE: dict[str, Any] = {"permits": 99, "interval_seconds": 600, "permits_per_client": 9}
+OF_A_RATE = [
+    *(ask("acquire", caller="one"), ask("release", caller="one"), ask("available"), ask("rate")),
+    *(ask("set_rate", Rate(98, 600), clear=True), ask("delete")),
+]
+VERBS: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "Lock": ({}, [ask("acquire"), *QUESTIONS, ask("remaining_seconds"), ask("hold_count"), ask("release")]),
+    "Semaphore": (
+        {"permits": 30},
+        [
+            *(*CHANGES, ask("acquire", 3), ask("drain"), ask("release", 4)),
+            *(*QUESTIONS, *COUNTS, ask("remaining_seconds"), ask("hold_count")),
+        ],
+    ),
+    "PermitExpirableSemaphore": (
+        {"permits": 30},
+        [*CHANGES, ask("acquire_many", 3, lease_seconds=60), *QUESTIONS, *COUNTS],
+    ),
+    "CountDownLatch": ({}, [*QUESTIONS, ask("count")]),
+    "RateLimiter": (RATE, OF_A_RATE),
+    "TokenBucket": (RATE, OF_A_RATE),
+}
 
-    def pair() -> None:
-        actor.do(lock.acquire)
-        actor.do(lock.release)
 
-    pair()
-    assert one.commands(pair) == {"evalsha": 2}
+@pytest.mark.parametrize("kind", VERBS)
+def test_each_verb_and_question_is_one_command(one: Bench, kind: str) -> None:
+    settings, verbs = VERBS[kind]
+    lock, actor = one.make(kind, **settings), one.actor()
+    for verb in verbs:  # the server knows each script then
+        actor.do(lambda verb=verb: verb(lock))
+    counts = [one.commands(lambda verb=verb: actor.do(lambda: verb(lock))) for verb in verbs]
+    assert counts == [{"evalsha": 1}] * len(verbs), verbs
 
 
 def test_a_hand_over_is_two_commands(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

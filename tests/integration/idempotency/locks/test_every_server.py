@@ -27,8 +27,8 @@ OF_LEASES = [
     ("Redis", "threads", "FairLock"),
     ("Redis", "asyncio", "write"),
     ("Valkey", "asyncio", "FairLock"),
-    ("Cluster", "threads", "Lock"),
-    ("Cluster", "asyncio", "FairLock"),
+    ("Redis Cluster", "threads", "Lock"),
+    ("Redis Cluster", "asyncio", "FairLock"),
     ("Sentinel", "threads", "write"),
     ("Sentinel", "asyncio", "Lock"),
 ]
@@ -217,7 +217,7 @@ def test_the_cluster_is_of_redis_7_or_newer(servers: Callable[[str], Any], tmp_p
     """So that `make test` meets it too, where the single server and Sentinel's are of 6.2."""
     if newer_redis(tmp_path) is None:
         pytest.skip("needs redis-tools of Redis 7 or newer")
-    with servers("Cluster").data_nodes() as nodes:
+    with servers("Redis Cluster").data_nodes() as nodes:
         assert {int(node.info("server")["redis_version"].partition(".")[0]) >= 7 for node in nodes} == {True}
 
 

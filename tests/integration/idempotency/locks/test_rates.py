@@ -107,18 +107,3 @@ def test_a_caller_that_waits_gets_its_time(bench: Bench, kind: str) -> None:
         actor.do(slow.acquire)
     most = 600 if kind == "RateLimiter" else 300
     assert most - 30 < refused.value.retry_after_seconds <= most
-
-
-def test_each_verb_is_one_command(one: Bench, kind: str) -> None:
-    limiter, actor = one.make(kind, permits=99, interval_seconds=600, permits_per_client=9), one.actor()
-    verbs = {
-        "acquire": lambda: limiter.acquire(caller="one"),
-        "release": lambda: limiter.release(caller="one"),
-        "available": limiter.available,
-        "rate": limiter.rate,
-        "set": lambda: limiter.set_rate(Rate(98, 600), clear=True),
-        "delete": limiter.delete,
-    }
-    actor.do(limiter.rate)
-    counts = {name: one.commands(lambda verb=verb: actor.do(verb)) for name, verb in verbs.items()}
-    assert counts == {name: {"evalsha": 1} for name in verbs}

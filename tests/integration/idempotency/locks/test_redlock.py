@@ -12,8 +12,7 @@ from redis.retry import Retry
 
 from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, redlock
 from idempotency.locks.engine import places
-from shop.devserver.guardian import Guardian
-from tests.conftest import a_folder_of_its_own
+from tests.conftest import guarded_folder
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import TIMEOUTS, Bench
 from tests.redis_topologies import Single
@@ -21,15 +20,11 @@ from tests.redis_topologies import Single
 
 @pytest.fixture(scope="module")
 def five() -> Iterator[list[Single]]:
-    guardian = Guardian()
-    with a_folder_of_its_own() as folder:
+    with guarded_folder() as (guardian, folder):
         servers = [Single(guardian, folder / str(number)) for number in range(5)]
-        try:
-            for server in servers:
-                server.start()
-            yield servers
-        finally:
-            guardian.stop_all()
+        for server in servers:
+            server.start()
+        yield servers
 
 
 class Quorum:

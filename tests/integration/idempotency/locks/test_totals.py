@@ -90,25 +90,6 @@ class TestTotals:
         assert [semaphore.total(), semaphore.acquired(), semaphore.available()] == [3, 0, 3]
         assert desk.plain.keys("*:total") == []
 
-    def test_each_verb_is_one_command(self, one: Bench, kind: str) -> None:
-        semaphore, actor = one.make(kind, permits=30), one.actor()
-        verbs = {
-            "set": lambda: semaphore.set_total(90),
-            "add": lambda: semaphore.add(1),
-            "reduce": lambda: semaphore.reduce(1),
-            "take": lambda: _take(semaphore, 3),
-        }
-        if kind == "Semaphore":
-            verbs |= {"drain": semaphore.drain, "part": lambda: semaphore.release(4)}
-        else:
-            names = iter([actor.do(lambda: _take(semaphore, 3)) for _ in range(2)])
-            verbs["several"] = lambda: semaphore.release(*next(names))
-        for verb in verbs.values():
-            actor.do(verb)
-        actor.do(lambda: semaphore.set_total(99))
-        counts = {name: one.commands(lambda verb=verb: actor.do(verb)) for name, verb in verbs.items()}
-        assert counts == {name: {"evalsha": 1} for name in verbs}
-
 
 _numbers = itertools.count()
 steps = st.tuples(
@@ -272,3 +253,4 @@ class TestPiecewise:
         assert all(low < each <= high for each, (low, high) in zip(left, limits, strict=True))
         actor.do(lambda: semaphore.release(permits[1]))
         assert actor.do(lambda: semaphore.remaining_seconds(permits[1])) == 0.0
+        assert one.commands(lambda: actor.do(lambda: semaphore.release(*permits[2:]))) == {"evalsha": 1}
