@@ -66,6 +66,19 @@ def hanging(server: redis.Redis) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
+@contextmanager
+def database_away() -> Iterator[None]:
+    """No connection to the database can be made, and none is left."""
+    options = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = options
+
+
 @pytest.fixture(scope="session")
 def _sweeper() -> Iterator[redis.Redis]:
     """One connection for every test's `_fresh_marker`: a new one takes longer than the sweep."""

@@ -52,10 +52,8 @@ on_fire = SimpleNamespace(on_payment=_explode, return_url=lifecycle.return_url)
 ON_FIRE = f"{__name__}.on_fire"  # for ``ORDER``
 
 
-class Rooms(payments.Payable):
-    """Orders of another project: groups, each 5.00 CNY."""
-
-    model = Group
+class Stays(payments.Payable):
+    """Orders of another project, each 5.00 CNY."""
 
     def amount(self, order: Any) -> int:
         return 500
@@ -74,6 +72,12 @@ class Rooms(payments.Payable):
 
     def mark_refunded(self, order: Any) -> None:
         """Nothing."""
+
+
+class Rooms(Stays):
+    """Which are groups."""
+
+    model = Group
 
 
 ROOMS = f"{__name__}.Rooms"  # for ``ORDER``

@@ -24,6 +24,7 @@ from shop import tasks
 from shop.api import schemaview
 from shop.platform.middleware import BodyMiddleware
 from shop.platform.weblog import Logger
+from tests.conftest import database_away
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,14 +40,8 @@ def test_health_readiness_and_metrics(client: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_not_ready_without_postgresql(client: Client) -> None:
-    kept = connection.settings_dict["OPTIONS"]
-    connection.close()
-    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
-    try:
+    with database_away():
         answer, metrics = client.get("/readyz"), client.get("/metrics")
-    finally:
-        connection.close()
-        connection.settings_dict["OPTIONS"] = kept
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert metrics.status_code == 200
     assert b"idempotency_redis_failures_total" in metrics.content

@@ -18,9 +18,10 @@ from django.utils import timezone
 from payments.attempts import opening as attempts
 from payments.attempts import submission
 from payments.channels import configured
-from payments.models import Attempt, Payment
+from payments.models import Attempt, Payment, Refund
 from payments.providers.actions import PayMethod
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.refunds import steps as refunds
 from payments.sandbox.alipay import gateway as alipay
 from payments.sandbox.stripe import documents as stripe
 from payments.sandbox.wechat import api as wechat
@@ -233,6 +234,12 @@ def gone_back_whole(attempt: Attempt) -> Attempt:
         part = paid(attempt, **went_back, provider_txn_id=number, out_refund_no=number, amount_minor=minor)
         assert fold(part, source="bill") == [Outcome.DUPLICATE]
     return attempt
+
+
+def refund_asked(payment_id: Any, amount_minor: int = 500, **more: Any) -> Refund:
+    """Ask for a refund, as the API does before it sends one."""
+    with transaction.atomic():
+        return refunds.request_refund(payment_id=payment_id, amount_minor=amount_minor, reason="", **more)
 
 
 def closed(attempt: Attempt) -> Fact:

@@ -43,24 +43,15 @@ from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.integration.test_upgrades import fresh_database, restore
 from tests.messages import messages
-from tests.payments_settings import changed
+from tests.payments_settings import Stays, changed
 from tests.threads import at_once
 
 asked: list[tuple[Any, str]] = []
 SOLD_OUT = (0, "sold out")
 
 
-class Orders(payments.Payable):
+class Orders(Stays):
     """Orders of a project; `asked` has what settlement asks of them."""
-
-    def amount(self, order: Any) -> int:
-        return 500
-
-    def describe(self, order: Any) -> str:
-        return "A room"
-
-    def return_url(self, order: Any) -> str:
-        return f"/orders/{order.pk}"
 
     def is_payable(self, order: Any) -> bool:
         return SOLD_OUT not in asked

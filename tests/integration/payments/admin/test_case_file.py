@@ -14,7 +14,6 @@ from payments.admin.case import history
 from payments.attempts import closing, submission
 from payments.errors import OutcomeUnknown
 from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
-from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND
 from tests.integration.payments.conftest import (
     OpenAttempt,
@@ -26,6 +25,7 @@ from tests.integration.payments.conftest import (
     paid,
     payment_of,
     recorded_by_hand,
+    refund_asked,
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
@@ -146,7 +146,7 @@ def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_a
     attempt = open_attempt()
     letter(attempt).send()
     payment = payment_of(attempt)
-    refunds.request_refund(payment_id=payment.pk, amount_minor=300, reason="")
+    refund_asked(payment.pk, 300)
     shown = case(admin_client, payment).content.decode()
     assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+\.", shown)
     fold(refunded(attempt, 500, "portal-1"), source="bill")
@@ -169,7 +169,7 @@ def test_a_refund_counts_with_the_sum_that_its_provider_reports(
     attempt = open_attempt()
     letter(attempt).send()
     payment = payment_of(attempt)
-    refund = refunds.request_refund(payment_id=payment.pk, amount_minor=990, reason="")
+    refund = refund_asked(payment.pk, 990)
     number = refund.out_refund_no
     fold(replace(refunded(attempt, 990, number), provider_txn_id=number), source=BY_HAND)
     assert "9.90 CNY by WeChat Pay" in case(admin_client, payment).text

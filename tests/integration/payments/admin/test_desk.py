@@ -18,7 +18,6 @@ from idempotency.models import LedgerEntry
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
-from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
@@ -26,6 +25,7 @@ from tests.integration.payments.conftest import (
     letter,
     payment_of,
     recorded_by_hand,
+    refund_asked,
     refunded,
 )
 from tests.payments_settings import changed
@@ -102,7 +102,7 @@ def test_what_is_uncertain_says_what_will_happen(admin_client: Client, open_atte
 def test_a_refund_at_a_former_account_leads_to_the_case_file(
     admin_client: Client, payment: Payment, settings: Any
 ) -> None:
-    refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="")
+    refund_asked(payment.pk, 500)
     providers = settings.PAYMENTS["PROVIDERS"]
     other = {**providers["wechat"], "MCH_ID": "1900000009"}
     for today, waiting in (({"alipay": providers["alipay"]}, 1), ({"wechat": other}, 1), (providers, 0)):
@@ -244,7 +244,7 @@ class TestSearch:
         User.objects.filter(username="ann").update(email="Ann@shop.example")
         attempt, short = payment.attempts.get(), payment.order_id.hex[-6:]
         Attempt.objects.filter(pk=attempt.pk).update(reference="pi_1")
-        given = refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="", refund_id=new_id())
+        given = refund_asked(payment.pk, 500, refund_id=new_id())
         [fact] = Observation.objects.filter(attempt=attempt)
         held = [short.upper(), short, payment.order_id.hex, payment.pk.hex, attempt.out_trade_no]
         held += [given.out_refund_no, fact.provider_txn_id, "pi_1", "ann", "ann@shop.EXAMPLE", " ann "]

@@ -38,7 +38,6 @@ from payments.money import EXPONENTS
 from payments.operations import worklist
 from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.base import TradeStatus
-from payments.refunds import steps as refunds
 from payments.settlement import backoff
 from tests.integration.payments.admin.test_payment_admin import (
     AWAY,
@@ -50,7 +49,16 @@ from tests.integration.payments.admin.test_payment_admin import (
     page,
     payment,
 )
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, number_of, order_of, paid, refunded
+from tests.integration.payments.conftest import (
+    OpenAttempt,
+    fold,
+    letter,
+    number_of,
+    order_of,
+    paid,
+    refund_asked,
+    refunded,
+)
 from tests.integration.shop.provider import ScriptedProvider
 from tests.languages import latin_in
 from tests.payments_settings import ON_FIRE, changed
@@ -149,8 +157,7 @@ def make_attempts(open_attempt: OpenAttempt) -> None:
 def make_refunds(payment: Payment) -> None:
     for status in ("requested", "processing", "uncertain", "failed", "succeeded"):
         message = "the provider closed it without moving money" if status == "failed" else ""
-        with transaction.atomic():
-            made = refunds.request_refund(payment_id=payment.pk, amount_minor=100, reason="")
+        made = refund_asked(payment.pk, 100)
         Refund.objects.filter(pk=made.pk).update(status=status, message=message, submitted_at=timezone.now())
 
 
@@ -381,8 +388,7 @@ class TestActs:
     def test_recording(self, operator: Client, payment: Payment, open_attempt: OpenAttempt, settings: Any) -> None:
         given: list[tuple[str, str]] = []  # address of a row's form, and what becomes of it
         for moved in ("yes", "no"):
-            with transaction.atomic():
-                refund = refunds.request_refund(payment_id=payment.pk, amount_minor=100, reason="")
+            refund = refund_asked(payment.pk, 100)
             for row in (open_attempt(), refund):
                 given.append((page(Payment(pk=row.payment_id), f"tell/{row.pk}"), moved))
         number = number_of(payment.attempts.get())

@@ -48,6 +48,7 @@ from tests.integration.payments.conftest import (
     order_of,
     paid,
     payment_of,
+    refund_asked,
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
@@ -681,8 +682,7 @@ class TestAProcessThatEndsInBetween:
     def test_a_refund_was_sent(
         self, admin_client: Client, payment: Payment, bank: Answering, ends_after: Callable[..., None]
     ) -> None:
-        with transaction.atomic():
-            refund = refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="")
+        refund = refund_asked(payment.pk, 500)
         ends_after(refunds, "submit_refund")
         with pytest.raises(KeyboardInterrupt):
             admin_client.post(page(payment, "ask"), {"reason": "go on"})

@@ -21,6 +21,8 @@ from tests.integration.payments.limits.conftest import Desk, OpenAttempt, counte
 from tests.payments_settings import limited
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed, unpaid
 
+pytestmark = pytest.mark.usefixtures("redis_server")
+
 NUMBER = "a" * 32
 
 
@@ -44,9 +46,7 @@ def test_no_more_run_at_once_than_are_permitted(
     assert desk.most == 2
 
 
-def test_without_room_nothing_is_sent(
-    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
-) -> None:
+def test_without_room_nothing_is_sent(wechat: Provider, desk: Desk, company: Company, settings: Any) -> None:
     """Each channel has room of its own."""
     settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     first = in_background(lambda: ask(wechat))
@@ -69,7 +69,7 @@ def by_shopper(provider: Provider) -> TradeStatus:
 
 
 def test_shoppers_questions_leave_permits_for_all_other_calls(
-    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
+    wechat: Provider, desk: Desk, company: Company, settings: Any
 ) -> None:
     settings.PAYMENTS = limited(CALLS=4, WAIT_SECONDS=30)
     first = in_background(lambda: by_shopper(wechat))
@@ -84,7 +84,7 @@ def test_shoppers_questions_leave_permits_for_all_other_calls(
 
 
 def test_shoppers_questions_have_a_share_of_the_rate(
-    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    wechat: Provider, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
     settings.PAYMENTS = limited(CALLS_PER_SECOND=8, WAIT_SECONDS=0)
@@ -100,12 +100,7 @@ def test_shoppers_questions_have_a_share_of_the_rate(
 
 @pytest.mark.django_db(transaction=True)
 def test_an_attempt_that_found_no_room_goes_on_under_its_number(
-    open_attempt: OpenAttempt,
-    wechat: Provider,
-    company: Company,
-    settings: Any,
-    redis_server: redis.Redis,
-    monkeypatch: pytest.MonkeyPatch,
+    open_attempt: OpenAttempt, wechat: Provider, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=0)
@@ -140,7 +135,7 @@ def test_the_rate_is_kept_and_a_refusal_gives_its_permit_back(
 
 
 def test_a_turn_that_comes_in_time_is_waited_for(
-    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    wechat: Provider, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 0.1)
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=30)
@@ -168,7 +163,7 @@ def test_no_transaction_is_open_while_one_waits(
 
 
 def test_whatever_the_call_comes_to_the_permit_goes_back(
-    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis
+    wechat: Provider, company: Company, settings: Any
 ) -> None:
     settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     company.answer = lambda body: (502, {}, b"")

@@ -33,6 +33,7 @@ from tests.integration.payments.conftest import (
     order_of,
     paid,
     payment_of,
+    refund_asked,
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
@@ -111,8 +112,7 @@ def refund(attempt: Attempt) -> Refund:
 
 
 def sent(attempt: Attempt, amount_minor: int = 500) -> Refund:
-    with transaction.atomic():
-        made = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=amount_minor, reason="")
+    made = refund_asked(attempt.payment_id, amount_minor)
     Refund.objects.filter(pk=made.pk).update(status="processing", submitted_at=timezone.now() - OLD)
     made.refresh_from_db()
     return made
@@ -393,8 +393,7 @@ class TestWhatIsToldLater:
         if confirmed:
             fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")
         monkeypatch.setattr(configured, "recharging", lambda: {paid_by_word.account})  # as of Stripe
-        with transaction.atomic():
-            made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
+        made = refund_asked(paid_by_word.payment_id, 1)
         refunds.submit_refund(made.pk)
         assert asked == [confirmed or "pi_1"]
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection
 from django.test import Client
 
 from payments.channels import configured as channels
@@ -23,7 +23,15 @@ from payments.reconciliation import bills
 from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND
 from payments.tasks import compare_bills
-from tests.integration.payments.conftest import OpenAttempt, fold, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import (
+    OpenAttempt,
+    fold,
+    order_of,
+    paid,
+    payment_of,
+    refund_asked,
+    refunded,
+)
 from tests.integration.shop.provider import ScriptedProvider
 
 DAY = date(2026, 11, 20)
@@ -100,16 +108,6 @@ def open_ones() -> list[tuple[str, str]]:
     return [(kind, moved) for kind, moved, *_ in listed()]
 
 
-def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
-    attempt = open_attempt()
-    number = attempt.out_trade_no[:31] + "r"
-    fold(paid(attempt, occurred_at=NOON), refunded(attempt, 90, number), source="notification")
-    bank.lines = (line(attempt), refund_line(attempt, 90, number))
-    compared = bills.compare(account="wechat", day=DAY)
-    assert (compared.lines, compared.theirs_minor, compared.ours_minor) == (2, 1900, 1900)
-    assert listed() == []
-
-
 def test_a_line_that_is_listed_twice_counts_once_and_each_currency_by_itself(
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
@@ -124,15 +122,6 @@ def test_a_line_that_is_listed_twice_counts_once_and_each_currency_by_itself(
         1990,
     )
     assert open_ones() == [("missing_here", "paid")]
-
-
-def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
-    attempt = open_attempt()
-    bank.lines = (line(attempt),)
-    bills.compare(account="wechat", day=DAY)
-    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
-    assert Observation.objects.get().source == "bill"
-    assert listed() == []
 
 
 def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank: Bank) -> None:
@@ -278,8 +267,7 @@ def test_the_last_hour_of_a_day_of_25_hours_is_looked_at(open_attempt: OpenAttem
 
 def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
     """A refund of ours in that state, which Stripe knows as ``re_1``."""
-    with transaction.atomic():
-        refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=990, reason="")
+    refund = refund_asked(attempt.payment_id, 990)
     assert refunds.submit_refund(refund.id).status == "processing"
     if status == "succeeded":
         fact = refunded(attempt, 990, refund.out_refund_no)

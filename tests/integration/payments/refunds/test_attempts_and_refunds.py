@@ -30,7 +30,7 @@ from payments.refunds import steps as refunds
 from payments.settlement import anomalies
 from payments.settlement.backoff import delay_seconds
 from shop.models import Order
-from tests.integration.payments.conftest import fold, opened, refunded
+from tests.integration.payments.conftest import fold, opened, refund_asked, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
 
@@ -160,15 +160,10 @@ def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_ab
     assert (looks_again_at(attempt), looks_again_at(late)) == ([], [])
 
 
-def request(payment: Payment, amount_minor: int, **more: Any) -> Refund:
-    with transaction.atomic():
-        return refunds.request_refund(payment_id=payment.id, amount_minor=amount_minor, reason="", **more)
-
-
 def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refund, charge_of = request(paid_payment, 500), refunds.charge_of
+    refund, charge_of = refund_asked(paid_payment.pk, 500), refunds.charge_of
 
     def withdraw(refund: Refund) -> Any:
         with transaction.atomic():
@@ -185,7 +180,7 @@ def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
 def test_what_a_person_has_settled_is_open_again_when_the_provider_says_something_else(
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refund = request(paid_payment, 500)
+    refund = refund_asked(paid_payment.pk, 500)
     told = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
     monkeypatch.setattr(provider, "refund", lambda **arguments: told)
     for _ in range(2):
@@ -201,7 +196,7 @@ def test_what_a_person_has_settled_is_open_again_when_the_provider_says_somethin
 def test_a_success_that_was_told_before_the_refusal_stands(
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refund, give_back = request(paid_payment, 500), provider.refund
+    refund, give_back = refund_asked(paid_payment.pk, 500), provider.refund
 
     def refuse_after_it_is_done(**arguments: Any) -> RefundResult:
         fold(*give_back(**arguments).facts, source="notification")
@@ -213,7 +208,7 @@ def test_a_success_that_was_told_before_the_refusal_stands(
 
 
 def test_a_success_after_the_refusal_settles_it(paid_payment: Payment, provider: ScriptedProvider) -> None:
-    refund, other = request(paid_payment, 500), request(paid_payment, 300)
+    refund, other = refund_asked(paid_payment.pk, 500), refund_asked(paid_payment.pk, 300)
     provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
     for one in (refund, other):
         assert refunds.submit_refund(one.id).status == "failed"
@@ -271,7 +266,7 @@ def test_the_command_asks_about_what_is_open_and_not_due_too(
 ) -> None:
     waiting = opened(new_order())
     submission.submit_attempt(waiting.id)
-    refund = request(paid_payment, 500)
+    refund = refund_asked(paid_payment.pk, 500)
     provider.pay(waiting.out_trade_no)
 
     call_command("reconcile")
@@ -292,7 +287,7 @@ def test_the_command_fails_where_nobody_answers_and_bounds_attempts_and_refunds_
     provider.failing = frozenset({"create", "query", "refund"})
     provider.failure = OutcomeUnknown("timed out")
     submission.submit_attempt(lost.id)
-    request(paid_payment, 500)
+    refund_asked(paid_payment.pk, 500)
     due_now()
     with pytest.raises(CommandError, match="asked about 1, without an answer for 1"):
         call_command("reconcile", limit=1)

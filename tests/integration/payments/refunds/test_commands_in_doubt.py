@@ -33,7 +33,7 @@ from payments.errors import (
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.actions import PayMethod
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of
+from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of, refund_asked
 from tests.payments_settings import changed, limited
 from tests.running import until
 from tests.unit.payments.providers.conftest import (
@@ -281,7 +281,7 @@ def test_a_refund_in_doubt_stays_reserved_and_is_the_only_one(
     case: Case, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
     payment = paid_by(prepared(open_attempt, case.channel))
-    refund, acts = requested(payment), script(case.channel)
+    refund, acts = refund_asked(payment.pk, PART_MINOR), script(case.channel)
     acts.play(*steps_of(case, payment.attempts.get()))
     if case.place == "again":
         assert refunds.submit_refund(refund.id).status == "uncertain"
@@ -351,7 +351,7 @@ def test_a_refused_repeat_ends_no_refund_that_may_have_left(
     channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
     payment = paid_by(prepared(open_attempt, channel))
-    refund, acts = requested(payment), script(channel)
+    refund, acts = refund_asked(payment.pk, PART_MINOR), script(channel)
     acts.play("hung up", *unheard_of(payment.attempts.get()))
     for _ in range(2):
         assert refunds.submit_refund(refund.id).status == "uncertain"
@@ -494,8 +494,3 @@ def prepared(open_attempt: OpenAttempt, channel: str, *, status: str = "created"
 def paid_by(attempt: Attempt) -> Payment:
     fold(paid(attempt), source="query")
     return payment_of(attempt)
-
-
-def requested(payment: Payment) -> Refund:
-    with transaction.atomic():
-        return refunds.request_refund(payment_id=payment.id, amount_minor=PART_MINOR, reason="")

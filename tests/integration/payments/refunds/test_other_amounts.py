@@ -10,7 +10,7 @@ from payments.attempts import closing
 from payments.models import Anomaly, Attempt
 from payments.providers.answers import MISMATCHED
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import number_of, payment_of
+from tests.integration.payments.conftest import number_of, payment_of, refund_asked
 from tests.integration.payments.refunds.test_commands_in_doubt import (
     CHANNELS,
     PART_MINOR,
@@ -21,7 +21,6 @@ from tests.integration.payments.refunds.test_commands_in_doubt import (
     not_closed,
     paid_by,
     prepared,
-    requested,
     script,
     taken,
 )
@@ -51,7 +50,7 @@ def test_the_success_of_a_refund_of_another_amount_is_no_word_about_ours(
     channel: str, first: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
     payment = paid_by(prepared(open_attempt, channel))
-    refund, acts = requested(payment), script(channel)
+    refund, acts = refund_asked(payment.pk, PART_MINOR), script(channel)
     before = taken(payment.attempts.get()) if first == "taken" else first
     acts.play(before, made(refund, 1990), made(refund, PART_MINOR))
     while len(acts.steps) > 1:

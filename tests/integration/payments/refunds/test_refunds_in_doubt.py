@@ -18,7 +18,7 @@ from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
 from shop.models import Order
-from tests.integration.payments.conftest import opened
+from tests.integration.payments.conftest import opened, refund_asked
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
@@ -27,8 +27,7 @@ REFUSED = ProviderRejected("BUSY", "under concurrency")
 
 @pytest.fixture
 def refund(paid_payment: Payment) -> Refund:
-    with transaction.atomic():
-        return refunds.request_refund(payment_id=paid_payment.id, amount_minor=500, reason="")
+    return refund_asked(paid_payment.id, 500)
 
 
 @pytest.fixture

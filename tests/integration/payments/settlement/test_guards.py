@@ -13,9 +13,8 @@ from django.test import Client
 
 from payments.models import Attempt, AuditEntry
 from payments.operations import actions
-from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid, payment_of, refund_asked, refunded
 
 
 def refused(sql: str, *parameters: object) -> str:
@@ -38,12 +37,6 @@ def attempt(open_attempt: OpenAttempt) -> Attempt:
     fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
     attempt.refresh_from_db()
     return attempt
-
-
-def ask_back(attempt: Attempt) -> None:
-    """Ask for a refund that is not sent yet."""
-    with transaction.atomic():
-        refunds.request_refund(payment_id=attempt.payment_id, amount_minor=100, reason="")
 
 
 def test_a_payment_only_goes_forward(attempt: Attempt) -> None:
@@ -78,7 +71,7 @@ def test_facts_and_the_journal_are_append_only(attempt: Attempt) -> None:
 def test_nothing_about_money_is_deleted(attempt: Attempt) -> None:
     assert letter(attempt).send().status_code == 204
     fold(paid(attempt, provider_txn_id="again"), source="query")  # an anomaly
-    ask_back(attempt)
+    refund_asked(attempt.payment_id, 100)
     facts = ("journalline", "journalentry", "observation", "notification", "anomaly")
     for table in (*facts, "refund", "attempt", "payment"):
         assert refused(f"DELETE FROM payments_{table}") == "money_is_append_only", table
@@ -86,7 +79,7 @@ def test_nothing_about_money_is_deleted(attempt: Attempt) -> None:
 
 def test_nothing_begins_as_paid_or_over(attempt: Attempt) -> None:
     """As a copy of what is there, under numbers of its own, so that only where it stands is in its way."""
-    ask_back(attempt)
+    refund_asked(attempt.payment_id, 100)
     copy = """
         INSERT INTO payments_{table} SELECT (jsonb_populate_record(known, jsonb_build_object(
             'id', gen_random_uuid(), 'order_id', gen_random_uuid(), 'anomaly_id', NULL, 'status', %s::text))).*
@@ -143,7 +136,7 @@ def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attem
 
 
 def test_a_refund_keeps_its_amount(attempt: Attempt) -> None:
-    ask_back(attempt)
+    refund_asked(attempt.payment_id, 100)
     assert refused("UPDATE payments_refund SET amount_minor = 1") == "refund_identity_is_fixed"
 
 

@@ -9,10 +9,9 @@ from django.db import DatabaseError, connection, transaction
 
 from payments import states
 from payments.models import Attempt, Refund
-from payments.refunds import steps as refunds
 from shop.models import Order, OrderStatus
 from shop.models import order as orders
-from tests.integration.payments.conftest import fold, opened, paid
+from tests.integration.payments.conftest import fold, opened, paid, refund_asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +90,7 @@ def attempt(new_order: Callable[[], Order], channels: None) -> Attempt:
 
 def refund_of(attempt: Attempt) -> Refund:
     fold(paid(attempt), source="query")
-    with transaction.atomic():
-        return refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")
+    return refund_asked(attempt.payment_id, 500)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import transaction
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, Notification, Observation, Refund
@@ -26,6 +25,7 @@ from tests.integration.payments.conftest import (
     order_of,
     paid,
     payment_of,
+    refund_asked,
 )
 from tests.integration.payments.webhooks.test_webhooks import signed_letter
 from tests.threads import at_once
@@ -88,10 +88,7 @@ def test_a_refund_that_comes_back_waits_for_a_person(
     failed = json.loads(succeeded.body)
     failed["data"]["object"] |= {"status": "failed", "failure_reason": "expired_or_canceled_card"}
     number = failed["data"]["object"]["metadata"]["out_refund_no"]
-    with transaction.atomic():
-        refund = refunds.request_refund(
-            payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
-        )
+    refund = refund_asked(attempt.payment_id, 990, refund_id=UUID(hex=number))
     Refund.objects.update(submitted_at=timezone.now())
     news = signed(failed | {"id": "evt_failed", "type": kind})
     if order == "in order":

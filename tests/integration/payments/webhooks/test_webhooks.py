@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from django.core.exceptions import RequestDataTooBig
-from django.db import DataError, IntegrityError, OperationalError, connection, transaction
+from django.db import DataError, IntegrityError, OperationalError, connection
 from django.test import Client
 from django.utils import translation
 from prometheus_client import REGISTRY
@@ -23,14 +23,23 @@ from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
-from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.stripe.documents import signature
 from payments.sandbox.wechat.certificates import encrypted
 from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from shop.platform.logs import json_formatter
-from tests.integration.payments.conftest import Letter, OpenAttempt, fold, letter, order_of, payment_of, refunded
+from tests.conftest import database_away
+from tests.integration.payments.conftest import (
+    Letter,
+    OpenAttempt,
+    fold,
+    letter,
+    order_of,
+    payment_of,
+    refund_asked,
+    refunded,
+)
 from tests.messages import messages
 from tests.payments_settings import changed
 
@@ -330,10 +339,7 @@ def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttemp
     assert letter(attempt).send().status_code == 204
     numbers = [f"{amount_minor:032}" for amount_minor in (500, 600)]
     for number in numbers:
-        with transaction.atomic():
-            refunds.request_refund(
-                payment_id=attempt.payment_id, amount_minor=int(number), reason="", refund_id=UUID(hex=number)
-            )
+        refund_asked(attempt.payment_id, int(number), refund_id=UUID(hex=number))
         note = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
         for _ in range(2):
             assert note.send().status_code == 204
@@ -348,10 +354,7 @@ def test_replaying_the_news_of_a_refund_that_has_gone_well_since(open_attempt: O
     attempt = open_attempt()
     letter(attempt).send()
     number = "a" * 32
-    with transaction.atomic():
-        refunds.request_refund(
-            payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
-        )
+    refund_asked(attempt.payment_id, 990, refund_id=UUID(hex=number))
     stuck = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
     assert stuck.send().status_code == 204
     fold(refunded(attempt, 990, number), source="refund")
@@ -372,14 +375,8 @@ def test_a_server_that_takes_no_writes_is_left(open_attempt: OpenAttempt) -> Non
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, channel: str) -> None:
     note = letter(open_attempt(channel))
-    kept = connection.settings_dict["OPTIONS"]
-    connection.close()
-    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
-    try:
+    with database_away():
         answer = note.send()
-    finally:
-        connection.close()
-        connection.settings_dict["OPTIONS"] = kept
     assert asked_again(answer, channel, 503)
     assert acknowledged(note.send(), channel)
 

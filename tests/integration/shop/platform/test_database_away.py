@@ -25,6 +25,7 @@ from procrastinate.exceptions import ConnectorException
 
 from idempotency.postgres.availability import database_is_away
 from shop.urls import handler404, handler500
+from tests.conftest import database_away
 
 __all__ = ["handler404", "handler500"]
 
@@ -86,14 +87,8 @@ def test_a_shopper_is_told_in_sentences(client: Client, caplog: pytest.LogCaptur
 def test_a_form_is_told_so_too(client: Client) -> None:
     """Its rate is counted before the view, by a member whom only the database knows."""
     client.raise_request_exception = False
-    kept = connection.settings_dict["OPTIONS"]
-    connection.close()
-    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
-    try:
+    with database_away():
         away = client.post("/note")
-    finally:
-        connection.close()
-        connection.settings_dict["OPTIONS"] = kept
     assert (away.status_code, away["Content-Type"], away["Retry-After"]) == (503, "text/html; charset=utf-8", "1")
     assert client.post("/note").status_code == 200
 
