@@ -30,7 +30,9 @@ def answers(path: Path) -> bool:
 
 
 @pytest.fixture(params=["transaction", "session"])
-def pooled(request: pytest.FixtureRequest, transactional_db: None, open_folder: Path) -> Iterator[str]:
+def pooled(
+    request: pytest.FixtureRequest, transactional_db: None, open_folder: Path, guardian: Guardian
+) -> Iterator[str]:
     """An alias that leads through PgBouncer, with one connection to the database where it pools by transaction."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
@@ -50,21 +52,15 @@ def pooled(request: pytest.FixtureRequest, transactional_db: None, open_folder: 
         f"pool_mode = {request.param}\ndefault_pool_size = {1 if request.param == 'transaction' else 5}\n"
         "ignore_startup_parameters = options,extra_float_digits\n"
     )
-    guardian = Guardian()
-    try:
-        process = guardian.start([program, str(settings)], log=open_folder / "pgbouncer.log", user=user)
-        until(lambda: answers(open_folder / ".s.PGSQL.6432") or process.poll() is not None)
-        assert process.poll() is None, (open_folder / "pgbouncer.log").read_text()
-        wrapper = connection.copy(alias="pooled")
-        wrapper.settings_dict |= {"HOST": str(open_folder), "PORT": "6432", "NAME": "pooled"}
-        connections["pooled"] = wrapper
-        try:
-            yield request.param
-        finally:
-            wrapper.close()
-            del connections["pooled"]
-    finally:
-        guardian.stop_all()
+    process = guardian.start([program, str(settings)], log=open_folder / "pgbouncer.log", user=user)
+    until(lambda: answers(open_folder / ".s.PGSQL.6432") or process.poll() is not None)
+    assert process.poll() is None, (open_folder / "pgbouncer.log").read_text()
+    wrapper = connection.copy(alias="pooled")
+    wrapper.settings_dict |= {"HOST": str(open_folder), "PORT": "6432", "NAME": "pooled"}
+    connections["pooled"] = wrapper
+    yield request.param
+    wrapper.close()
+    del connections["pooled"]
 
 
 def test_a_session_behind_a_pooler_is_refused(pooled: str) -> None:

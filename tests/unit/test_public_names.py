@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from idempotency import locks
+from idempotency.locks import aio
+
 WITHOUT_DJANGO = ("idempotency", "idempotency.webhooks", "payments", "payments.providers")
 PUBLIC = (*WITHOUT_DJANGO, "payments.testing")
 
@@ -31,3 +34,8 @@ def test_the_app_is_named_without_starting_django(app: str) -> None:
     """`INSTALLED_APPS` imports the package before any model may be."""
     code = f"import {app}, sys; sys.exit('django' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_locks_of_asyncio_have_the_names_of_those_of_threads() -> None:
+    assert {*aio.__all__} == {*locks.__all__, "close"}
+    assert aio.LockError is locks.LockError

@@ -46,11 +46,14 @@ from tests.integration.idempotency.urls import Things
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
 
+def unreached(self: Any, request: Any) -> HttpResponse:
+    """Answer a call that no check makes."""
+    raise NotImplementedError
+
+
 class RestOfOthers(APIView):
     permission_classes = (AllowAny,)
-
-    def post(self, request: Request) -> Response:
-        raise NotImplementedError
+    post = unreached
 
 
 def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +132,7 @@ def test_the_middleware_is_asked_for_where_a_view_is_keyed(urls: Any, raw: Any, 
 @method_decorator(idempotent, name="post")
 @not_keyed
 class Both(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = unreached
 
 
 ninja = NinjaAPI(urls_namespace="checked")
@@ -230,8 +232,7 @@ class Guarded(PermissionRequiredMixin, View):
 
 @method_decorator(idempotent, name="post")
 class GuardedOutside(PermissionRequiredMixin, View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = unreached
 
 
 class GuardedAlone(UserPassesTestMixin, View):
@@ -239,9 +240,7 @@ class GuardedAlone(UserPassesTestMixin, View):
 
 
 class WithoutMethodDecorator(View):
-    @idempotent
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = idempotent(unreached)
 
 
 @method_decorator(idempotent, name="form_valid")
@@ -277,9 +276,7 @@ class OnAHelper(View):
 class OnBoth(View):
     """Keyed where it is a post."""
 
-    @method_decorator(idempotent)
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = method_decorator(idempotent)(unreached)
 
     get = post
 
@@ -367,14 +364,11 @@ def test_a_keyed_method_that_no_call_reaches_is_an_error() -> None:
 
 
 class Overridden(GuardedOutside):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = unreached
 
 
 class OverriddenAndKeyed(GuardedOutside):
-    @method_decorator(idempotent)
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = method_decorator(idempotent)(unreached)
 
 
 class OverriddenAndExempt(GuardedOutside):
@@ -384,21 +378,18 @@ class OverriddenAndExempt(GuardedOutside):
 
 
 class OverriddenOfRest(Things):
-    def post(self, request: Request) -> Response:
-        raise NotImplementedError
+    post = unreached
 
 
 @method_decorator(idempotent, name="dispatch")
 class AsAWhole(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = unreached
 
 
 class Inside(AsAWhole):
     """Still inside the keyed `dispatch`."""
 
-    def post(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    post = unreached
 
 
 class AroundAsAWhole(LoginRequiredMixin, AsAWhole):

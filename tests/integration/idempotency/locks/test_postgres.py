@@ -57,7 +57,7 @@ def hall(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Hal
         yield made
 
 
-def test_a_release_that_is_cancelled_is_heard(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_is_cancelled_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[str] = []
     once, inside, go = Session.let_go, threading.Event(), threading.Event()
 
@@ -145,9 +145,7 @@ def test_a_server_that_is_away_is_told(hall: Hall, monkeypatch: pytest.MonkeyPat
             actor.do(hall.lock().acquire)
 
 
-def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(
-    transactional_db: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = "-c statement_timeout=15000 -c lock_timeout=15000 -c idle_session_timeout=15000"
     options = {**connection.settings_dict["OPTIONS"], "options": f"{limits} -c synchronous_commit=off"}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
@@ -185,9 +183,7 @@ def fork_while_holding() -> tuple[int, bool]:
     return code, lock.lost
 
 
-def test_tokens_grow_over_a_crash_of_the_server(
-    transactional_db: None, open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_grow_over_a_crash_of_the_server(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "REDIS_URL"):
         monkeypatch.delenv(name)
     servers = EmbeddedServers(open_folder, durable=False)
@@ -211,9 +207,7 @@ def test_tokens_grow_over_a_crash_of_the_server(
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
-def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(
-    transactional_db: None, asks_first: bool
-) -> None:
+def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(asks_first: bool) -> None:
     """libpq closes the socket as soon as it sees its end, and the system gives its number to the next one."""
     ends: list[int] = []
 
@@ -360,7 +354,7 @@ def test_locked_rows_are_skipped(accounts: Any, other: Actor) -> None:
     assert (keys(first), keys(second)) == ([1, 2], [3, 4])
 
 
-def test_rows_of_joined_tables_are_left_alone(transactional_db: None, other: Actor) -> None:
+def test_rows_of_joined_tables_are_left_alone(other: Actor) -> None:
     user, group = User.objects.create_user("ann"), Group.objects.create(name="staff")
     user.groups.add(group)
     with transaction.atomic():
