@@ -4,14 +4,22 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from payments.errors import ChannelUnavailable
-from shop.models import Product
+from shop.models import Order, Product
+from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed
+
+
+def placed(user: User, **quantities: int) -> Order:
+    """Have the user order these products, by their sku."""
+    with transaction.atomic():
+        return orders.create_order(user_id=user.pk, quantities=quantities)
 
 
 @pytest.fixture

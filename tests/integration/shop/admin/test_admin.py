@@ -13,7 +13,6 @@ from django.test import Client
 from rest_framework.authtoken.models import Token
 
 from payments.models import AuditEntry
-from payments.refunds import steps as refunds
 from shop import sales as flashsale
 from shop import stock
 from shop.catalog import products as catalog
@@ -21,7 +20,8 @@ from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
 from shop.orders import checkout
 from shop.orders import placing as orders
 from shop.sales import coupons
-from tests.integration.shop.conftest import Caller
+from tests.integration.payments.conftest import refund_asked
+from tests.integration.shop.conftest import Caller, placed
 from tests.integration.shop.settling import number_of, on_payment, settle
 from tests.integration.shop.web.test_refund_pages import given_back
 
@@ -35,8 +35,7 @@ def operator(transactional_db: None) -> Client:
 
 @pytest.fixture
 def order(demo: User, mug: Product) -> Order:
-    with transaction.atomic():
-        return orders.create_order(user_id=demo.pk, quantities={"mug": 2})
+    return placed(demo, mug=2)
 
 
 def page(operator: Client, product: Product) -> dict[str, Any]:
@@ -211,8 +210,7 @@ def test_a_part_refunded_order_is_called_so_as_in_the_shop(
     settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
     listed, path = "/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/"
     assert ">Paid</span>" in operator.get(listed).text
-    with transaction.atomic():
-        refund = refunds.request_refund(payment_id=payment.pk, amount_minor=550, reason="")
+    refund = refund_asked(payment.pk, 550)
     given_back(refund, channels)
     for address in (listed, path):
         assert ">Partly refunded</span>" in operator.get(address).text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -18,8 +18,7 @@ from rest_framework.authtoken.models import Token
 
 from payments.models import Payment
 from shop.models import Order, Product
-from shop.orders.placing import create_order
-from tests.integration.shop.conftest import Caller
+from tests.integration.shop.conftest import Caller, placed
 
 # sound ones, so that nothing but the caller is wrong
 BODIES: dict[str, Any] = {
@@ -56,8 +55,7 @@ def operations() -> list[tuple[str, str, str]]:
 @pytest.fixture
 def paid(demo: Any, mug: Product) -> Order:
     """The demo user's order, with a payment."""
-    with transaction.atomic():
-        order = create_order(user_id=demo.pk, quantities={"mug": 1})
+    order = placed(demo, mug=1)
     Payment.objects.create(order_id=order.id, owner=demo, amount_minor=1990, currency="CNY")
     return order
 

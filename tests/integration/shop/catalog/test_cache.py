@@ -17,7 +17,7 @@ from shop.catalog import products as catalog
 from shop.catalog.listings import Listing
 from shop.models import Like, Product
 from shop.orders import placing as orders
-from tests.integration.shop.conftest import Caller
+from tests.integration.shop.conftest import Caller, placed
 from tests.running import until
 
 LONG = 600.0
@@ -50,8 +50,7 @@ def test_what_is_in_memory_costs_no_sql(shown: Any, client: Client) -> None:
 
 
 def test_what_this_process_changes_it_shows_at_once(shown: Any, demo: User, mug: Product) -> None:
-    with transaction.atomic():
-        order = orders.create_order(user_id=demo.pk, quantities={"mug": 3})
+    order = placed(demo, mug=3)
     assert shown().stock == 97
     with transaction.atomic():
         stock.release(quantities={mug.pk: 3})

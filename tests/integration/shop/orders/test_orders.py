@@ -18,13 +18,13 @@ from shop.errors import OrderNotFound
 from shop.models import Like, Order, OrderItem, OrderStatus, Product
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
+from tests.integration.shop.conftest import placed
 from tests.integration.shop.settling import on_payment
 
 
 @pytest.fixture
 def order(demo: User, mug: Product, poster: Product) -> Order:
-    with transaction.atomic():
-        return orders.create_order(user_id=demo.pk, quantities={"mug": 2, "poster": 1})
+    return placed(demo, mug=2, poster=1)
 
 
 def shelf() -> dict[str, int]:
@@ -93,28 +93,24 @@ class TestExpiry:
         assert lifecycle.expire(order_id=order.id) == OrderStatus.CLOSED
         assert shelf() == {"mug": 100, "poster": 10}
 
-    def test_a_stuck_order_lets_the_others_go_first(
-        self, demo: User, order: Order, channels: Any, mug: Product
-    ) -> None:
+    def test_a_stuck_order_lets_the_others_go_first(self, demo: User, order: Order, channels: Any) -> None:
         checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
         age(order, expires_at=minutes_ago(60))
         wechat = channels["wechat"]
         wechat.fails(OutcomeUnknown("timed out"), "close", "query")
         assert lifecycle.expire(order_id=order.id) == OrderStatus.PENDING
 
-        with transaction.atomic():
-            younger = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        younger = placed(demo, mug=1)
         age(younger, expires_at=minutes_ago(1))
         later = timezone.now() + timedelta(minutes=5)
         assert lifecycle.due_for_closing(now=later, limit=1) == [younger.id]
         assert lifecycle.due_for_closing(now=later, limit=2) == [younger.id, order.id]
 
     def test_one_orders_trouble_does_not_stop_the_batch(
-        self, demo: User, order: Order, channels: Any, mug: Product, caplog: pytest.LogCaptureFixture
+        self, demo: User, order: Order, channels: Any, caplog: pytest.LogCaptureFixture
     ) -> None:
         checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
-        with transaction.atomic():
-            second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        second = placed(demo, mug=1)
         Order.objects.update(expires_at=minutes_ago(1))
         wechat = channels["wechat"]
         wechat.fails(RuntimeError("a fault of ours"), "close")

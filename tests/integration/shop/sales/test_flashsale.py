@@ -30,6 +30,8 @@ from tests.system.stores.conftest import use
 from tests.system.stores.stores import Store
 from tests.threads import at_once
 
+pytestmark = pytest.mark.usefixtures("sale")
+
 UNITS = 3
 PATH = "flash-sales/sneaker/orders"
 ADD = "/admin/shop/flashsale/add/"
@@ -178,7 +180,7 @@ class TestBuying:
 class TestTheDatabase:
     """What it refuses whoever writes."""
 
-    def test_a_sale_that_cannot_be(self, sale: FlashSale) -> None:
+    def test_a_sale_that_cannot_be(self) -> None:
         for values, constraint in (
             ({"sold": UNITS + 1}, "flash_sale_sold_within_units"),
             ({"sold": -1}, "flash_sale_sold_within_units|sold_check"),
@@ -187,7 +189,7 @@ class TestTheDatabase:
             with pytest.raises(IntegrityError, match=constraint):
                 FlashSale.objects.update(**values)
 
-    def test_two_standing_purchases_of_a_buyer(self, demo: User, sale: FlashSale) -> None:
+    def test_two_standing_purchases_of_a_buyer(self, demo: User) -> None:
         first, second = buy_directly(demo), None
         lifecycle.cancel(order_id=first.pk, user_id=demo.pk)
         flashsale.returned(order_id=first.pk)
@@ -200,9 +202,7 @@ class TestTheDatabase:
 class TestWithoutSql:
     """What Redis answers by itself."""
 
-    def test_those_who_come_too_late_or_again(
-        self, buyers: list[Caller], sale: FlashSale, django_assert_num_queries: Any
-    ) -> None:
+    def test_those_who_come_too_late_or_again(self, buyers: list[Caller], django_assert_num_queries: Any) -> None:
         users = list(User.objects.order_by("pk"))
         for user in users[:UNITS]:
             buy_directly(user)
@@ -212,7 +212,7 @@ class TestWithoutSql:
             with pytest.raises(SoldOut):
                 flashsale.buy(sku="sneaker", user_id=users[UNITS].pk)
 
-    def test_a_late_request_writes_its_ledger_row_alone(self, buyers: list[Caller], sale: FlashSale) -> None:
+    def test_a_late_request_writes_its_ledger_row_alone(self, buyers: list[Caller]) -> None:
         for buyer in buyers[:UNITS]:
             buyer.post(PATH, key="k")
         connection.close()  # a session that has kept no plan yet
@@ -256,7 +256,7 @@ class TestArrival:
     """First come, first served."""
 
     def test_every_arrival_is_counted_and_the_first_ones_win(
-        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
+        self, buyers: list[Caller], redis_server: redis.Redis
     ) -> None:
         for buyer in buyers:
             buyer.post(PATH, key="k")
@@ -278,7 +278,7 @@ class TestAdmissions:
         assert state(sale) == (1, 1, 99)
 
     def test_an_error_gives_the_place_to_the_next_one_at_once(
-        self, buyers: list[Caller], sale: FlashSale, monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
+        self, buyers: list[Caller], monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
     ) -> None:
         FlashSale.objects.update(units=1)
         with monkeypatch.context() as broken, override_settings(ORDER_TTL_SECONDS="no number"):
@@ -306,7 +306,7 @@ class TestRedisIsNotTheJudge:
         assert redis_server.scard(key(BUYERS)) == UNITS
 
     def test_it_withholds_what_is_there_until_the_sweep(
-        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
+        self, buyers: list[Caller], redis_server: redis.Redis
     ) -> None:
         buyers[0].post(PATH, key="k")
         redis_server.sadd(key(BUYERS), 10**9, 10**9 + 1)
@@ -315,7 +315,7 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 0
         assert [buyer.post(PATH, key="again").status_code for buyer in buyers[1:]] == [201, 201, 409, 409, 409]
 
-    def test_a_close_that_redis_did_not_hear_of(self, buyers: list[Caller], demo: User, sale: FlashSale) -> None:
+    def test_a_close_that_redis_did_not_hear_of(self, buyers: list[Caller], demo: User) -> None:
         FlashSale.objects.update(units=1)
         order = buy_directly(demo)
         with override_settings(IDEMPOTENCY=keyed(False)):  # away while it closes
@@ -324,9 +324,7 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 1
         assert buyers[0].post(PATH, key="again").status_code == 201
 
-    def test_a_purchase_while_the_sweep_runs_is_not_forgotten(
-        self, buyers: list[Caller], sale: FlashSale, demo: User
-    ) -> None:
+    def test_a_purchase_while_the_sweep_runs_is_not_forgotten(self, buyers: list[Caller], demo: User) -> None:
         """Else Redis admits one buyer too many, who may take the unit of one who came earlier."""
         FlashSale.objects.update(units=2)
         assert buyers[0].post(PATH, key="k").status_code == 201
@@ -368,9 +366,7 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 0
 
     @pytest.mark.parametrize("part", [SALE, ADMITTED, BUYERS])
-    def test_something_else_stands_there(
-        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis, part: int
-    ) -> None:
+    def test_something_else_stands_there(self, buyers: list[Caller], redis_server: redis.Redis, part: int) -> None:
         name = key(part)
         assert buyers[0].post(PATH, key="k").status_code == 201
         redis_server.delete(name)
@@ -389,9 +385,7 @@ class TestRedisIsNotTheJudge:
 class TestLooking:
     """What is told to who waits."""
 
-    def test_without_sql_while_it_runs(
-        self, buyers: list[Caller], sale: FlashSale, django_assert_num_queries: Any
-    ) -> None:
+    def test_without_sql_while_it_runs(self, buyers: list[Caller], django_assert_num_queries: Any) -> None:
         users = list(User.objects.order_by("pk"))
         for user in users[:UNITS]:
             buy_directly(user)
@@ -414,7 +408,7 @@ class TestLooking:
         assert FlashSalePurchase.objects.get(order=buy_directly(late)).place == UNITS + 1
 
     def test_numbers_kept_of_those_who_came_too_late_are_bounded(
-        self, buyers: list[Caller], sale: FlashSale, monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
+        self, buyers: list[Caller], monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
     ) -> None:
         FlashSale.objects.update(units=1)
         monkeypatch.setattr(gate, "PLACES_MAX", 2)
@@ -424,9 +418,7 @@ class TestLooking:
         assert redis_server.pttl(key(PLACES)) > 0
 
 
-def test_its_keys_are_in_one_slot_of_a_cluster(
-    buyers: list[Caller], sale: FlashSale, stores: Callable[[str], Store]
-) -> None:
+def test_its_keys_are_in_one_slot_of_a_cluster(buyers: list[Caller], stores: Callable[[str], Store]) -> None:
     with contextmanager(use)(stores("Redis Cluster")):
         answers = [buyer.post(PATH, key="k") for buyer in buyers]
         answers.append(buyers[0].post(PATH, key="k2"))

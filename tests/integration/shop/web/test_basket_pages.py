@@ -22,6 +22,8 @@ from shop.platform.sessions import SessionStore, guest_key
 from tests.integration.shop.web.test_pages import INLINE, form_of
 from tests.threads import at_once
 
+pytestmark = pytest.mark.usefixtures("mug")
+
 ADD_MUG = "/basket/mug/add"
 
 
@@ -72,7 +74,7 @@ def order_all(client: Client, **changed: str) -> tuple[dict[str, str], Any]:
     return fields, client.post("/basket/order", fields)
 
 
-def test_a_double_click_adds_once_and_two_tabs_add_twice(shopper: Client, mug: Product) -> None:
+def test_a_double_click_adds_once_and_two_tabs_add_twice(shopper: Client) -> None:
     first = put(shopper, "mug", 2)
     again = shopper.post(ADD_MUG, shopper.extra_fields)  # type: ignore[attr-defined]
     assert (first["Location"], again["Location"], again["Idempotent-Replayed"]) == ("/basket", "/basket", "true")
@@ -86,7 +88,7 @@ def test_a_double_click_adds_once_and_two_tabs_add_twice(shopper: Client, mug: P
     assert held(shopper) == {"mug": 99}
 
 
-def test_buying_and_the_basket_are_two_intents_of_one_page(shopper: Client, mug: Product) -> None:
+def test_buying_and_the_basket_are_two_intents_of_one_page(shopper: Client) -> None:
     page = shopper.get("/products/mug")
     buy = form_of(page, "/products/mug/buy")
     token = re.findall(r'formaction="/basket/mug/add"[^>]*value="([^"]+)"', page.content.decode())[0]
@@ -97,7 +99,7 @@ def test_buying_and_the_basket_are_two_intents_of_one_page(shopper: Client, mug:
     assert held(shopper) == {"mug": 1}
 
 
-def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, mug: Product, poster: Product) -> None:
+def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, poster: Product) -> None:
     client = guest()
     put(client, "mug", 2)
     put(client, "poster", 1)
@@ -131,7 +133,7 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, mug: Product, poste
     assert Order.objects.count() == 1
 
 
-def test_a_login_sent_again_keeps_the_basket(demo: User, mug: Product) -> None:
+def test_a_login_sent_again_keeps_the_basket(demo: User) -> None:
     """A double click, or an answer lost on the way: both requests carry the guest's session."""
     client, twin = guest(), guest()
     put(client, "mug", 2)
@@ -147,7 +149,7 @@ def test_a_login_sent_again_keeps_the_basket(demo: User, mug: Product) -> None:
     assert Session.objects.get(pk=as_guest).get_decoded() == {"basket": {"mug": 2}}, "nothing of the member"
 
 
-def test_looking_leaves_no_session_and_the_first_form_begins_one(mug: Product, poster: Product) -> None:
+def test_looking_leaves_no_session_and_the_first_form_begins_one(poster: Product) -> None:
     client = guest()
     for path in ("/", "/products/mug", "/basket", "/accounts/login/", "/nowhere", "/admin/login/", "/"):
         client.get(path)
@@ -159,7 +161,7 @@ def test_looking_leaves_no_session_and_the_first_form_begins_one(mug: Product, p
     assert held(guest_with(client)) == {"mug": 2}
 
 
-def test_copies_of_a_guests_first_form_and_tabs_opened_before_it_meet(mug: Product, poster: Product) -> None:
+def test_copies_of_a_guests_first_form_and_tabs_opened_before_it_meet(poster: Product) -> None:
     """A double click before any session is there; and a tab that was drawn when there was none."""
     client = guest()
     tabs = {sku: client.get(f"/products/{sku}") for sku in ("mug", "poster")}
@@ -175,7 +177,7 @@ def test_copies_of_a_guests_first_form_and_tabs_opened_before_it_meet(mug: Produ
     assert '<span class="count">4</span>' in client.get("/").content.decode()
 
 
-def test_a_guest_whose_session_is_over_begins_another(mug: Product) -> None:
+def test_a_guest_whose_session_is_over_begins_another() -> None:
     client = guest()
     put(client, "mug", 1)
     Session.objects.update(expire_date=timezone.now())
@@ -189,7 +191,7 @@ def test_a_guest_whose_session_is_over_begins_another(mug: Product) -> None:
     assert held(client) == {"mug": 4}
 
 
-def test_who_logs_in_or_out_leaves_the_guests_key_behind(demo: User, mug: Product) -> None:
+def test_who_logs_in_or_out_leaves_the_guests_key_behind(demo: User) -> None:
     client = guest()
     put(client, "mug", 1)
     as_guest = guest_with(client)
@@ -213,7 +215,7 @@ def guest_with(client: Client) -> Client:
     return browser
 
 
-def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, poster: Product) -> None:
+def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 2)
     fields = the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.mug": "1"}
     put(shopper, "mug", 3)
@@ -223,7 +225,7 @@ def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, 
     assert held(shopper) == {"mug": 3, "poster": 1}, "what the page did not know"
 
 
-def test_tabs_at_the_same_instant_make_one_order(shopper: Client, mug: Product, poster: Product) -> None:
+def test_tabs_at_the_same_instant_make_one_order(shopper: Client, poster: Product) -> None:
     """The constraint: the session's row, locked until the order is committed, holds what is ordered once."""
     put(shopper, "mug", 2)
     tabs = [the_form(shopper.get("/basket"), button="/basket/order") for _ in range(3)]
@@ -244,7 +246,7 @@ def test_tabs_at_the_same_instant_make_one_order(shopper: Client, mug: Product, 
     assert (Order.objects.count(), held(shopper)) == (1, {"poster": 1})
 
 
-def test_what_is_not_in_the_basket_is_not_ordered_from_it(shopper: Client, mug: Product, poster: Product) -> None:
+def test_what_is_not_in_the_basket_is_not_ordered_from_it(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 2)
     put(shopper, "poster", 1)
     tabs = [
@@ -260,7 +262,7 @@ def test_what_is_not_in_the_basket_is_not_ordered_from_it(shopper: Client, mug: 
     assert Order.objects.get().items.get().sku == "poster", "what is not wanted need not be there"
 
 
-def test_quantities_are_set_and_products_taken_out(shopper: Client, mug: Product, poster: Product) -> None:
+def test_quantities_are_set_and_products_taken_out(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 2)
     put(shopper, "poster", 1)
     fields = the_form(shopper.get("/basket")) | {"quantity.mug": "7"}
@@ -286,9 +288,7 @@ def test_quantities_are_set_and_products_taken_out(shopper: Client, mug: Product
     assert held(shopper) == {"poster": 1}
 
 
-def test_out_of_stock_is_said_at_the_line_and_can_be_mended(
-    shopper: Client, mug: Product, poster: Product
-) -> None:
+def test_out_of_stock_is_said_at_the_line_and_can_be_mended(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 3)
     put(shopper, "poster", 9)
     fields = the_form(shopper.get("/basket"), button="/basket/order")
@@ -309,7 +309,7 @@ def test_out_of_stock_is_said_at_the_line_and_can_be_mended(
     assert held(shopper) == {}
 
 
-def test_the_basket_says_what_is_left_and_takes_only_that(shopper: Client, mug: Product, poster: Product) -> None:
+def test_the_basket_says_what_is_left_and_takes_only_that(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 3)
     put(shopper, "poster", 9)
     page = shopper.get("/basket").content.decode()
@@ -323,7 +323,7 @@ def test_the_basket_says_what_is_left_and_takes_only_that(shopper: Client, mug: 
         assert held(shopper) == left
 
 
-def test_lines_that_cannot_be_ordered(shopper: Client, mug: Product, poster: Product, sneaker: Product) -> None:
+def test_lines_that_cannot_be_ordered(shopper: Client, poster: Product, sneaker: Product) -> None:
     put(shopper, "mug", 1)
     put(shopper, "poster", 1)
     Product.objects.filter(sku="poster").update(currency="USD")
@@ -340,15 +340,13 @@ def test_lines_that_cannot_be_ordered(shopper: Client, mug: Product, poster: Pro
     assert (unsold.status_code, b"Flash sale only" in unsold.content) == (409, True)
 
 
-def test_its_size_is_bounded(shopper: Client, mug: Product, poster: Product, monkeypatch: Any) -> None:
+def test_its_size_is_bounded(shopper: Client, poster: Product, monkeypatch: Any) -> None:
     monkeypatch.setattr(basket, "MAX_ITEMS", 1)
     assert [put(shopper, sku, 1).status_code for sku in ("mug", "poster", "mug")] == [302, 409, 302]
     assert held(shopper) == {"mug": 2}
 
 
-def test_the_order_and_the_basket_are_one_commit(
-    shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_and_the_basket_are_one_commit(shopper: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The constraint: both are written in the transaction that the ledger's unique row judges."""
     put(shopper, "mug", 2)
     fields = the_form(shopper.get("/basket"), button="/basket/order")

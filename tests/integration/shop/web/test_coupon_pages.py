@@ -10,10 +10,11 @@ from django.test import Client
 from payments.models import Payment
 from shop.errors import CouponNotUsable
 from shop.models import Coupon, Order, Product
-from shop.orders import placing as orders
 from shop.sales import coupons
-from tests.integration.shop.conftest import Caller
+from tests.integration.shop.conftest import Caller, placed
 from tests.integration.shop.web.test_pages import INLINE, form_of, pay
+
+pytestmark = pytest.mark.usefixtures("mug")
 
 
 @pytest.fixture
@@ -27,8 +28,7 @@ def coupon(shopper: Client, transactional_db: None) -> Coupon:
 
 
 def an_order(user: User, quantity: int = 1) -> Order:
-    with transaction.atomic():
-        return orders.create_order(user_id=user.pk, quantities={"mug": quantity})
+    return placed(user, mug=quantity)
 
 
 def use(shopper: Client, order: Order, coupon: Coupon) -> Any:
@@ -41,9 +41,7 @@ def total(order: Order) -> int:
     return order.total_minor
 
 
-def test_a_coupon_is_drawn_used_and_paid_less(
-    shopper: Client, demo: User, mug: Product, coupon: Coupon, channels: Any
-) -> None:
+def test_a_coupon_is_drawn_used_and_paid_less(shopper: Client, demo: User, coupon: Coupon, channels: Any) -> None:
     page = shopper.get("/coupons").content.decode()
     chinese = shopper.get("/coupons", headers={"Accept-Language": "zh-CN"}).content.decode()
     assert "8.5 折 · 新人券" in chinese
@@ -62,7 +60,7 @@ def test_a_coupon_is_drawn_used_and_paid_less(
     assert Payment.objects.get().amount_minor == 5075
 
 
-def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, mug: Product, coupon: Coupon) -> None:
+def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, coupon: Coupon) -> None:
     first, second = an_order(demo), an_order(demo)
     use(shopper, first, coupon)
     assert "Get a coupon" in shopper.get(f"/orders/{second.id.hex}").content.decode(), "it is used"
@@ -73,7 +71,7 @@ def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, mug: 
 
 
 def test_refusals_leave_the_total_alone(
-    shopper: Client, demo: User, other: User, mug: Product, coupon: Coupon, channels: Any
+    shopper: Client, demo: User, other: User, coupon: Coupon, channels: Any
 ) -> None:
     order = an_order(demo)
     path = f"/orders/{order.id.hex}"
@@ -99,7 +97,7 @@ def test_refusals_leave_the_total_alone(
 
 
 def test_an_order_too_small_to_be_lowered_leaves_the_coupon_free(
-    demo: User, mug: Product, shopper: Client, coupon: Coupon
+    demo: User, shopper: Client, coupon: Coupon
 ) -> None:
     Product.objects.update(price_minor=1)
     order = an_order(demo)

@@ -16,9 +16,9 @@ from rest_framework.authtoken.models import Token
 
 from shop.models import Order, OrderStatus, Product
 from shop.orders import changes
-from shop.orders import placing as orders
 from shop.web import live
 from tests.conftest import hanging
+from tests.integration.shop.conftest import placed
 from tests.integration.shop.settling import on_payment
 from tests.running import until
 
@@ -33,8 +33,7 @@ def owner(transactional_db: None) -> User:
 @pytest.fixture
 def order(owner: User) -> Order:
     Product.objects.create(sku="mug", name="Mug", price_minor=1990, stock=10)
-    with transaction.atomic():
-        return orders.create_order(user_id=owner.pk, quantities={"mug": 1})
+    return placed(owner, mug=1)
 
 
 class Reader:
@@ -149,8 +148,7 @@ def test_one_user_has_two_at_most_and_leaves_room_for_others(owner: User, order:
     third = opened_by(owner)
     assert (third.status_code, third.content) == (204, b"")  # a browser does not come again, and polls
     other = User.objects.create_user("bob", password="bob")
-    with transaction.atomic():
-        orders.create_order(user_id=other.pk, quantities={"mug": 1})
+    placed(other, mug=1)
     opened.append(opened_by(other))
     assert opened[-1].status_code == 200
     for response in opened:
@@ -165,8 +163,7 @@ def test_a_process_has_only_so_many(owner: User, order: Order) -> None:
     opened = []
     for name in "cdefg":
         user = User.objects.create_user(name, password=name)
-        with transaction.atomic():
-            orders.create_order(user_id=user.pk, quantities={"mug": 1})
+        placed(user, mug=1)
         opened.append(opened_by(user))
     assert [response.status_code for response in opened] == [200] * live.STREAMS_MAX + [204]
     for response in opened:

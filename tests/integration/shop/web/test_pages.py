@@ -91,9 +91,10 @@ class TestCatalogue:
             assert not INLINE.search(page), path
 
 
+@pytest.mark.usefixtures("mug")
 class TestBuying:
     def test_the_form_sent_twice_is_one_order_and_changed_it_comes_back_renewed(
-        self, shopper: Client, demo: User, mug: Product
+        self, shopper: Client, demo: User
     ) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy") | {"quantity": "3"}
         first, second = (shopper.post("/products/mug/buy", fields) for _ in range(2))
@@ -107,9 +108,7 @@ class TestBuying:
         assert b"What you ordered is under Your orders" in shopper.get("/products/mug").content
         assert Order.objects.count() == 1
 
-    def test_a_bad_quantity_is_said_at_the_field_and_the_form_stays_usable(
-        self, shopper: Client, mug: Product
-    ) -> None:
+    def test_a_bad_quantity_is_said_at_the_field_and_the_form_stays_usable(self, shopper: Client) -> None:
         response = shopper.get("/products/mug")
         for quantity in ("0", "100", "", "x"):
             fields = form_of(response, "/products/mug/buy")
@@ -118,7 +117,7 @@ class TestBuying:
         again = {**form_of(response, "/products/mug/buy"), "quantity": "1"}
         assert shopper.post("/products/mug/buy", again).status_code == 302
 
-    def test_two_tabs_make_one_order(self, shopper: Client, mug: Product, poster: Product) -> None:
+    def test_two_tabs_make_one_order(self, shopper: Client, poster: Product) -> None:
         first, second, other = (
             form_of(shopper.get(f"/products/{sku}"), f"/products/{sku}/buy") for sku in ("mug", "mug", "poster")
         )
@@ -150,7 +149,7 @@ class TestBuying:
         assert shopper.post("/products/poster/buy", form_of(replay, "/products/poster/buy")).status_code == 302
         assert Order.objects.get().total_minor == 11 * 4500
 
-    def test_a_result_that_is_not_kept_any_more_is_in_the_orders(self, shopper: Client, mug: Product) -> None:
+    def test_a_result_that_is_not_kept_any_more_is_in_the_orders(self, shopper: Client) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
         shopper.post("/products/mug/buy", fields)
         LedgerEntry.objects.update(response_body=None)
@@ -158,7 +157,7 @@ class TestBuying:
         gone = shopper.post("/products/mug/buy", fields)
         assert (gone.status_code, b'class="button" href="/orders"' in gone.content) == (410, True)
 
-    def test_without_a_token_of_the_form_and_of_csrf_nothing_happens(self, shopper: Client, mug: Product) -> None:
+    def test_without_a_token_of_the_form_and_of_csrf_nothing_happens(self, shopper: Client) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
         without, unsafe = ({**fields} for _ in range(2))
         del without["idempotency_token"], unsafe["csrfmiddlewaretoken"]
@@ -171,7 +170,7 @@ class TestBuying:
         assert not Order.objects.exists()
 
     def test_a_duplicate_of_what_is_running_gets_a_page_that_sends_the_form_again(
-        self, shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
+        self, shopper: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
         create, early = orders.create_order, []

@@ -19,6 +19,8 @@ from shop.sales import looking
 from tests.integration.shop.web.test_pages import INLINE, form_of
 from tests.running import until
 
+pytestmark = pytest.mark.usefixtures("sale")
+
 PAGE, BUY = "/flash-sales/sneaker", "/flash-sales/sneaker/buy"
 
 
@@ -53,7 +55,7 @@ def state_of(page: Any) -> str:
     return str(state)
 
 
-def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client, sale: FlashSale) -> None:
+def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client) -> None:
     now = timezone.now()
     FlashSale.objects.update(starts_at=now + timedelta(minutes=61), ends_at=now + timedelta(hours=2))
     page = shopper.get(PAGE)
@@ -79,7 +81,7 @@ def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale) -
     assert f"Sale ends {sale.ends_at:%-d %b %Y, %H:%M} UTC" in shown
 
 
-def test_one_button_one_order_and_the_number_of_arrival(shopper: Client, sale: FlashSale) -> None:
+def test_one_button_one_order_and_the_number_of_arrival(shopper: Client) -> None:
     page = shopper.get(PAGE)
     fields = form_of(page, BUY)
     first, second = (shopper.post(BUY, fields) for _ in range(2))
@@ -96,7 +98,7 @@ def test_one_button_one_order_and_the_number_of_arrival(shopper: Client, sale: F
 
 
 def test_two_tabs_and_who_comes_too_late(
-    shopper: Client, demo: User, other: User, sale: FlashSale, django_assert_num_queries: Any
+    shopper: Client, demo: User, other: User, django_assert_num_queries: Any
 ) -> None:
     late = Client()
     late.force_login(other)
@@ -125,7 +127,7 @@ def test_two_tabs_and_who_comes_too_late(
     assert FlashSalePurchase.objects.get(buyer=other).place == 2
 
 
-def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: Client, sale: FlashSale) -> None:
+def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: Client) -> None:
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
         page = shopper.get(PAGE)
         assert poll(shopper, page).json() == {"state": "open", "units": 1, "left": 1}
@@ -136,7 +138,7 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
 
 
 def test_a_buyer_after_the_end_and_in_the_next_sale(
-    shopper: Client, sale: FlashSale, sneaker: Product, redis_server: redis.Redis
+    shopper: Client, sneaker: Product, redis_server: redis.Redis
 ) -> None:
     """Page and poll agree; a page that has nothing more to tell does not ask."""
     waiting = shopper.get(PAGE)
@@ -168,7 +170,7 @@ def test_a_buyer_after_the_end_and_in_the_next_sale(
 
 
 def test_a_buyer_whom_redis_has_lost_is_told_and_does_not_ask(
-    shopper: Client, demo: User, sale: FlashSale, redis_server: redis.Redis
+    shopper: Client, demo: User, redis_server: redis.Redis
 ) -> None:
     waiting = shopper.get(PAGE)
     shopper.post(BUY, form_of(waiting, BUY))
@@ -179,12 +181,7 @@ def test_a_buyer_whom_redis_has_lost_is_told_and_does_not_ask(
 
 
 def test_polls_without_redis_read_the_database_once_a_second(
-    shopper: Client,
-    client: Client,
-    demo: User,
-    other: User,
-    sale: FlashSale,
-    monkeypatch: pytest.MonkeyPatch,
+    shopper: Client, client: Client, demo: User, other: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is made longer here; who asks is looked up each time, the rest is the same for all."""
     monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
@@ -213,7 +210,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
 
 
 def test_a_kept_picture_does_not_outlive_the_sale(
-    client: Client, sale: FlashSale, sneaker: Product, monkeypatch: pytest.MonkeyPatch
+    client: Client, sneaker: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
@@ -225,9 +222,7 @@ def test_a_kept_picture_does_not_outlive_the_sale(
         assert poll(client, page).json()["state"] == "open"
 
 
-def test_after_its_end_and_where_there_is_none(
-    shopper: Client, client: Client, sale: FlashSale, mug: Product
-) -> None:
+def test_after_its_end_and_where_there_is_none(shopper: Client, client: Client, mug: Product) -> None:
     now = timezone.now()
     FlashSale.objects.update(starts_at=now - timedelta(hours=2), ends_at=now - timedelta(hours=1))
     page = shopper.get(PAGE)
@@ -244,9 +239,7 @@ def test_after_its_end_and_where_there_is_none(
         assert client.get(f"{address}/status").status_code == 404
 
 
-def test_a_guest_logs_in_first_and_a_stale_form_is_renewed(
-    client: Client, shopper: Client, sale: FlashSale
-) -> None:
+def test_a_guest_logs_in_first_and_a_stale_form_is_renewed(client: Client, shopper: Client) -> None:
     assert client.post(BUY)["Location"] == f"/accounts/login/?next={PAGE}"
     answer = shopper.post(BUY, form_of(shopper.get(PAGE), BUY) | {"idempotency_token": "made-up"})
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
