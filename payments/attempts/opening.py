@@ -58,16 +58,7 @@ def open_attempt(
         raise RuntimeError("open_attempt needs a transaction")
     minor(amount_minor)
     account = account or accounts.chosen(channel)
-    found = calling.provider(account)
-    if found.channel != channel:
-        raise ChannelUnavailable(
-            _("The account %(account)s is of another payment channel: choose one of %(channel)s.")
-            % {"account": account, "channel": channel}
-        )
-    if currency not in found.currencies:
-        raise ChannelUnavailable(
-            _("This payment channel takes no %(currency)s: choose another.") % {"currency": currency}
-        )
+    found = _provider(account, channel=channel, currency=currency)
     chosen = _chosen(found, method)
     payment = _payment_of(order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)
     live = _live_attempt(order_id, channel=channel, method=chosen)
@@ -86,6 +77,21 @@ def open_attempt(
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )
+
+
+def _provider(account: str, *, channel: str, currency: str) -> Provider:
+    """Return the account's provider, if it is of the channel and takes the currency; else ChannelUnavailable."""
+    found = calling.provider(account)
+    if found.channel != channel:
+        raise ChannelUnavailable(
+            _("The account %(account)s is of another payment channel: choose one of %(channel)s.")
+            % {"account": account, "channel": channel}
+        )
+    if currency not in found.currencies:
+        raise ChannelUnavailable(
+            _("This payment channel takes no %(currency)s: choose another.") % {"currency": currency}
+        )
+    return found
 
 
 def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, currency: str) -> Payment:
