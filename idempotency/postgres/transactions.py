@@ -80,23 +80,16 @@ class _Traffic:
             run(query, parameters, **options)
             if is_text:
                 _remember(query)
-        else:
-            begins = raw.pgconn.transaction_status == IDLE and self._merges_begin()
-            front = ["BEGIN"] if begins else self.waiting  # nothing waits at a BEGIN: see `_is_kept`
-            if begins:  # or psycopg sends a BEGIN first; its public setter would not set it back
-                raw._autocommit = True
+        elif raw.pgconn.transaction_status == IDLE and self._merges_begin():  # nothing waits: see `_is_kept`
+            raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
             try:
-                run("; ".join([*front, query]), parameters, **options)
-            except psycopg.Error as error:
-                if error.sqlstate is not None:  # the server's word; else nothing was sent
-                    self.waiting.clear()
-                raise
+                _run_behind(["BEGIN"], cursor, run, query, parameters, **options)
             finally:
-                if begins:
-                    raw._autocommit = False
-            for _ in front:
-                cursor.nextset()
-            front.clear()
+                raw._autocommit = False
+        elif self.waiting:
+            _run_behind(self.waiting, cursor, run, query, parameters, **options)
+        else:
+            run(query, parameters, **options)
         return cursor
 
     def _merges_begin(self) -> bool:
@@ -166,6 +159,21 @@ class _Traffic:
             self.waiting.clear()
             self._raw.rollback()  # the next statement begins again
         return True
+
+
+def _run_behind(
+    front: list[str], cursor: Any, run: Callable[..., Any], query: str, parameters: Any, **options: Any
+) -> None:
+    """Run a statement in one message with those in `front`, and empty it."""
+    try:
+        run("; ".join([*front, query]), parameters, **options)
+    except psycopg.Error as error:
+        if error.sqlstate is not None:  # the server's word; else nothing was sent
+            front.clear()
+        raise
+    for _ in front:
+        cursor.nextset()
+    front.clear()
 
 
 def defer(database: BaseDatabaseWrapper) -> None:

@@ -112,9 +112,8 @@ def _send_all(name: str, commands: list[tuple[Any, ...]]) -> None:
     def send(redis: Any) -> None:
         try:
             connection_of(redis).send_together(*commands, ("EXPIRE", name, STREAM_SECONDS), wait=True)
-        except (
-            ResponseError
-        ) as error:  # a server without streams, say, serves markers all the same: no breaker opens
+        # a server without streams, say, serves markers all the same: no breaker opens
+        except ResponseError as error:
             log.info("Redis refused lines of the request log: %s", error)
 
     attempt(send)
