@@ -28,7 +28,7 @@ LONG = (
     "tests/integration",
 )
 
-NOWHERE = "postgresql://nowhere"
+NOWHERE = "postgresql://nowhere/nothing"
 
 _started: list[EmbeddedServers] = []
 _skipped: list[str] = []
