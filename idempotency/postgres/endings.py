@@ -4,9 +4,11 @@ import re
 from typing import Any
 
 _COMMENT = r"/\*(?:(?!/\*|\*/).)*\*/"
+for _ in range(9):  # comments nest
+    _COMMENT = rf"/\*(?:(?!/\*|\*/).|{_COMMENT})*\*/"
 # comments, texts and names in quotes, and bodies of functions
 _NO_CODE = re.compile(
-    rf"--[^\n]*|/\*(?:(?!/\*|\*/).|{_COMMENT})*\*/"  # comments nest
+    rf"--[^\n]*|{_COMMENT}"
     r"""|\bE'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$"""
     r"|\bBEGIN\s+ATOMIC\b.*?;\s*END\b",
     re.DOTALL | re.IGNORECASE,

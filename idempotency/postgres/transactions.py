@@ -144,7 +144,7 @@ class _Traffic:
                 self.at_begin.add(name)
             else:
                 self.waiting.append(f"SAVEPOINT {name}")
-        elif name not in self.open or (command == "RELEASE SAVEPOINT" and status == FAILED):
+        elif name not in self.open or (status == FAILED and command != "ROLLBACK TO SAVEPOINT"):
             return False  # refused, with the server's own words
         elif command == "RELEASE SAVEPOINT":
             del self.open[self.open.index(name) :]
@@ -186,7 +186,9 @@ def defer(database: BaseDatabaseWrapper) -> None:
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if traffic is None or (traffic.is_watched and not is_outermost):
         return
-    traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
+    # other code may have put its own cursors since
+    travels = is_outermost and traffic.merges and issubclass(database.connection.cursor_factory, _Travelling)
+    traffic.begin(is_watched=True, travels=travels and not database.queries_logged)
     # where other code has put its own, the cursor alone defers
     if traffic.travels and traffic.replaced.keys().isdisjoint(database.__dict__):
         database.__dict__.update(traffic.replaced)

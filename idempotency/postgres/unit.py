@@ -20,7 +20,7 @@ class UnitOfWork:
 
     def __init__(self, *, is_optimistic: bool = False) -> None:
         self._waiting: list[Statement] = []
-        self._is_optimistic = is_optimistic
+        self.is_optimistic = is_optimistic
 
     def add(self, *statements: Statement) -> None:
         """Queue statements for the next round trip."""
@@ -33,7 +33,7 @@ class UnitOfWork:
 
     def step(self, statement: Statement) -> bool:
         """Take a conditional step: an UPDATE of one row that returns it; return whether it changed the row."""
-        if self._is_optimistic:
+        if self.is_optimistic:
             self.add(replace(statement, rows=1))
             return True
         return bool(self.ask(statement))

@@ -1,7 +1,7 @@
 """`idempotency.postgres.transactions`: what a project writes inside a keyed call behaves as plain Django does."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import ClientCursor
 from psycopg.sql import SQL
 
 from idempotency.postgres import transactions
@@ -100,6 +101,34 @@ class TestRoundTrips:
         assert len(sent) > 3
         assert names() == ["a", "b", "c"]
 
+    def test_a_savepoint_of_the_same_name_after_an_error_is_refused(self) -> None:
+        def save_twice() -> None:
+            with keyed(), connection.cursor() as cursor:
+                cursor.execute('SAVEPOINT "row"')
+                insert("a")
+                with suppress(DatabaseError):
+                    cursor.execute("SELECT 1 / 0")
+                cursor.execute('SAVEPOINT "row"')
+
+        with pytest.raises(DatabaseError):
+            save_twice()
+        assert names() == []
+
+    def test_cursors_that_other_code_has_put_there_take_nothing_along(self) -> None:
+        connection.ensure_connection()
+        raw: Any = connection.connection
+        own, raw.cursor_factory = raw.cursor_factory, type("Own", (ClientCursor,), {})
+        try:
+            with keyed():
+                insert("a")
+                with suppress(DatabaseError), transaction.atomic():
+                    insert("b")
+                    raise DatabaseError
+                insert("c")
+        finally:
+            raw.cursor_factory = own
+        assert names() == ["a", "c"]
+
     def test_a_long_text_is_remembered_by_its_hash(self) -> None:
         sent: list[list[int]] = []
         for _ in range(2):
@@ -151,7 +180,7 @@ class TestRoundTrips:
 ENDS: list[Any] = [
     *("COMMIT", " commit;", "-- now\nEND", "/* ' */ ROLLBACK", "rollback work", "BEGIN", "start  transaction"),
     *("abort", "PREPARE TRANSACTION 'a'", "COMMIT AND CHAIN", "SELECT 'a'; COMMIT", b"COMMIT", SQL("COMMIT")),
-    "/* a /* b */ c */ COMMIT",
+    *("/* a /* b */ c */ COMMIT", "/* ' /* /* */ */ */ SELECT 1; COMMIT; SELECT 'x'"),
 ]
 NO_ENDS: list[Any] = [
     *("SELECT 'it''s; COMMIT'", 'SELECT 1 AS "; COMMIT"', "SELECT $x$; COMMIT$x$", "SELECT E'\\'; COMMIT'"),
