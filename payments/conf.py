@@ -3,6 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -17,6 +18,7 @@ from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
+from idempotency.postgres.statements import UnexpectedRows
 from idempotency.postgres.unit import UnitOfWork
 from payments.money import EXPONENTS
 
@@ -100,13 +102,17 @@ class _Steps:
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
         if event != "payable":
             work.flush()
+        # a second time, what it wrote before it missed its order goes back alone; `payable` needs no transaction
+        is_undone = event != "payable" and not work.is_optimistic
         try:
-            return self._take(event, self._order(order_id))
+            with transaction.atomic() if is_undone else nullcontext():
+                return self._take(event, self._order(order_id))
         except (ObjectDoesNotExist, DatabaseError) as error:
-            if isinstance(error, DatabaseError):
-                if error.__cause__ is not None:  # the server's
-                    raise
-                transaction.set_rollback(False)  # Django's own, of a save() that finds no row
+            # Django's own has no cause, of a save() that finds no row
+            if isinstance(error, DatabaseError) and error.__cause__ is not None:
+                raise
+            if work.is_optimistic:
+                raise UnexpectedRows("the order is gone, or what its adapter looks for") from error
             # where orders are written, and whatever their managers hide
             if QuerySet(self.model, using=DEFAULT_DB_ALIAS).filter(pk=order_id).exists():
                 raise

@@ -20,7 +20,7 @@ def provider(account: str) -> Provider:
         return channels.current()[account]
     except KeyError:
         sentence = _("There is no payment channel %(account)s here: choose one of %(known)s.")
-        known = ", ".join(channels.current()) or "-"
+        known = ", ".join(sorted({one.channel for one in channels.current().values()})) or "-"
         raise ChannelUnavailable(sentence % {"account": account, "known": known}) from None
 
 
