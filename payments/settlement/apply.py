@@ -19,7 +19,7 @@ from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries, staging
 from payments.settlement.decide import decide, facts_of
 from payments.settlement.decision import Decision, OrderEvent, Outcome, PolicyRefund
-from payments.settlement.state import PaymentRow, PaymentState, RefundRow
+from payments.settlement.state import FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, attempts_before
 
 
@@ -111,7 +111,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
     for attempt in decision.to_close:
         yield Statement(queries.CLOSE_SOON, [attempt.id])
     for refund in decision.refunded:
-        yield from _refund_ended(refund, channel=decision.bookings[0].fact.channel)
+        yield from _refund_ended(refund, moved=decision.bookings[0].fact)
     for payment in decision.events:
         yield events.stage(payment)
         yield from staging.of_status(payment)
@@ -119,14 +119,14 @@ def _writes(decision: Decision) -> Iterator[Statement]:
         yield from _released(decision)
 
 
-def _refund_ended(refund: RefundRow, *, channel: str) -> Iterable[Statement]:
+def _refund_ended(refund: RefundRow, *, moved: FactRow) -> Iterable[Statement]:
     """The refund has succeeded, and so is whatever was filed because it had not."""
-    amount = money(refund.amount_minor, refund.currency)
+    amount = money(moved.amount_minor, moved.currency)
     resolution = REFUNDED_UNDER % {"money": amount, "number": refund.id.hex}
     yield Statement(queries.END_REFUND, [refund.id])
     if refund.anomaly_id is not None:
         yield Statement(queries.RESOLVE, [resolution, refund.anomaly_id])
-    named = (AnomalyKind.REFUND_FAILED.value, channel, refund.id.hex)
+    named = (AnomalyKind.REFUND_FAILED.value, moved.channel, refund.id.hex)
     yield Statement(queries.RESOLVE_NAMED, [resolution, *named])
 
 

@@ -194,7 +194,8 @@ def _confirmed(state: PaymentState, attempt: AttemptRow, by_hand: FactRow, fact:
 
 def _repeated(state: PaymentState, stored: FactRow, fact: Fact) -> Decision:
     same = (stored.amount_minor, stored.currency, stored.attempt_id)
-    if fact.is_whole or same == (fact.amount_minor, fact.currency, as_id(fact.out_trade_no)):
+    currency = stored.currency if fact.kind is FactKind.CLOSED else fact.currency  # a closing moves no money
+    if fact.is_whole or same == (fact.amount_minor, currency, as_id(fact.out_trade_no)):
         return Decision(outcome=Outcome.DUPLICATE, state=state)
     changed = _filing(AnomalyKind.CONTENT_CHANGED, fact, first_minor=stored.amount_minor)
     return Decision(outcome=Outcome.ANOMALY, state=state, filings=(changed,))

@@ -121,3 +121,14 @@ def test_every_status_is_in_its_table() -> None:
     assert set(states.ATTEMPT_NEXT) == set(states.AttemptStatus)
     assert set(states.REFUND_NEXT) == set(states.RefundStatus)
     assert set(orders.NEXT) == set(OrderStatus)
+
+
+def test_no_step_leads_from_paid_to_unpaid() -> None:
+    paid = {
+        states.PaymentStatus.SUCCEEDED,
+        states.PaymentStatus.PARTIALLY_REFUNDED,
+        states.PaymentStatus.REFUNDED,
+    }
+    assert all(states.NEXT[status] <= paid for status in paid)
+    ended = {OrderStatus.PAID, OrderStatus.REFUNDED}
+    assert all(orders.NEXT[status] <= ended for status in ended)

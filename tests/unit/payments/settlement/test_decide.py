@@ -248,6 +248,13 @@ def test_our_refund_in_another_amount_counts_as_stated_and_is_filed() -> None:
     assert decision.state.payment.refunded_minor == 1500
 
 
+def test_a_closing_in_another_currency_is_the_same_one() -> None:
+    """It moves no money; we state it in one currency, and the provider in that of the trade."""
+    known = decide(payment(WECHAT), closed(), source="close").state
+    again = decide(known, replace(closed(), currency="EUR"), source="notification")
+    assert (again.outcome, again.filings) == (Outcome.DUPLICATE, ())
+
+
 def test_an_impossible_step_is_refused() -> None:
     state = payment(WECHAT)
     broken = replace(state, payment=replace(state.payment, status="refunded", paid_minor=PRICE_MINOR))
