@@ -3,6 +3,7 @@
 No sentence shows an address that may hold a password.
 """
 
+import json
 import re
 from collections.abc import Callable, Container, Mapping
 from ipaddress import ip_network
@@ -87,8 +88,22 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             )
         return parts
 
+    def parts(self, name: str) -> list[str]:
+        """Read values with commas between them."""
+        return [part for one in self.list(name, default=[]) if (part := one.strip())]
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Read a JSON object; it may hold secrets."""
+        try:
+            found = json.loads(self.str(name, default="") or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ImproperlyConfigured(f"{name} must be a JSON object.")
+        return found
+
     def hosts(self, name: str) -> list[str]:
-        hosts = [host.strip() for host in self.list(name, default=[]) if host.strip()]
+        hosts = self.parts(name)
         for host in hosts:
             domain, port = split_domain_port(host)
             if port or (not domain and host != "*"):
@@ -100,12 +115,13 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
 
     def sender(self, name: str, *, default: str) -> str:
         wanted = "an address, as Shop <noreply@shop.example.com>"
-        return self._read(name, lambda text: _matching(r".*[^\s@<]@[^\s@>]+>?", text), wanted, default=default)
+        pattern = r".*[^\s@<]@[^\s@>]+>?"
+        return self._read(name, lambda text: _matching(pattern, text or default), wanted, default=default)
 
     def named_keys(self, name: str) -> dict[str, str]:
         """Read ``<id>:<key>`` entries, by id; the first one is the current."""
-        entries: list[str] = self.list(name, default=[])
-        if not all(re.fullmatch(r"[^:]+:\S{43}=?", entry) for entry in entries):
+        entries = self.parts(name)
+        if not all(re.fullmatch(r"[^:\s]+:[^\s:]{43}=?", entry) for entry in entries):
             raise ImproperlyConfigured(
                 f"{name} must be <key id>:<32 bytes in base64>, with commas between several."
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from csp import constants as csp
 from django.core.exceptions import ImproperlyConfigured
+from django.http.request import split_domain_port
 
 from shop.devserver import redis_url
 from shop.environment import SECRET_LENGTH, Environment
@@ -25,7 +26,7 @@ if not SECRET_KEY:
     raise ImproperlyConfigured(f"SECRET_KEY is not set; set it to at least {SECRET_LENGTH} random characters.")
 env.secret("SECRET_KEY", SECRET_KEY)
 # a former key signs as well as the current one, so it must be as hard to guess
-SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+SECRET_KEY_FALLBACKS = env.parts("SECRET_KEY_FALLBACKS")
 for _fallback in SECRET_KEY_FALLBACKS:
     env.secret("SECRET_KEY_FALLBACKS", _fallback)
 
@@ -33,6 +34,8 @@ PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else
 if not PUBLIC_URL:
     raise ImproperlyConfigured("PUBLIC_URL is not set; payment providers send their notifications to it.")
 _public = env.web_address("PUBLIC_URL", default=PUBLIC_URL)
+if not split_domain_port(_public.netloc)[0]:  # by Django's host check, each notification too
+    raise ImproperlyConfigured("PUBLIC_URL names a host that Django refuses: write letters, digits, dots and -.")
 
 ALLOWED_HOSTS = env.hosts("ALLOWED_HOSTS") or (["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else [])
 # or every notification would be refused
@@ -243,7 +246,7 @@ PAYMENTS = {
     "BASE_URL": PUBLIC_URL,
     "ORDER": "shop.orders.lifecycle",
     "EVENTS": "shop.orders.fulfilment.on_event",
-    "WEBHOOKS": env.json("WEBHOOKS", default={}),
+    "WEBHOOKS": env.document("WEBHOOKS"),
     "PROVIDERS": env.channels(),
     "LIMITS": {
         "CALLS": env.count("PROVIDER_CALLS_MAX", default=32),

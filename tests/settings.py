@@ -5,6 +5,7 @@ import os
 from shop.devserver import redis_url
 
 os.environ.setdefault("DEBUG", "1")
+REDIS_SECONDS = redis_url.TIMEOUT_SECONDS  # of the shop
 redis_url.TIMEOUT_SECONDS = 2.0  # on a busy machine Redis is slow, and not away
 
 from shop.settings import *  # noqa: E402, F403

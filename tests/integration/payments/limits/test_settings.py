@@ -81,7 +81,9 @@ def test_a_public_address_of_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -
         *(("SECRET_KEY", wrong) for wrong in (" " * 60, "k" * 60)),
         *(("DATABASE_URL", f"postgresql://{rest}") for rest in ("", "/", "u:secret@h")),
         *(("REDIS_URL", url) for url in ("redis://:secret@h/name", "redis://h/-1", "unix://")),
-        *(("IDEMPOTENCY_BODY_KEYS", wrong) for wrong in ("secret", "a:secret")),
+        *(("IDEMPOTENCY_BODY_KEYS", wrong) for wrong in ("secret", "a:secret", f"k1::{'A' * 42}=")),
+        *(("WEBHOOKS", wrong) for wrong in ("secret", "[]")),
+        ("PUBLIC_URL", "https://my_shop.example"),
         ("EMAIL_FROM", "noreply"),
     ],
 )

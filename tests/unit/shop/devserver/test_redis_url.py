@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from shop.devserver import redis_url
 
@@ -20,6 +21,7 @@ def test_one_server_is_used_as_it_stands(url: str) -> None:
     assert (cache["BACKEND"], cache["LOCATION"]) == ("django_redis.cache.RedisCache", url)
     assert cache["OPTIONS"]["SOCKET_TIMEOUT"] == redis_url.TIMEOUT_SECONDS
     assert "SENTINELS" not in cache["OPTIONS"]
+    assert settings.REDIS_SECONDS == 0.2
 
 
 def test_sentinels_are_asked_for_the_master() -> None:
