@@ -87,7 +87,7 @@ class Verifier:
 
 
 class Hmac(Verifier):
-    """HMAC-SHA-256 in hexadecimal of the body, or of a signed time, a dot and the body.
+    """HMAC-SHA-256 in lower-case hexadecimal of the body, or of a signed time, a dot and the body.
 
     Args:
         header: with the signature.

@@ -115,7 +115,7 @@ class Account:
         except ProviderRejected as refused:
             if refused.code in self.in_use:
                 raise OutcomeUnknown(f"an earlier request may have moved the money: {refused}") from refused
-            if refused.code != self.unfunded:
+            if self.unfunded is None or refused.code != self.unfunded:
                 raise
             return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
 
@@ -257,12 +257,14 @@ class Account:
 
     def _read(self, found: T) -> T:
         said: Any = found
-        written = {name: getattr(said, name) for name in _NUMBERS if getattr(said, name, "")}
-        if getattr(said, "provider_txn_id", "") in written.values():  # of what the provider does not number
-            written["provider_txn_id"] = said.provider_txn_id
-        with suppress(ValueError):  # of another system of the account
-            return cast("T", replace(said, **{name: self.read_number(value) for name, value in written.items()}))
-        return found
+        ours: dict[str, str] = {}
+        for value in filter(None, (getattr(said, name, "") for name in _NUMBERS)):
+            with suppress(ValueError):  # of another system of the account, or of a person
+                ours[value] = self.read_number(value)
+        # the last three hold our number of what the provider does not number
+        names = (*_NUMBERS, "provider_txn_id", "paid_txn_id", "takes_back")
+        read = {name: ours[value] for name in names if (value := getattr(said, name, "")) in ours}
+        return cast("T", replace(said, **read))
 
     def _method(self, wanted: str | None, payer: Payer) -> PayMethod:
         """Return `wanted`, or the channel's first method; raises as `Provider.create`."""

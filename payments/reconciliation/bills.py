@@ -49,8 +49,8 @@ DAYS_A_RUN = 7
 # of a run of the timer, UTC: the first at 10:30 China time, when yesterday's are ready
 HOURS, MINUTE = (2, 5, 8), 30
 
-# what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
 _LONG = re.compile(r"[0-9]{16,}|[0-9]+[eE][0-9]+")  # to a spreadsheet of 15 digits, or with an exponent
+# what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 
 NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns

@@ -73,7 +73,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         if known.payment_id != payment_id:
             raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
-    if amount_minor:  # else all that is left, which is nothing
+    if type(amount_minor) is not int or amount_minor:  # else all that is left, which is nothing
         minor(amount_minor)
     # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
     reserved = amount_minor and Payment.objects.filter(

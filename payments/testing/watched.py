@@ -39,7 +39,7 @@ class Watched:
         return partial(_read, name, member) if name in _RETURNED else member
 
 
-def _read(method: str, call: Callable[..., Any], **given: Any) -> Any:
+def _read(method: str, call: Callable[..., Any], /, **given: Any) -> Any:
     """Return the answer of `call`. Raises Broken, naming the method."""
     answer = call(**given)
     must_be(answer, _RETURNED[method], f"{method}: its answer")

@@ -229,12 +229,12 @@ def _line(entry: Document) -> BillLine | None:
     if kind is None or entry["transaction_status"] not in ("S", "V"):
         return None
     is_refund, invoice = kind is FactKind.REFUNDED, entry.get("invoice_id", "")
-    amount = entry["transaction_amount"]
+    amount, marked = entry["transaction_amount"], {**entry, "custom_id": entry.get("custom_field")}
     return BillLine(
         kind=kind,
-        out_trade_no=facts.number_of({**entry, "custom_id": entry.get("custom_field")}) if is_refund else invoice,
+        out_trade_no=facts.number_of(marked) if is_refund else invoice,
         provider_txn_id=text_of(entry, "transaction_id"),
-        out_refund_no=invoice if is_refund else "",
+        out_refund_no=invoice if is_refund and not facts.is_by_hand(marked) else "",
         amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),

@@ -68,7 +68,7 @@ def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = N
         FactKind.REFUNDED,
         merchant=merchant,
         out_trade_no=number_of(refund),
-        out_refund_no=number,
+        out_refund_no="" if is_by_hand(refund) else number,
         paid_txn_id=capture_of(refund),
         paid_minor=paid_minor,
     )
@@ -96,8 +96,13 @@ def mark_of(out_trade_no: str) -> str:
 def number_of(refund: Document) -> str:
     """Return our number of a refund's trade, empty if it is not ours; one by hand is marked as its capture is."""
     mark, _, number = str(refund.get("custom_id")).partition(":")
-    number = refund.get("invoice_id", "") if refund.get("custom_id") in (OURS, CLOSED) else number
+    number = refund.get("invoice_id", "") if is_by_hand(refund) else number
     return number if mark == OURS and is_keepable(number, most=64) else ""
+
+
+def is_by_hand(refund: Document) -> bool:
+    """Check if a refund has its capture's mark and number, as one made at PayPal has."""
+    return refund.get("custom_id") in (OURS, CLOSED)
 
 
 def capture_of(refund: Document) -> str:

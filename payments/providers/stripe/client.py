@@ -56,7 +56,7 @@ class StripeIntents(Account):
     channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
     currencies = frozenset(EXPONENTS)
-    in_use = ("idempotency_error",)
+    in_use = ("idempotency_error", "idempotency_key_in_use")
     zone: tzinfo = UTC
 
     def __init__(self, settings: Settings, limits: Limits) -> None:

@@ -40,7 +40,7 @@ def about(document: Mapping[str, Any]) -> dict[str, object]:
         "out_refund_no": document.get("out_refund_no"),
         "amount_minor": given.get("refund"),
         "paid_minor": given.get("total"),
-        "currency": given.get("currency", "CNY"),
+        "currency": given.get("currency") or "CNY",
     }
 
 
@@ -66,7 +66,7 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
         out_trade_no=text_of(refund, "out_trade_no"),
         provider_txn_id=text_of(refund, "refund_id"),
         amount_minor=amount_of(refund["amount"], "refund"),
-        currency=str(refund["amount"].get("currency", "CNY")),
+        currency=str(refund["amount"].get("currency") or "CNY"),
         occurred_at=_time(refund.get("success_time")),
         out_refund_no=text_of(refund, "out_refund_no"),
         paid_txn_id=text_of(refund, "transaction_id"),

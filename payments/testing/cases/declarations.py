@@ -35,6 +35,8 @@ def declared(bench: Bench) -> None:
         sound = isinstance(currency, str) and is_currency(currency)
         must(sound, f"ISO 4217 knows no currency {currency!r}: it has three capitals")
     must_be(account.zone, tzinfo, "`zone`")
+    for name in ("unknown", "in_use"):
+        must(not isinstance(getattr(account, name, ()), str), f"`{name}` is one text: write codes, as ('…',)")
     (number, read_number), ours = bench.forms, new_id().hex
     theirs = _members(number(ours), str, "`number`")
     must(len(theirs) <= NAMES_MAX, f"`number` writes {len(theirs)} characters, more than {NAMES_MAX}")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -199,3 +200,12 @@ def test_numbers_travel_in_the_providers_form_and_come_back_in_ours(side: Side) 
     assert CALLS["close"](kite) == Kite("").closed(NUMBER)
     side.says = {"": (200, {"day": f"{DAY}", "entries": [{"n": n, "amount": 1} for n in (theirs, "F-7")]})}
     assert [line.out_trade_no for line in CALLS["bill"](kite)] == [NUMBER, "F-7"]
+
+
+def test_a_refund_by_hand_has_the_number_of_our_trade(side: Side) -> None:
+    """Its own number is of a person, and its provider numbers no payments."""
+    kite, theirs = Shouting(side.url), f"K-{NUMBER.upper()}"
+    fact = kite.fact({"n": theirs, "amount": 1})
+    by_hand = replace(fact, kind=pay.FactKind.REFUNDED, out_refund_no="by hand", paid_txn_id=theirs)
+    read = kite._read(by_hand)
+    assert (read.out_trade_no, read.out_refund_no, read.paid_txn_id) == (NUMBER, "by hand", NUMBER)

@@ -84,6 +84,9 @@ def test_optional_members_may_be_missing(wechat: WeChatPay, platform: keys.Keys)
     body = envelope(platform, PAID, **inside)
     (fact,) = read(wechat, platform, body).facts
     assert (fact.amount_minor, fact.currency) == (1990, "CNY")
+    refund = {**REFUNDED, "amount": {**REFUNDED["amount"], "currency": None}}
+    (fact,) = read(wechat, platform, envelope(platform, refund, event="REFUND.SUCCESS")).facts
+    assert (fact.amount_minor, fact.currency) == (990, "CNY")
 
 
 def test_a_refund_is_read_with_the_payment_that_it_takes_from(wechat: WeChatPay, platform: keys.Keys) -> None:
