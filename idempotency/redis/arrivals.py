@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 SEND_SECONDS = 0.2
 BUFFER_MAX = 2_000  # lines that a process holds; the oldest go first
-AT_ONCE = 32  # lines: calls wait for the interpreter while more are made
+AT_ONCE = 256  # lines: calls wait for the interpreter while they are made
 STREAM_MAX = 50_000  # lines: about 15 MB of usual ones, 200 MB of the longest
 STREAM_SECONDS = 604_800  # a stream of an earlier epoch goes away by itself
 ADDRESS_MAX = 45  # characters of an IPv6 address

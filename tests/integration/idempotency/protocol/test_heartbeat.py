@@ -71,6 +71,15 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts, redis_se
     assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
 
 
+def test_the_lease_of_a_killed_one_ends_by_itself(child_of: Starts) -> None:
+    holder = child_of(f"once('n', key='k', lease={SHORT}).run(place_and_hang)")
+    holder.go()
+    assert (holder.line(), holder.line()) == ("ready", "inside")
+    holder.kill()
+    once("n", key="k", lease=SHORT, wait=60).run(place)
+    assert LedgerEntry.objects.get().fence == 2
+
+
 def test_a_take_over_that_fails_at_once_keeps_no_lease() -> None:
     """Its error, which something may hold for long, holds the call that would renew it."""
 

@@ -47,6 +47,15 @@ class TestListener:
         assert order.status == "refunded"
         assert order.paid_at is not None
 
+    def test_what_is_told_again_is_answered_alike(self, demo: User, order: Order) -> None:
+        told = ("paid", "refunded", "refunded", "paid")
+        assert [on_payment(order_id=order.id, event=event) for event in told] == [True] * 4
+        order.refresh_from_db()
+        assert (order.status, order.version) == ("refunded", 3)
+        closed = placed(demo, mug=1)
+        lifecycle.cancel(order_id=closed.id, user_id=demo.pk)
+        assert [on_payment(order_id=closed.id, event=event) for event in ("paid", "refunded")] == [False, True]
+
     def test_an_unknown_order_takes_nothing_and_an_unknown_event_is_a_mistake(self, order: Order) -> None:
         for event in ("paid", "refunded", "closed"):
             assert on_payment(order_id=new_id(), event=event) is False
