@@ -51,7 +51,7 @@ class RefundForm(ReasonForm):
 
     def __init__(self, *args: Any, payment: Payment, **kwargs: Any) -> None:
         self.payment = payment
-        left = left_minor(payment)
+        left = payment.refundable_minor
         first = {"number": new_id(), "amount": plain(left, payment.currency)}
         super().__init__(*args, **{"initial": first, **kwargs})
         amounts = {"most": money(left, payment.currency), "half": money(left // 2, payment.currency)}
@@ -120,8 +120,3 @@ def in_minor(text: str, currency: str) -> int:
     except ValueError:
         example = {"amount": plain(1990, currency)}
         raise forms.ValidationError(gettext("Write the amount in digits, as in %(amount)s.") % example) from None
-
-
-def left_minor(payment: Payment) -> int:
-    """Return the amount that can still be refunded, in minor units."""
-    return payment.paid_minor - payment.refunded_minor - payment.reserved_minor

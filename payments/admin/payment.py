@@ -25,7 +25,7 @@ from payments.admin import find
 from payments.admin.badges import badge
 from payments.admin.case import page as case_file
 from payments.admin.case.history import MOST
-from payments.admin.forms import OutcomeForm, RefundForm, left_minor
+from payments.admin.forms import OutcomeForm, RefundForm
 from payments.admin.pages import (
     Act,
     MoneyAdmin,
@@ -73,7 +73,7 @@ def _what_asking_does_about(refund: Refund) -> str:
 
 def _what_refunding_does(payment: Payment) -> list[str]:
     about = {"paid": money(payment.paid_minor, payment.currency)}
-    about["left"] = money(left_minor(payment), payment.currency)
+    about["left"] = money(payment.refundable_minor, payment.currency)
     return [
         _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.") % about,
         _(
@@ -156,7 +156,7 @@ class PaymentAdmin(MoneyAdmin):
             button=gettext_lazy("Give the money back"),
             sentences=_what_refunding_does,
             carry_out=_refunded,
-            is_open=lambda payment: left_minor(payment) > 0,
+            is_open=lambda payment: payment.refundable_minor > 0,
             form=lambda payment, given: RefundForm(given, payment=payment),
         ),
     }
@@ -208,7 +208,7 @@ class PaymentAdmin(MoneyAdmin):
     credited = money_column("paid_minor", pgettext_lazy("money", "credited"))
     refunded_of_it = money_column("refunded_minor", gettext_lazy("refunded of it"))
     on_its_way = money_column("reserved_minor", gettext_lazy("on its way back"))
-    left = column(lambda payment: money(left_minor(payment), payment.currency), gettext_lazy("left to refund"))
+    left = money_column("refundable_minor", gettext_lazy("left to refund"))
     opened = time_column("created_at", gettext_lazy("opened at"))
     changed = time_column("updated_at", gettext_lazy("changed at"))
 
