@@ -9,12 +9,12 @@
 User and password, if any, stand before the first host and are those of the data servers.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.connection import parse_url
@@ -93,7 +93,7 @@ def caches(url: str) -> dict[str, Any]:
 
 def cluster_client() -> RedisCluster:
     """Make a client of `REDIS_URL`'s Cluster (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
-    found = _address(os.environ["REDIS_URL"].strip(), _CLUSTER, port=6379)
+    found = _address(settings.REDIS_URL, _CLUSTER, port=6379)
     user, _, password = found.login.removesuffix("@").partition(":")
     return RedisCluster(
         startup_nodes=[ClusterNode(host, port) for host, port in found.nodes],  # type: ignore[no-untyped-call]

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from django.conf import settings
 
 from shop.devserver import redis_url
+from tests.settings import REDIS_SECONDS
 
 
 def default(url: str) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def test_one_server_is_used_as_it_stands(url: str) -> None:
     assert (cache["BACKEND"], cache["LOCATION"]) == ("django_redis.cache.RedisCache", url)
     assert cache["OPTIONS"]["SOCKET_TIMEOUT"] == redis_url.TIMEOUT_SECONDS
     assert "SENTINELS" not in cache["OPTIONS"]
-    assert settings.REDIS_SECONDS == 0.2
+    assert REDIS_SECONDS == 0.2
 
 
 def test_sentinels_are_asked_for_the_master() -> None:
@@ -31,10 +31,10 @@ def test_sentinels_are_asked_for_the_master() -> None:
     assert cache["OPTIONS"]["SENTINEL_KWARGS"]["retry"] is None
 
 
-def test_a_cluster_is_reached_by_a_client_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_is_reached_by_a_client_of_our_own(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     made: dict[str, Any] = {}
     monkeypatch.setattr(redis_url, "RedisCluster", lambda **given: made.update(given))
-    monkeypatch.setenv("REDIS_URL", "redis+cluster://shop:s%40crt@10.0.0.1:7000,10.0.0.2")
+    settings.REDIS_URL = "redis+cluster://shop:s%40crt@10.0.0.1:7000,10.0.0.2"
     redis_url.cluster_client()
     assert [(node.host, node.port) for node in made["startup_nodes"]] == [("10.0.0.1", 7000), ("10.0.0.2", 6379)]
     assert (made["username"], made["password"]) == ("shop", "s@crt")
