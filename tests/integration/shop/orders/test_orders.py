@@ -47,9 +47,9 @@ class TestListener:
         assert order.status == "refunded"
         assert order.paid_at is not None
 
-    def test_what_is_told_again_is_answered_alike(self, demo: User, order: Order) -> None:
-        told = ("paid", "refunded", "refunded", "paid")
-        assert [on_payment(order_id=order.id, event=event) for event in told] == [True] * 4
+    def test_an_event_that_comes_again_is_answered_alike(self, demo: User, order: Order) -> None:
+        events = ("paid", "refunded", "refunded", "paid")
+        assert [on_payment(order_id=order.id, event=event) for event in events] == [True] * 4
         order.refresh_from_db()
         assert (order.status, order.version) == ("refunded", 3)
         closed = placed(demo, mug=1)

@@ -207,5 +207,6 @@ def test_a_refund_by_hand_has_the_number_of_our_trade(side: Side) -> None:
     kite, theirs = Shouting(side.url), f"K-{NUMBER.upper()}"
     fact = kite.fact({"n": theirs, "amount": 1})
     by_hand = replace(fact, kind=pay.FactKind.REFUNDED, out_refund_no="by hand", paid_txn_id=theirs)
-    read = kite._read(by_hand)
+    kite.find = lambda *_: pay.Trade(status=pay.TradeStatus.PAID, facts=(by_hand,))  # type: ignore[method-assign]
+    (read,) = CALLS["query"](kite).facts
     assert (read.out_trade_no, read.out_refund_no, read.paid_txn_id) == (NUMBER, "by hand", NUMBER)
