@@ -9,7 +9,7 @@ from payments.models import Anomaly, Payment
 from payments.operations.actions import NotDecidable, Operator, Result, audit
 from payments.settlement import anomalies
 from payments.settlement.apply import queue_refund
-from payments.settlement.decide import policy_refund
+from payments.settlement.decision import PolicyRefund
 from payments.settlement.settle import rederive
 from payments.settlement.state import as_id
 from payments.states import AnomalyKind
@@ -28,7 +28,7 @@ def approve(anomaly: Anomaly, *, by: Operator) -> Result:
     attempt_id, payment_id = as_id(anomaly.detail.get("out_trade_no", "")), anomaly.payment_id
     if attempt_id is None or payment_id is None:
         raise NotDecidable(NOTHING_WAITS)
-    refund = policy_refund(
+    refund = PolicyRefund.of(
         AnomalyKind(anomaly.kind), anomaly.reference, attempt_id, int(anomaly.detail["amount_minor"])
     )
     with transaction.atomic():

@@ -38,7 +38,7 @@ from payments.providers.base import RefundStatus as AtProvider
 from payments.providers.plugin import Capability
 from payments.settlement import backoff
 from payments.settlement.anomalies import file_anomaly
-from payments.settlement.decide import reference_of
+from payments.settlement.decision import reference_of
 from payments.settlement.settle import rederive, settle
 from payments.settlement.state import BY_HAND, as_id
 from payments.states import FINAL, OPEN_REFUNDS, AnomalyKind, RefundStatus
@@ -173,9 +173,8 @@ def charge_of(refund: Refund) -> Observation:
     charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
     if refund.anomaly is None:
         return charges.get(credited=True)
-    about = refund.anomaly.reference
-    named = {reference_of(merchant=one.merchant, provider_txn_id=one.provider_txn_id): one for one in charges}
-    return named[about]
+    named = {reference_of(one.merchant, one.provider_txn_id): one for one in charges}
+    return named[refund.anomaly.reference]
 
 
 def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:

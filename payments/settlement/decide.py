@@ -4,7 +4,6 @@ Pure: no database, no clock, no network. `decide` answers as if the order takes 
 `Decision.order_events` that it must be asked; where it refuses, `decide` is called again with that.
 """
 
-import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +38,8 @@ def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
         source: how we learned it: ``notification``, ``query``, ``close``, ``refund``, ``bill``, `BY_HAND`.
     """
     if state is None:
-        return Decision(outcome=Outcome.ANOMALY, state=None, filings=(_filing(AnomalyKind.UNKNOWN_TRADE, fact),))
+        unknown = Filing.about(AnomalyKind.UNKNOWN_TRADE, fact)
+        return Decision(outcome=Outcome.ANOMALY, state=None, filings=(unknown,))
     if (stored := state.find(fact)) is not None:
         return _repeated(state, stored, fact)
     attempt = state.attempt_of(fact)
@@ -81,21 +81,6 @@ def refresh(state: PaymentState) -> Decision:
     return _settled(state, Decision(outcome=Outcome.APPLIED, state=state), always=True)
 
 
-def reference_of(*, merchant: str, provider_txn_id: str) -> str:
-    """Name an anomaly about a fact."""
-    return f"{merchant}/{provider_txn_id}"
-
-
-def policy_refund(kind: AnomalyKind, reference: str, attempt_id: uuid.UUID, amount_minor: int) -> PolicyRefund:
-    """Make the refund of what an anomaly is about; the same anomaly's is the same refund."""
-    return PolicyRefund(
-        id=uuid.uuid5(attempt_id, f"policy refund {kind} {reference}"),
-        attempt_id=attempt_id,
-        amount_minor=amount_minor,
-        reason=kind.replace("_", " "),
-    )
-
-
 def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
     """Decide on a fact that nothing stored speaks of."""
     refusal = _refusal(state, attempt, fact)
@@ -104,7 +89,7 @@ def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -
         return Decision(outcome=Outcome.ANOMALY, state=state, filings=(filing,))
     if fact.kind is FactKind.PAID:
         return _paid(state, attempt, fact, refusal, source=source)
-    if refusal is None and fact.kind is FactKind.CLOSED:
+    if fact.kind is FactKind.CLOSED:
         return _closed(state, attempt, fact, source=source)
     return _refunded(state, attempt, fact, refusal, source=source)
 
@@ -115,7 +100,7 @@ def _paid(
     asks_order = refusal is None
     if asks_order and not state.order_accepts_payment:
         refusal = AnomalyKind.PAID_AFTER_CLOSE
-    row = _row(fact, attempt, credited=refusal is None, source=source)
+    row = FactRow.of(fact, attempt, credited=refusal is None, source=source)
     after = state.with_facts(row)
     late = tuple(replace(one, credited=True) for one in after.uncounted_refunds(attempt))
     after, ended = _ended(after.with_facts(*late), attempt, AttemptStatus.SUCCEEDED)
@@ -133,7 +118,7 @@ def _paid(
 
 
 def _closed(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
-    row = _row(fact, attempt, credited=False, source=source)
+    row = FactRow.of(fact, attempt, credited=False, source=source)
     after, ended = _ended(state.with_facts(row), attempt, AttemptStatus.CLOSED)
     booking = Booking(fact=row, amount_minor=0)
     return _settled(state, Decision(outcome=Outcome.APPLIED, state=after, bookings=(booking,), ended=ended))
@@ -143,11 +128,13 @@ def _refunded(
     state: PaymentState, attempt: AttemptRow, fact: Fact, refusal: AnomalyKind | None, *, source: str
 ) -> Decision:
     credited = refusal is None and state.takes_back_credit(fact, attempt)
-    row = _row(fact, attempt, credited=credited, source=source)
+    row = FactRow.of(fact, attempt, credited=credited, source=source)
     refunded = _succeeded(state, attempt, fact) if refusal is None else ()
     filings: tuple[Filing, ...] = () if refusal is None else (_refused_filing(refusal, state, attempt, fact),)
     filings += tuple(
-        _filing(AnomalyKind.CONTENT_CHANGED, fact, payment_id=state.payment.id, first_minor=asked.amount_minor)
+        Filing.about(
+            AnomalyKind.CONTENT_CHANGED, fact, payment_id=state.payment.id, first_minor=asked.amount_minor
+        )
         for asked in refunded
         if asked.amount_minor != fact.amount_minor
     )
@@ -164,7 +151,7 @@ def _refunded(
 
 def _stored_only(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
     """Store a single refund that is part of what went back whole: it is booked and counted already."""
-    row = _row(fact, attempt, credited=False, source=source)
+    row = FactRow.of(fact, attempt, credited=False, source=source)
     refunded = _succeeded(state, attempt, fact)
     decision = Decision(
         outcome=Outcome.DUPLICATE,
@@ -177,10 +164,10 @@ def _stored_only(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source
 
 def _confirmed(state: PaymentState, attempt: AttemptRow, by_hand: FactRow, fact: Fact, *, source: str) -> Decision:
     """Store the provider's fact about money that an operator recorded before: it counts, and is in the books."""
-    row = _row(fact, attempt, credited=False, source=source)
+    row = FactRow.of(fact, attempt, credited=False, source=source)
     booked_minor = by_hand.amount_minor if by_hand.currency == fact.currency else 0
     agrees = (by_hand.amount_minor, by_hand.currency) == (fact.amount_minor, fact.currency)
-    differs = _filing(
+    differs = Filing.about(
         AnomalyKind.CONTENT_CHANGED, fact, payment_id=state.payment.id, first_minor=by_hand.amount_minor
     )
     decision = Decision(
@@ -197,7 +184,7 @@ def _repeated(state: PaymentState, stored: FactRow, fact: Fact) -> Decision:
     currency = stored.currency if fact.kind is FactKind.CLOSED else fact.currency  # a closing moves no money
     if fact.is_whole or same == (fact.amount_minor, currency, as_id(fact.out_trade_no)):
         return Decision(outcome=Outcome.DUPLICATE, state=state)
-    changed = _filing(AnomalyKind.CONTENT_CHANGED, fact, first_minor=stored.amount_minor)
+    changed = Filing.about(AnomalyKind.CONTENT_CHANGED, fact, first_minor=stored.amount_minor)
     return Decision(outcome=Outcome.ANOMALY, state=state, filings=(changed,))
 
 
@@ -278,39 +265,6 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
     )
 
 
-def _row(fact: Fact, attempt: AttemptRow, *, credited: bool, source: str) -> FactRow:
-    return FactRow(
-        channel=fact.channel,
-        merchant=fact.merchant,
-        provider_txn_id=fact.provider_txn_id,
-        kind=fact.kind.value,
-        attempt_id=attempt.id,
-        amount_minor=fact.amount_minor,
-        currency=fact.currency,
-        out_refund_no=fact.out_refund_no,
-        paid_txn_id=fact.paid_txn_id,
-        credited=credited,
-        source=source,
-        occurred_at=fact.occurred_at,
-    )
-
-
-def _filing(kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = None, **more: Any) -> Filing:
-    return Filing(
-        kind=kind,
-        channel=fact.channel,
-        reference=reference_of(merchant=fact.merchant, provider_txn_id=fact.provider_txn_id),
-        payment_id=payment_id,
-        detail={
-            "out_trade_no": fact.out_trade_no,
-            "amount_minor": fact.amount_minor,
-            "currency": fact.currency,
-            "merchant": fact.merchant,
-            **more,
-        },
-    )
-
-
 def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow, fact: Fact) -> Filing:
     """File a fact that is not credited; policy refunds exactly what was charged, once, if need be on approval."""
     more: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
@@ -318,12 +272,12 @@ def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow,
         more["account"] = state.account
     if kind is AnomalyKind.CONTENT_CHANGED:
         more["charged_as"] = state.charges(attempt)[0].provider_txn_id
-    filing = _filing(kind, fact, payment_id=state.payment.id, **more)
+    filing = Filing.about(kind, fact, payment_id=state.payment.id, **more)
     if fact.kind is not FactKind.PAID or kind not in REFUNDED_BY_POLICY or not fact.amount_minor:
         return filing
     if is_above(state.approve_above, fact.amount_minor, fact.currency):
         return replace(filing, detail={**filing.detail, **APPROVAL_NEEDED})
-    return replace(filing, refund=policy_refund(kind, filing.reference, attempt.id, fact.amount_minor))
+    return replace(filing, refund=PolicyRefund.of(kind, filing.reference, attempt.id, fact.amount_minor))
 
 
 def _exceeds(payment: PaymentRow, paid_minor: int, refunded_minor: int) -> Filing:

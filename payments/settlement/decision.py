@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from payments.providers.base import Fact
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind
 
@@ -44,6 +45,16 @@ class PolicyRefund:
     amount_minor: int
     reason: str
 
+    @classmethod
+    def of(cls, kind: AnomalyKind, reference: str, attempt_id: uuid.UUID, amount_minor: int) -> "PolicyRefund":
+        """Make the refund of what an anomaly is about; the same anomaly's is the same refund."""
+        return cls(
+            id=uuid.uuid5(attempt_id, f"policy refund {kind} {reference}"),
+            attempt_id=attempt_id,
+            amount_minor=amount_minor,
+            reason=kind.replace("_", " "),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
@@ -55,6 +66,23 @@ class Filing:
     payment_id: uuid.UUID | None
     detail: Mapping[str, Any]
     refund: PolicyRefund | None = None  # what policy gives back because of it
+
+    @classmethod
+    def about(cls, kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = None, **more: Any) -> "Filing":
+        """File a fact, by the name that `reference_of` gives it."""
+        return cls(
+            kind=kind,
+            channel=fact.channel,
+            reference=reference_of(fact.merchant, fact.provider_txn_id),
+            payment_id=payment_id,
+            detail={
+                "out_trade_no": fact.out_trade_no,
+                "amount_minor": fact.amount_minor,
+                "currency": fact.currency,
+                "merchant": fact.merchant,
+                **more,
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +99,8 @@ class Decision:
     filings: tuple[Filing, ...] = ()
     events: tuple[PaymentRow, ...] = ()  # the payment at each new status, to be staged in this order
     order_events: tuple[OrderEvent, ...] = ()  # what the order is asked or informed of, in this order
+
+
+def reference_of(merchant: str, provider_txn_id: str) -> str:
+    """Name the anomalies about a fact."""
+    return f"{merchant}/{provider_txn_id}"

@@ -62,6 +62,24 @@ class FactRow:
     source: str
     occurred_at: datetime | None = None
 
+    @classmethod
+    def of(cls, fact: Fact, attempt: AttemptRow, *, credited: bool, source: str) -> "FactRow":
+        """Make the row of a fact about an attempt."""
+        return cls(
+            channel=fact.channel,
+            merchant=fact.merchant,
+            provider_txn_id=fact.provider_txn_id,
+            kind=fact.kind.value,
+            attempt_id=attempt.id,
+            amount_minor=fact.amount_minor,
+            currency=fact.currency,
+            out_refund_no=fact.out_refund_no,
+            paid_txn_id=fact.paid_txn_id,
+            credited=credited,
+            source=source,
+            occurred_at=fact.occurred_at,
+        )
+
     @property
     def identity(self) -> tuple[str, str, str, str]:
         """The columns of its unique constraint."""

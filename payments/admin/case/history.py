@@ -34,14 +34,13 @@ from payments.models import (
 from payments.models.audit import subject_of
 from payments.operations import figures
 from payments.providers.base import FactKind
+from payments.settlement.decision import reference_of
 from payments.settlement.state import as_id
 from payments.states import REFUNDED_BY_POLICY, AnomalyKind, AttemptStatus, RefundStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less
 NOT_CREDITED = gettext_noop("NOT CREDITED")
 MOST = 200  # rows of each kind; a payment with more has had the same notification very often
-
-Kind = Anomaly.Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
 
 def _charge(fact: Any, filed: dict[str, Anomaly], by_policy: dict[int | None, Return]) -> Charge:
     known = {**_money(fact, fact.attempt.account, fact.observed_at), "amount_minor": fact.moved_minor}
-    anomaly = None if fact.credited else filed.get(f"{fact.merchant}/{fact.provider_txn_id}")
+    anomaly = None if fact.credited else filed.get(reference_of(fact.merchant, fact.provider_txn_id))
     if anomaly is None:
         return Charge(**known, credited=fact.credited)
     return Charge(
@@ -190,11 +189,11 @@ def _anomalies(
 ) -> models.QuerySet[Anomaly]:
     """Select those filed under the payment, or under the name of a fact or notification about it."""
     channels = {fact.channel for fact in facts} | {row.channel for row in notifications}
-    of_facts = [f"{fact.merchant}/{fact.provider_txn_id}" for fact in facts]
+    of_facts = [reference_of(fact.merchant, fact.provider_txn_id) for fact in facts]
     ids = [row.notification_id for row in notifications]
     about = Q(payment=payment)
-    about |= Q(kind=Kind.CONTENT_CHANGED, channel__in=channels, reference__in=[*of_facts, *ids])
-    about |= Q(kind=Kind.NOTIFICATION_FAILED, channel__in=channels, reference__in=ids)
+    about |= Q(kind=AnomalyKind.CONTENT_CHANGED, channel__in=channels, reference__in=[*of_facts, *ids])
+    about |= Q(kind=AnomalyKind.NOTIFICATION_FAILED, channel__in=channels, reference__in=ids)
     return Anomaly.objects.filter(about).select_related("payment", "refund", "refund__payment").order_by("id")
 
 
@@ -223,13 +222,12 @@ def _received_at(row: Notification, facts: list[Observation]) -> datetime:
 
 
 def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
-    bad = row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED}
     return Moment(
         at=_received_at(row, facts),
         what=_("notification %s") % row.event_type,
         who=account_name(row.account),
         address=page_of(row),
-        alarm=bad,
+        alarm=row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED},
         now=(row.verdict, row.get_verdict_display()),
     )
 
@@ -273,10 +271,8 @@ def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
 
 
 def _of_refund(refund: Refund) -> Iterator[Moment]:
-    moment, kind = partial(Moment, address=page_of(refund)), _("refund of %s")
-    if refund.anomaly_id:
-        kind = _("policy refund of %s")
-    what, now = kind % refund_money(refund), (refund.status, refund.get_status_display())
+    moment, now = partial(Moment, address=page_of(refund)), (refund.status, refund.get_status_display())
+    what = (_("policy refund of %s") if refund.anomaly_id else _("refund of %s")) % refund_money(refund)
     note = _("number %s") % refund.out_refund_no + (f": {stored_text(refund.reason)}" if refund.reason else "")
     yield moment(at=refund.created_at, what=_("%s asked for") % what, note=note, now=now, moves_money=True)
     if refund.submitted_at is not None:
@@ -285,11 +281,8 @@ def _of_refund(refund: Refund) -> Iterator[Moment]:
 
 
 def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
-    moment, about = (
-        partial(Moment, address=page_of(event)),
-        {"number": event.number, "status": event.status_in_words},
-    )
-    what = _("event %(number)s: %(status)s") % about
+    moment = partial(Moment, address=page_of(event))
+    what = _("event %(number)s: %(status)s") % {"number": event.number, "status": event.status_in_words}
     amounts = {"paid": money(event.paid_minor, currency), "refunded": money(event.refunded_minor, currency)}
     totals = _("paid %(paid)s, refunded %(refunded)s") % amounts
     waits = event.handled_at is None and event.attempts > 0
