@@ -10,7 +10,7 @@ reserved, or the same money could be asked for under a second number.
 
 import logging
 from datetime import datetime
-from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -30,7 +30,7 @@ from payments.errors import (
     RefundExceedsPaid,
     RefundUnavailable,
 )
-from payments.models import Observation, Payment, Refund
+from payments.models import Attempt, Observation, Payment, Refund
 from payments.money import minor
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
@@ -133,13 +133,20 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
         _still_open(refund).update(status=RefundStatus.UNCERTAIN.value, message="")
-        result = None
     except ProviderUnavailable:
         _still_open(refund).filter(submitted_at=began).update(submitted_at=before)  # ours was none
         raise
     except ProviderRejected as error:
-        return _refused(refund, began=began, before=before, message=str(error))
-    return _concluded(refund, result)
+        columns: dict[str, Any] = {"status": RefundStatus.FAILED}
+        if before is not None and began - before < backoff.IN_DOUBT:  # that request may still be carried out
+            columns = {"status": RefundStatus.UNCERTAIN, "submitted_at": before}
+        ours = _still_open(refund).filter(submitted_at=began)  # else another began since, whose outcome counts
+        _set_troubled(refund, ours, message=str(error), **columns)
+    else:
+        if result is not None:
+            _conclude(refund, result)
+    refund.refresh_from_db()
+    return refund
 
 
 def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
@@ -159,18 +166,18 @@ def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
     return refund
 
 
-def end_unmoved(refund: Refund, *, message: str) -> Refund:
+def end_unmoved(refund: Refund, *, message: str) -> None:
     """End an open refund of which a person knows that no money moved, as one that its provider refused.
 
     Transaction: needs the caller's, and the refund's row locked, so that it is not submitted meanwhile; locks the
     payment's row.
     """
-    return _set_troubled(refund, _still_open(refund), status=RefundStatus.FAILED, message=message)
+    _set_troubled(refund, _still_open(refund), status=RefundStatus.FAILED, message=message)
 
 
 def charge_of(refund: Refund) -> Observation:
     """Return the charge it takes back: the credited one, or the one that its anomaly is about."""
-    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
+    charges = refund.attempt.observations.filter(kind=FactKind.PAID.value)
     if refund.anomaly is None:
         return charges.get(credited=True)
     named = {reference_of(one.merchant, one.provider_txn_id): one for one in charges}
@@ -185,11 +192,9 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
 
     Transaction: needs the caller's; locks the payment's row.
     """
+    ours = {"attempt__channel": channel, "attempt__account_key": account_key}
     number = as_id(result.out_refund_no)
-    ours = Refund.objects.select_related("attempt").filter(
-        attempt__channel=channel, attempt__account_key=account_key
-    )
-    refund = number and ours.filter(pk=number).first()
+    refund = number and Refund.objects.select_related("attempt").filter(pk=number, **ours).first()
     if not refund:
         return False
     Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
@@ -202,37 +207,37 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
 
 
 def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
-    """Ask about an earlier request, or make one if the provider has none; None if another process is at it.
-
-    The compare-and-set on `submitted_at` lets one process make it.
-    """
+    """Ask about an earlier request, or make one if the provider has none; None if another process is at it."""
     channel, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
+
+    def ask() -> RefundResult:
+        numbers = {"out_trade_no": refund.attempt.out_trade_no, "out_refund_no": refund.out_refund_no}
+        return channel.query_refund(**numbers, reference=_number_of(refund.attempt, charged))
+
     result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
     if before is not None:
-        ask = partial(_ask, channel, refund, charged)
         with follow_up():  # if the question fails, the refund stays as unknown, and as reserved, as it was
             result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
     if result is not None and result.status is AtProvider.NOT_FOUND:
         if not _still_open(refund).filter(submitted_at=before).update(submitted_at=began):
             return None  # withdrawn, ended by another's question, or another's request goes out
         result = _request(channel, refund, charged)
-    if result is not None:
-        _must_match(result, refund, charged)
+    asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
+    for fact in result.facts if result else ():  # a question names no amount
+        answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
+        must_match(refund.attempt.channel, asked=asked, answer=answer)
     return result
 
 
-def _concluded(refund: Refund, result: RefundResult | None) -> Refund:
-    """Settle what the provider said, and return the refund as it is now."""
-    if result is not None:
-        settle(*result.facts, source="refund")
-        if result.status in _TROUBLES:
-            why = result.message or "the provider closed it without moving money"
-            status, is_final = _TROUBLES[result.status], result.status is AtProvider.FAILED
-            return _set_troubled(refund, _still_open(refund), status=status, message=why, is_final=is_final)
-        if result.status is AtProvider.PROCESSING:
-            _still_open(refund).update(status=RefundStatus.PROCESSING.value, message="")
-    refund.refresh_from_db()
-    return refund
+def _conclude(refund: Refund, result: RefundResult) -> None:
+    """Settle what the provider said."""
+    settle(*result.facts, source="refund")
+    if result.status in _TROUBLES:
+        why = result.message or "the provider closed it without moving money"
+        status, is_final = _TROUBLES[result.status], result.status is AtProvider.FAILED
+        _set_troubled(refund, _still_open(refund), status=status, message=why, is_final=is_final)
+    elif result.status is AtProvider.PROCESSING:
+        _still_open(refund).update(status=RefundStatus.PROCESSING.value, message="")
 
 
 def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
@@ -246,53 +251,24 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         currency=charged.currency,
         reason=refund.reason,
         notify_url=channels.notify_url(refund.attempt.account),
-        reference=_number_of(refund, charged),
+        reference=_number_of(refund.attempt, charged),
     )
 
 
-def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
-    return channel.query_refund(
-        out_trade_no=refund.attempt.out_trade_no,
-        out_refund_no=refund.out_refund_no,
-        reference=_number_of(refund, charged),
-    )
-
-
-def _number_of(refund: Refund, charged: Observation) -> str:
+def _number_of(attempt: Attempt, charged: Observation) -> str:
     """Return the provider's number of the trade, or of the charge where the trade may be charged again."""
-    if refund.attempt.account not in channels.recharging():
-        return refund.attempt.reference
+    if attempt.account not in channels.recharging():
+        return attempt.reference
     if charged.source != BY_HAND:
         return charged.provider_txn_id
-    charges = Observation.objects.filter(
-        attempt=refund.attempt, kind=FactKind.PAID.value, merchant=charged.merchant
-    )
+    charges = attempt.observations.filter(kind=FactKind.PAID.value, merchant=charged.merchant)
     confirmed = charges.exclude(source=BY_HAND).order_by("id").first()  # as of `PaymentState.confirmed_by`
-    return refund.attempt.reference if confirmed is None else confirmed.provider_txn_id
-
-
-def _must_match(result: RefundResult, refund: Refund, charged: Observation) -> None:
-    """Compare an answer with our refund, for a question names no amount; raises OutcomeUnknown."""
-    asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
-    for fact in result.facts:
-        answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
-        must_match(refund.attempt.channel, asked=asked, answer=answer)
-
-
-def _refused(refund: Refund, *, began: datetime, before: datetime | None, message: str) -> Refund:
-    """End the refund, unless a request `before` ours without an answer may still be carried out.
-
-    If another one `began` since, that one's outcome counts.
-    """
-    ours = _still_open(refund).filter(submitted_at=began)
-    if before is not None and began - before < backoff.IN_DOUBT:
-        return _set_troubled(refund, ours, status=RefundStatus.UNCERTAIN, submitted_at=before, message=message)
-    return _set_troubled(refund, ours, status=RefundStatus.FAILED, message=message)
+    return attempt.reference if confirmed is None else confirmed.provider_txn_id
 
 
 def _set_troubled(
     refund: Refund, row: QuerySet[Refund], *, message: str, is_final: bool = False, **columns: object
-) -> Refund:
+) -> None:
     """Set the columns of a refund that failed or waits for a person, and file that; nothing if `row` is gone."""
     with transaction.atomic():
         Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
@@ -300,8 +276,6 @@ def _set_troubled(
         if row.update(message=message[:255], **columns):
             _file(refund, message=message, is_final=is_final)
             rederive(refund.payment_id)  # what a failed one had reserved is free again
-    refund.refresh_from_db()
-    return refund
 
 
 def _file(refund: Refund, *, message: str, is_final: bool) -> None:
