@@ -236,8 +236,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
     name = named(attempt)
-    fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), account=attempt.account)
-    if not fine:
+    if trouble := _trouble_at(attempt.account, lambda: closing.query_attempt(attempt.pk)):
         return False, _("%(name)s: %(trouble)s; nothing changed.") % {"name": name, "trouble": trouble}
     attempt.refresh_from_db(fields=["status"])
     return True, outcome_of(name, ATTEMPT_IS[AttemptStatus(attempt.status)])
@@ -245,8 +244,7 @@ def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
 
 def _submit(refund: Refund) -> tuple[bool, str]:
     name = _("Refund %(number)s") % {"number": refund.out_refund_no}
-    fine, trouble = _called(lambda: refunds.submit_refund(refund.pk), account=refund.attempt.account)
-    if not fine:
+    if trouble := _trouble_at(refund.attempt.account, lambda: refunds.submit_refund(refund.pk)):
         about = {"name": name, "trouble": trouble}
         return False, _("%(name)s: %(trouble)s; it stays reserved, and the timer tries again.") % about
     refund.refresh_from_db()
@@ -257,16 +255,16 @@ def _submit(refund: Refund) -> tuple[bool, str]:
     return status in {RefundStatus.SUCCEEDED, RefundStatus.PROCESSING}, outcome_of(name, became)
 
 
-def _called(call: Callable[[], object], *, account: str) -> tuple[bool, str]:
-    """Call the provider; returns False and the reason, as the middle of a sentence, where it did not answer."""
+def _trouble_at(account: str, call: Callable[[], object]) -> str:
+    """Call the provider; where it does not answer, return the reason, as the middle of a sentence."""
     try:
         call()
     except ProviderError as error:
         trouble: Any = _WHY.get(type(error), gettext_lazy("gave no usable answer"))
         if isinstance(error, ProviderRejected):  # the provider's words about it
             trouble = _("%(what)s (%(why)s)") % {"what": trouble, "why": error}
-        return False, f"{account_name(account)} {trouble}"
-    return True, ""
+        return f"{account_name(account)} {trouble}"
+    return ""
 
 
 def outcome_of(name: str, became: Any) -> str:
