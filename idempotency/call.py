@@ -1,6 +1,7 @@
 """Keyed call as its handler sees it: a parameter named `call`, or `call_of(request)`.
 
-Also which functions a door refuses: those that return before their work is done, or lack an argument.
+Also which functions a door refuses: those that return before their work is done, or lack an argument; and how
+their arguments are named.
 """
 
 from collections.abc import Callable, Iterable
@@ -120,3 +121,14 @@ def missing(names: Iterable[str], taken: Signature) -> str | None:
     """Return the first of some names that is no argument of a function with this signature."""
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
     return next((name for name in names if name not in taken.parameters and not (takes_any and name)), None)
+
+
+def arguments_by_name(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Name the arguments of a call, and fill in defaults; those of ``**kwargs`` by their own names."""
+    bound = taken.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    for name, parameter in taken.parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            given |= given.pop(name)
+    return given

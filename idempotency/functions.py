@@ -18,7 +18,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
-from idempotency.call import NAME, KeyedCall, missing, refuse_deferred, takes_call
+from idempotency.call import NAME, KeyedCall, arguments_by_name, missing, refuse_deferred, takes_call
 from idempotency.conf import config
 from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
@@ -31,12 +31,10 @@ from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import keys
 
 T = TypeVar("T")
-R = TypeVar("R")
 Key = str | int | UUID
-
-_places_of_tasks: dict[str, dict[str, str]] = {}  # name of a `once.task` → see `_place_of`
-
 NAME_MAX = 96  # characters of a name, or a tenant's: with a principal they fit the ledger's scope
+
+_places_of_tasks: dict[str, list[str]] = {}  # name of a `once.task` → its function, by module and by file
 
 
 class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
@@ -143,7 +141,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         wait: float | None = None,
         principal: Callable[..., str] | None = None,
         tenant: Callable[..., str] | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    ) -> Callable[[Callable[..., T]], Callable[..., T]]:
         """Make each call of a function, sync or async, `once(name, key=…).run(function, …)`.
 
         Put it below the decorator of a task queue. `key`, `payload`, `principal` and `tenant` are functions of the
@@ -158,37 +156,34 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
                 another task.
         """
 
-        def decorate(function: Callable[..., R]) -> Callable[..., R]:
-            taken = _signature_without_call(function)
+        def decorate(function: Any) -> Any:
+            whole = signature(function)
+            taken = whole.replace(parameters=[one for one in whole.parameters.values() if one.name != NAME])
             refuse_deferred(function, f"@once.task({name!r})")
             _refuse_taken(name, function)
             choices = {"key": key, "payload": payload, "principal": principal, "tenant": tenant}
             choosers = {
-                of: _chooser(name, of, chosen, taken)
-                for of, chosen in choices.items()
-                if chosen is not None or of == "key"
+                of: _chooser(name, of, choice, taken)
+                for of, choice in choices.items()
+                if choice is not None or of == "key"
             }
 
             def call_of(*args: Any, **kwargs: Any) -> once:
-                given = _arguments(taken, args, kwargs)
+                given = arguments_by_name(taken, args, kwargs)
                 chosen = {of: choose(given) for of, choose in choosers.items()}
                 return once(name, lease=lease, wait=wait, **chosen)
 
-            wrapper: Any
-            if iscoroutinefunction(function):
+            @wraps(function)
+            def run(*args: Any, **kwargs: Any) -> Any:
+                return call_of(*args, **kwargs).run(function, *args, **kwargs)
 
-                @wraps(function)
-                async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                    return await call_of(*args, **kwargs).arun(function, *args, **kwargs)
+            @wraps(function)
+            async def arun(*args: Any, **kwargs: Any) -> Any:
+                return await call_of(*args, **kwargs).arun(function, *args, **kwargs)
 
-            else:
-
-                @wraps(function)
-                def wrapper(*args: Any, **kwargs: Any) -> Any:
-                    return call_of(*args, **kwargs).run(function, *args, **kwargs)
-
+            wrapper: Any = arun if iscoroutinefunction(function) else run
             wrapper.__signature__ = taken
-            return cast(Callable[..., R], wrapper)
+            return wrapper
 
         return decorate
 
@@ -251,11 +246,6 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
     return partial(fn, **{NAME: exchange}) if takes_call(fn) else fn
 
 
-def _signature_without_call(function: Callable[..., Any]) -> Signature:
-    whole = signature(function)
-    return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
-
-
 def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
     """Build a function of a call's arguments by name from what `once.task` was given.
 
@@ -264,9 +254,9 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
     """
     if of == "payload" and choose == "arguments":
         # without defaults, so that a parameter which a later version adds makes no other call of a retry
-        defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
+        defaults = {name: each.default for name, each in taken.parameters.items()}
         return lambda given: {
-            each: value for each, value in given.items() if each not in defaults or value != defaults[each]
+            name: value for name, value in given.items() if name not in defaults or value != defaults[name]
         }
     if not callable(choose):
         raise TypeError(f"once.task({task!r}): {of} is a function of the arguments, not {choose!r}.")
@@ -274,51 +264,30 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
         parameters = signature(choose).parameters
     except ValueError:  # a builtin that does not say
         parameters = Signature().parameters
-    kinds = {each: parameter.kind for each, parameter in parameters.items()}
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    wanted = (
-        name for name, kind in kinds.items() if kind in by_name and parameters[name].default is Parameter.empty
-    )
+    wanted = (name for name, each in parameters.items() if each.kind in by_name and each.default is each.empty)
     if (each := missing(wanted, taken)) is not None:
         raise TypeError(
             f"once.task({task!r}): key, payload, principal and tenant get arguments of the function by name."
             f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
         )
-    takes_any = Parameter.VAR_KEYWORD in kinds.values()
-    return lambda given: choose(
-        **{name: value for name, value in given.items() if takes_any or name in parameters}
-    )
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    return lambda given: choose(**{name: given[name] for name in given if takes_any or name in parameters})
 
 
 def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
     """Refuse the name of another function of a module, which would get the results of this one."""
     if "<locals>" in function.__qualname__:
         return
-    here = _place_of(function)
-    there = _places_of_tasks.setdefault(name, here)
-    if not here.items() & there.items():
-        raise TypeError(
-            f"once.task({name!r}) on {here['module']}: it is the name of {there['module']}, and equal keys would "
-            "give one of them the results of the other. Give one of them another name."
-        )
-
-
-def _place_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Name a function by its module and by its file: one module may be imported under two names."""
+    # by its file too: one module may be imported under two names
     file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", function.__module__)
-    places = {"module": function.__module__, "file": file}
-    return {of: f"{place}.{function.__qualname__}" for of, place in places.items()}
-
-
-def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Name the arguments of a call, and fill in defaults; those of ``**kwargs`` by their own names."""
-    bound = taken.bind(*args, **kwargs)
-    bound.apply_defaults()
-    given = dict(bound.arguments)
-    for name, parameter in taken.parameters.items():
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            given |= given.pop(name)
-    return given
+    here = [f"{place}.{function.__qualname__}" for place in (function.__module__, file)]
+    there = _places_of_tasks.setdefault(name, here)
+    if here[0] != there[0] and here[1] != there[1]:
+        raise TypeError(
+            f"once.task({name!r}) on {here[0]}: it is the name of {there[0]}, and equal keys would give one of "
+            "them the results of the other. Give one of them another name."
+        )
 
 
 def _content_of(name: str, payload: Any) -> bytes:
