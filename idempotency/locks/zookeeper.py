@@ -22,7 +22,8 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.holds import whole_number
-from idempotency.locks.engine.nodes import Place, Queue, desk_of
+from idempotency.locks.engine.nodes import Place, desk_of
+from idempotency.locks.engine.queues import Queue
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, deadline_of, operation
 from idempotency.locks.state import Numbered, Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
@@ -37,7 +38,7 @@ class QueueLock(Counted):
         name: any text; the same name is the same lock everywhere below the client's chroot.
         client: a started KazooClient; its session is the lease.
         settings: as of `Counted`. Two threads of one `owner` that ask at the same moment queue behind each other.
-            A silent server may take `nodes.ANSWER_SECONDS` more than `wait_seconds`. `on_lost` costs a command,
+            A silent server may take `queues.ANSWER_SECONDS` more than `wait_seconds`. `on_lost` costs a command,
             and runs on kazoo's thread: it must not wait for ZooKeeper.
     """
 

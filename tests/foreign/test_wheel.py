@@ -109,7 +109,8 @@ def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
     found = project.evaluate(IMPORT_EVERYTHING)
     named = {f"idempotency.{extra}": extra for extra in ("client", "drf", "ninja")}
     named["idempotency.locks.zookeeper"] = "zookeeper"
-    assert found["lacking"].keys() == {*named, "idempotency.locks.engine.nodes", "idempotency.testing.fixtures"}
+    of_kazoo = {f"idempotency.locks.engine.{module}" for module in ("nodes", "queues")}
+    assert found["lacking"].keys() == {*named, *of_kazoo, "idempotency.testing.fixtures"}
     for module, extra in named.items():
         assert found["lacking"][module] == f"{module} needs {PACKAGES[extra]}: pip install 'payonce[{extra}]'"
     assert found["others"] == []

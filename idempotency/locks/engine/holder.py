@@ -50,7 +50,7 @@ def current() -> Holder:
     found = _of_task.get(task)
     if found is None:
         reference = weakref.ref(task)
-        found = _of_task[task] = Holder(_next_name(), lambda: _is_running(reference()))
+        found = _of_task[task] = Holder(_next_name(), lambda: (one := reference()) is not None and not one.done())
     return found
 
 
@@ -61,10 +61,6 @@ def named(owner: str) -> Holder:
 
 def _next_name() -> str:
     return f"{process}:{next(_counter)}"
-
-
-def _is_running(task: "asyncio.Task[object] | None") -> bool:
-    return task is not None and not task.done()
 
 
 def _forget() -> None:

@@ -161,8 +161,7 @@ class Session(SessionHold):
 
     def abandon(self) -> None:
         """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""
-        connection = getattr(self, "_connection", None)
-        if connection is not None:
+        if (connection := getattr(self, "_connection", None)) is not None:
             if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self._end_wait()
             connection.close()

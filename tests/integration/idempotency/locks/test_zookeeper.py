@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KazooState
 
-from idempotency.locks.engine import nodes
+from idempotency.locks.engine import queues
 from idempotency.locks.engine.nodes import in_order, predecessor
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld
 from idempotency.locks.zookeeper import (
@@ -323,7 +323,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(
     lock, held = ZooKeeperLock(NAME, client=client), ZooKeeperLock("held", client=client)
     client.ensure_path(FOLDER)
     held.acquire()
-    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(queues, "ANSWER_SECONDS", 0.2)
     zookeeper.freeze()
     try:
         with pytest.raises(LockUnavailable):
@@ -344,7 +344,7 @@ def test_a_server_that_is_away_is_not_asked_nor_one_of_a_client_that_is_not_star
 ) -> None:
     with pytest.raises(LockUnavailable, match="not started"):
         ZooKeeperLock(NAME, client=KazooClient(zookeeper.hosts)).acquire()
-    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(queues, "ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(client, "state", KazooState.SUSPENDED)
     with pytest.raises(LockUnavailable, match="No connection"):
         ZooKeeperLock(NAME, client=client).acquire()
