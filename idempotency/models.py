@@ -3,7 +3,7 @@
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
-from django.db.models import Q
+from django.db.models import CheckConstraint, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -13,9 +13,6 @@ from idempotency.postgres.indexes import BlockRangeIndex
 
 if apps.get_containing_app_config(__name__) is None:  # Django would speak of an app_label
     raise ImproperlyConfigured("Add 'idempotency' to INSTALLED_APPS, then run `manage.py migrate idempotency`.")
-
-
-MODES = [(Mode.ATOMIC.value, _("atomic")), (Mode.PHASED.value, _("phased"))]
 
 
 class State(models.TextChoices):
@@ -34,16 +31,15 @@ _LEASED = Q(mode="atomic") | Q(mode="phased") & (
 )
 # an answer exists exactly when the entry is finished: half an execution is never replayed. A 5xx is never stored:
 # it could never succeed afterwards
-_ANSWERED = Q(
-    state="finished",
-    finished_at__isnull=False,
-    response_status__isnull=False,
-    response_status__gte=200,
-    response_status__lt=500,
-) & (Q(purged_at__isnull=True) | Q(response_body__isnull=True))
+_ANSWERED = (
+    Q(finished_at__isnull=False, response_status__gte=200, response_status__isnull=False, response_status__lt=500)
+    & Q(state="finished")
+    & (Q(purged_at__isnull=True) | Q(response_body__isnull=True))
+)
 _OPEN = Q(finished_at__isnull=True, response_status__isnull=True, purged_at__isnull=True) & (
     Q(state="running") | Q(state="uncertain")
 )
+MODES = [(Mode.ATOMIC.value, _("atomic")), (Mode.PHASED.value, _("phased"))]
 
 
 class LedgerEntry(models.Model):
@@ -81,7 +77,7 @@ class LedgerEntry(models.Model):
             # key first, so that an operator finds it without its scope; a second index would slow each insert
             models.UniqueConstraint(fields=["key", "scope"], name="ledger_one_entry_per_scope_and_key"),
             # one CHECK for every promise about a row: PostgreSQL reads and plans each again at every insert
-            models.CheckConstraint(condition=_NAMED & _LEASED & (_ANSWERED | _OPEN), name="ledger_entry_is_whole"),
+            CheckConstraint(condition=_NAMED & _LEASED & (_ANSWERED | _OPEN), name="ledger_entry_is_whole"),
         ]
         indexes = [
             # a request pays for every index it writes: this one costs next to nothing, for rows come in its order
@@ -127,24 +123,17 @@ class LedgerAttempt(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["entry", "fence"], name="ledger_attempt_one_per_fence"),
-            models.CheckConstraint(
-                condition=Q(outcome__in=[outcome.value for outcome in Outcome]),
-                name="ledger_attempt_outcome_is_known",
-            ),
-            models.CheckConstraint(
+            CheckConstraint(condition=Q(outcome__in=Outcome.values), name="ledger_attempt_outcome_is_known"),
+            CheckConstraint(
                 condition=Q(outcome="running", ended_at__isnull=True)
-                | (~Q(outcome="running") & Q(ended_at__isnull=False)),
+                | ~Q(outcome="running") & Q(ended_at__isnull=False),
                 name="ledger_attempt_ended_has_a_time",
             ),
-            # an entry is never closed by hand without a reason
-            models.CheckConstraint(
+            CheckConstraint(
                 condition=~Q(outcome__in=["resolved", "abandoned"]) | ~Q(note=""),
                 name="ledger_attempt_by_hand_has_a_note",
             ),
         ]
-
-    def __str__(self) -> str:
-        return f"run {self.fence} by {self.owner}"
 
 
 class ArrivalOutcome(models.TextChoices):
@@ -180,9 +169,6 @@ class Arrival(models.Model):
         # no request pays for it. A block range's would keep its oldest time when the rows are dropped
         indexes = [models.Index(fields=["at"], name="arrival_by_time")]
 
-    def __str__(self) -> str:
-        return f"{self.outcome} at {self.at:%Y-%m-%d %H:%M:%S}"
-
 
 class ConsumedMessage(models.Model):
     """Message that a consumer has applied: inserted in the same transaction as its effect."""
@@ -194,7 +180,7 @@ class ConsumedMessage(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["consumer", "message_id"], name="inbox_one_row_per_message"),
-            models.CheckConstraint(condition=~Q(consumer="") & ~Q(message_id=""), name="inbox_message_is_named"),
+            CheckConstraint(condition=~Q(consumer="") & ~Q(message_id=""), name="inbox_message_is_named"),
         ]
         indexes = [BlockRangeIndex(fields=["consumed_at"], name="inbox_by_time")]
 
@@ -213,7 +199,6 @@ class EventStatus(models.TextChoices):
 
 
 _WAITING = ["stored", "held", "failed"]
-_UNAPPLIED = [*_WAITING, "quarantined"]
 _ENDS = ["failed", "quarantined", "applied"]
 _STEPS = {"stored": ["held", *_ENDS], "held": _ENDS, "failed": ["held", *_ENDS], "quarantined": ["applied"]}
 _OUT_OF_ORDER = (
@@ -248,12 +233,12 @@ class WebhookEvent(models.Model):
         permissions = [("replay_webhookevent", "Can apply a webhook event that failed or is held")]
         constraints = [
             models.UniqueConstraint(fields=["sender", "event_id"], name="webhook_one_row_per_event"),
-            models.CheckConstraint(
+            CheckConstraint(
                 condition=Q(sender__gt="", event_id__gt="")
                 & (Q(sequence__isnull=True) | Q(sequence__gte=1, entity__gt=""))
                 & (
                     Q(status="applied", applied_at__isnull=False)
-                    | Q(status__in=_UNAPPLIED, applied_at__isnull=True, body__isnull=False)
+                    | Q(status__in=[*_WAITING, "quarantined"], applied_at__isnull=True, body__isnull=False)
                 )
                 & (~Q(status="held") | Q(sequence__isnull=False))
                 & (~Q(status__in=["failed", "quarantined"]) | Q(error__gt="")),
@@ -310,9 +295,6 @@ class LedgerEpoch(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(id=1), name="ledger_epoch_is_one"),
-            models.CheckConstraint(condition=~Q(value=""), name="ledger_epoch_is_not_empty"),
+            CheckConstraint(condition=Q(id=1), name="ledger_epoch_is_one"),
+            CheckConstraint(condition=~Q(value=""), name="ledger_epoch_is_not_empty"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.value} since {self.since:%Y-%m-%d %H:%M}"
