@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cache
-from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest
@@ -104,7 +103,7 @@ class Exchange(ABC):
     def look(self) -> StoredResponse | None:
         """Return the stored answer of this very call, without a claim; None where there is none."""
         entry = self._find()
-        if entry is None or entry.answer is None or entry.answer.status == HTTPStatus.ACCEPTED:
+        if entry is None or entry.answer is None or entry.answer.status == 202:
             return None
         is_copy = keys.matches(entry.fingerprint, self._identity.fingerprint, self._content)
         return self._replay_entry(entry) if is_copy else None
@@ -180,7 +179,7 @@ class Exchange(ABC):
 
     def _count(self, outcome: str) -> None:
         self.outcome = outcome
-        _requests(self.mode, outcome).inc()
+        _labelled(metrics.requests, self.mode, outcome).inc()
 
     def _count_failure(self) -> None:
         """Count a failed call; one that ended with a problem of its key has been counted as that."""
@@ -215,7 +214,7 @@ class Exchange(ABC):
             max_bytes=self._config.max_response_bytes,
             redact=self._redact,
             lifetime_seconds=self._lifetime,
-            is_open=self._is_open and response.status_code == HTTPStatus.OK,
+            is_open=self._is_open and response.status_code == 200,
         )
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:
@@ -224,12 +223,11 @@ class Exchange(ABC):
 
     def _show(self, answer: StoredResponse) -> None:
         """Let Redis answer replays; only after the commit."""
-        seconds = min(self._config.result_seconds, self._config.body_seconds, answer.lifetime_seconds)
         marker.finish(
             self._marker,
             fingerprint=self._identity.fingerprint,
             answer=answer,
-            ttl_seconds=seconds,
+            ttl_seconds=min(self._config.result_seconds, self._config.body_seconds, answer.lifetime_seconds),
             wait=self.mode is not Mode.ATOMIC,
             wake=self._has_waiters,
         )
@@ -240,10 +238,9 @@ class Exchange(ABC):
 
     def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
         """Return the answer of a finished entry and put it in Redis for later replays; else 409."""
-        if entry is None:
-            raise self._in_progress()
-        self._same_request(entry.fingerprint, entry.answer)
-        if entry.answer is None:
+        if entry is not None:
+            self._same_request(entry.fingerprint, entry.answer)
+        if entry is None or entry.answer is None:
             raise self._in_progress()
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
         answer = encryption.unseal(entry.answer, digest=self.key_digest)
@@ -255,7 +252,7 @@ class Exchange(ABC):
             self._conflict("expired")
             raise ResultExpired(answer.headers.get("Location"))
         self._visit.look_again()
-        _replays(source).inc()
+        _labelled(metrics.replays, source).inc()
         self._count("replayed")
         return answer
 
@@ -280,19 +277,17 @@ class Exchange(ABC):
 
 
 @cache
-def _requests(mode: Mode, outcome: str) -> Any:
-    return metrics.requests.labels(mode.value, outcome)
-
-
-@cache
-def _replays(source: str) -> Any:
-    return metrics.replays.labels(source)
+def _labelled(metric: Any, *labels: str) -> Any:
+    return metric.labels(*labels)
 
 
 class _Here(threading.local):
     """Name of each thread, which asks the system once and not at each call."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
 
 
@@ -301,10 +296,5 @@ def owner() -> str:
     return _here.owner
 
 
-def _begin() -> None:
-    global _here  # noqa: PLW0603  a forked child is another process
-    _here = _Here()
-
-
 _here = _Here()
-os.register_at_fork(after_in_child=_begin)
+os.register_at_fork(after_in_child=_here.begin)  # a forked child is another process
