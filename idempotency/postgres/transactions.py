@@ -13,7 +13,6 @@ of reach. A statement that would end the transaction, such as ``COMMIT``, is ref
 
 import re
 from collections.abc import Callable
-from functools import cache
 from operator import attrgetter
 from types import FunctionType
 from typing import Any
@@ -25,19 +24,14 @@ from django.db.backends.signals import connection_created
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from idempotency.postgres.endings import refuse_end
+from idempotency.postgres.texts import parsed, refuse_end, remember
 
 IDLE, OPEN, FAILED = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
-PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
 
 _CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
-# attribute of psycopg's connection: a dictionary of weak keys costs each statement two more calls
-_TRAFFIC = "payonce_traffic"
 
 _methods_of = attrgetter("cursor", "_cursor", "_prepare_cursor", "make_cursor", "savepoint", "savepoint_commit")
 _DJANGOS = _methods_of(BaseDatabaseWrapper)
-
-_parsed: set[int] = set()  # by their hashes, which Python makes once a text and 64 bits long
 
 
 class _Traffic:
@@ -73,13 +67,13 @@ class _Traffic:
             if not self._is_kept(*control.groups()):
                 self.flush(run)
                 run(query)
-        elif not is_text or hash(query) not in _parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
+        elif not is_text or hash(query) not in parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.flush(run)
             if not self.is_ours:
                 refuse_end(query, cursor)
             run(query, parameters, **options)
             if is_text:
-                _remember(query)
+                remember(query)
         elif raw.pgconn.transaction_status == IDLE and self._merges_begin():  # nothing waits: see `_is_kept`
             raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
             try:
@@ -182,13 +176,11 @@ def defer(database: BaseDatabaseWrapper) -> None:
     Watches it only where that is not possible: inside another transaction (a test case's), with server-side
     binding; or where Django logs what was sent. Does nothing with another driver.
     """
-    traffic = getattr(database.connection, _TRAFFIC, None)
+    traffic = _traffic_of(database)
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if traffic is None or (traffic.is_watched and not is_outermost):
         return
-    # other code may have put its own cursors since
-    travels = is_outermost and traffic.merges and issubclass(database.connection.cursor_factory, _Travelling)
-    traffic.begin(is_watched=True, travels=travels and not database.queries_logged)
+    traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
     # where other code has put its own, the cursor alone defers
     if traffic.travels and traffic.replaced.keys().isdisjoint(database.__dict__):
         database.__dict__.update(traffic.replaced)
@@ -200,14 +192,15 @@ def stop(database: BaseDatabaseWrapper) -> None:
     if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
         for name in former.replaced:
             del own[name]
-    if (traffic := getattr(database.connection, _TRAFFIC, None)) is not None:
+    if (traffic := _traffic_of(database)) is not None:
         traffic.begin()
 
 
 def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: list[Any]) -> None:
     """Run a text that is known to parse; the BEGIN of an `atomic` block goes with it."""
-    _remember(text)
-    traffic = getattr(database.connection, _TRAFFIC, None)
+    if hash(text) not in parsed:
+        remember(text)
+    traffic = getattr(cursor, "traffic", None)
     if traffic is None:
         cursor.execute(text, parameters)
         return
@@ -230,7 +223,7 @@ def cursor_of(database: Any) -> Any:
         database.close_if_health_check_failed()
         database.ensure_connection()
     database.validate_thread_sharing()
-    traffic = getattr(database.connection, _TRAFFIC, None)
+    traffic = _traffic_of(database)
     if traffic is None:
         return database.create_cursor()
     traffic.cursor = traffic.cursor or database.create_cursor()
@@ -251,23 +244,18 @@ def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
     )
 
 
-def _remember(text: str) -> None:
-    if hash(text) not in _parsed:
-        if len(_parsed) >= PARSED_MAX:
-            _parsed.clear()
-        _parsed.add(hash(text))
-
-
 class _Travelling:
-    """Cursor in front of a psycopg class, whose statements take the waiting transaction control along."""
+    """Cursor in front of a psycopg class, whose statements take the waiting transaction control along.
 
-    connection: psycopg.Connection[Any]
+    Each connection has a class of its own, which knows its traffic.
+    """
+
+    traffic: _Traffic
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         run = super().execute  # type: ignore[misc]
-        traffic = getattr(self.connection, _TRAFFIC, None)
-        if traffic is not None and (traffic.is_watched or traffic.is_ours):
-            return traffic.execute(self, run, query, params, options)
+        if self.traffic.is_watched or self.traffic.is_ours:
+            return self.traffic.execute(self, run, query, params, options)
         return run(query, params, **options)
 
     def executemany(self, *given: Any, **options: Any) -> Any:
@@ -282,14 +270,14 @@ class _Travelling:
     def _flushed(self) -> Any:
         """Send what waits, and return psycopg's own methods."""
         own: Any = super()
-        if (traffic := getattr(self.connection, _TRAFFIC, None)) is not None:
-            traffic.flush(own.execute)
+        self.traffic.flush(own.execute)
         return own
 
 
-@cache
-def _travelling(factory: type[Any]) -> type[Any]:
-    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__})
+def _traffic_of(database: BaseDatabaseWrapper) -> _Traffic | None:
+    """Return that of a connection; None with another driver, or where other code has put its own cursors since."""
+    traffic: _Traffic | None = getattr(getattr(database.connection, "cursor_factory", None), "traffic", None)
+    return traffic
 
 
 def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -300,11 +288,11 @@ def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
     """
     raw: Any = connection.connection
     if isinstance(connection.connection, psycopg.Connection):
-        if not issubclass(raw.cursor_factory, _Travelling):
-            raw.cursor_factory = _travelling(raw.cursor_factory)
+        if not issubclass(raw.cursor_factory, _Travelling):  # else a pool has it from another of Django's
+            raw.cursor_factory = type(raw.cursor_factory.__name__, (_Travelling, raw.cursor_factory), {})
         is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
         merges = is_utf8 and issubclass(raw.cursor_factory, psycopg.ClientCursor)
-        setattr(raw, _TRAFFIC, _Traffic(connection, merges=merges))  # a pool may have it from another of Django's
+        raw.cursor_factory.traffic = _Traffic(connection, merges=merges)
 
 
 connection_created.connect(prepare)

@@ -39,7 +39,7 @@ def _entered(self: transaction.Atomic) -> None:
     _enter(self)
     database = transaction.get_connection(self.using)
     transactions.defer(database)
-    if getattr(getattr(database.connection, transactions._TRAFFIC, None), "travels", False):
+    if getattr(transactions._traffic_of(database), "travels", False):
         deferred.append(self.using or "default")
 
 

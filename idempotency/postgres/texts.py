@@ -1,4 +1,4 @@
-"""Refusal of statements that would end the transaction of a keyed call."""
+"""Texts of statements: those that are known to parse, and those that would end the transaction of a keyed call."""
 
 import re
 from typing import Any
@@ -18,6 +18,17 @@ _ENDS = re.compile(
     r"|START\s+TRANSACTION|PREPARE\s+TRANSACTION)\b",
     re.IGNORECASE,
 )
+
+PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
+parsed: set[int] = set()  # by their hashes, which Python makes once a text and 64 bits long
+
+
+def remember(text: str) -> None:
+    """Note that the server has parsed a text."""
+    if hash(text) not in parsed:
+        if len(parsed) >= PARSED_MAX:
+            parsed.clear()
+        parsed.add(hash(text))
 
 
 def refuse_end(query: Any, cursor: Any) -> None:
