@@ -26,14 +26,11 @@ ANONYMOUS = "anonymous"
 NAMED = "named:"
 NAME_MAX = 255  # characters: method and route stand beside it in the ledger
 WITHIN = " in:"  # between a caller and their tenant
+_NO_NAMES = ("anonymous", "anonymoususer", "guest", "none", "null")
 # how a program spells that there is nobody, or a prefix with nothing behind it
-NOBODY = re.compile(
-    r"(?:.*[:/|=])?(?:anonymous|anonymoususer|guest|none|null|undefined)|[a-z]+:", re.IGNORECASE | re.DOTALL
-)
+NOBODY = re.compile(rf"(?:.*[:/|=])?(?:{'|'.join(_NO_NAMES)}|undefined)|[a-z]+:", re.IGNORECASE | re.DOTALL)
 # credentials that say no more than that there is one, or none
-OF_ALL = frozenset(
-    {"true", "yes", "ok", "valid", "authenticated", "anonymous", "anonymoususer", "guest", "none", "null"}
-)
+OF_ALL = frozenset({"true", "yes", "ok", "valid", "authenticated", *_NO_NAMES})
 ANSWERED = "_idempotency_answered"
 OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in the next one (RFC 7519, 4.1)
 
