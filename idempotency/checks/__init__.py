@@ -3,6 +3,6 @@
 Registered when the app is ready, which imports the modules.
 """
 
-from idempotency.checks import callers, history, ledger, methods, prefixes, settings, start, views, webhooks
+from idempotency.checks import callers, ledger, methods, settings, start, views
 
-__all__ = ["callers", "history", "ledger", "methods", "prefixes", "settings", "start", "views", "webhooks"]
+__all__ = ["callers", "ledger", "methods", "settings", "start", "views"]

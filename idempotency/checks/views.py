@@ -1,10 +1,12 @@
-"""System checks of keyed views."""
+"""System checks of keyed views, of the paths that ``KEYED`` names, and of webhooks."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags
+from django.core.checks import Warning as Advice
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
@@ -15,6 +17,8 @@ from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
 
 FUNCTIONS = "idempotency.views"  # module of the wrapper that takes a request, and of a method its instance
+# where a converter or a regular expression begins in a pattern
+_VARIES = re.compile(r"[<(\[\\^$.?*+|]")
 
 
 @register(Tags.urls)
@@ -135,6 +139,46 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             id="idempotency.E005",
         )
         for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
+    ]
+
+
+@register(Tags.urls)
+def check_prefixes(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Warn of a path prefix in ``KEYED`` below which there is no view, such as a misspelt one."""
+    config = parsed()
+    if config is None or not config.enabled or isinstance(config.keyed, str):
+        return []
+    paths = [path for path, _ in all_views()]
+    return [
+        Advice(
+            f"IDEMPOTENCY['KEYED'] has the prefix {prefix!r}, and no view's address begins so: it keys nothing. "
+            "Correct it, or remove it.",
+            id="idempotency.W007",
+        )
+        for prefix in config.keyed
+        if paths and not any(_may_begin_with(path, prefix) for path in paths)
+    ]
+
+
+def _may_begin_with(path: str, prefix: str) -> bool:
+    """Check if an address of this pattern can begin with `prefix`; what varies in it may be anything."""
+    fixed = _VARIES.split(path, maxsplit=1)[0]
+    return fixed.startswith(prefix) or (fixed != path and prefix.startswith(fixed))
+
+
+@register(Tags.urls)
+def check_webhooks(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that every webhook has the secret that it verifies with."""
+    hooks = {view.webhook.sender: view.webhook for _, view in all_views() if hasattr(view, "webhook")}
+    return [
+        Error(
+            f"@webhook({sender!r}) answers 503 to everything: {fault}.",
+            hint=f"Write verify={type(hook.verify).__name__}(…) with the secret that the sender shows for this "
+            "endpoint, a list of two while you rotate it, or a function that returns it.",
+            id="idempotency.E017",
+        )
+        for sender, hook in sorted(hooks.items())
+        if (fault := hook.verify.fault())
     ]
 
 

@@ -35,9 +35,8 @@ from idempotency import drf
 from idempotency.checks.callers import check_anonymous_callers, check_callers
 from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.checks.methods import check_keyed_methods
-from idempotency.checks.prefixes import check_prefixes
 from idempotency.checks.settings import MIDDLEWARE, check_settings
-from idempotency.checks.views import check_atomic_requests, check_keyed_views, check_middleware
+from idempotency.checks.views import check_atomic_requests, check_keyed_views, check_middleware, check_prefixes
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.modes import ATOMIC
 from idempotency.views import idempotent, not_keyed
