@@ -1,4 +1,4 @@
-"""Ask about attempts and close them at their providers."""
+"""Ask about attempts, capture those that their shoppers have approved, and close them at their providers."""
 
 import logging
 from collections.abc import Callable
@@ -7,17 +7,19 @@ from enum import StrEnum
 from functools import partial
 from uuid import UUID
 
+from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from payments.attempts import asking, calling, capturing
+from payments.attempts import asking, calling
 from payments.channels import configured as channels
-from payments.errors import ProviderError
+from payments.errors import OutcomeUnknown, ProviderError
 from payments.models import Attempt, Payment
 from payments.order_keys import of_order
 from payments.providers.answers import differences
 from payments.providers.base import Fact, FactKind, Provider, Trade, TradeStatus, closed_fact
 from payments.providers.plugin import Capability
+from payments.settlement import backoff
 from payments.settlement.settle import settle
 from payments.states import LIVE_ATTEMPTS
 
@@ -139,18 +141,49 @@ def ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     """Query, have the money taken if the shopper has approved that, and settle what there is."""
     trade = _query(channel, attempt)
     if trade.status is TradeStatus.APPROVED:
-        trade = capturing.capture(channel, attempt)
+        trade = _capture(channel, attempt)
     _settle(trade, attempt, source="query")
     return trade.status
+
+
+def _capture(channel: Provider, attempt: Attempt) -> Trade:
+    """Take the money of an approved trade, if its attempt is live and its order still waits for money.
+
+    That it goes out is committed first: until a word about it, or `backoff.IN_DOUBT`, the attempt does not end as
+    closed (`_must_not_be_captured`). A closing looks for that last, and `Provider.capture` for what is closed, so
+    of both at once one gives way.
+
+    Transaction: NONE may be open. May run any number of times, also at once.
+    """
+    live = Attempt.objects.filter(pk=attempt.pk, status__in=LIVE_ATTEMPTS)
+    fresh = live.annotate(now=Now()).first()
+    if fresh is None or not calling.may_be_paid(attempt) or not live.update(capture_submitted_at=fresh.now):
+        return Trade(status=TradeStatus.APPROVED)  # left open
+    ours = live.filter(capture_submitted_at=fresh.now)
+    try:
+        trade = channel.capture(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    except OutcomeUnknown:
+        raise
+    except ProviderError:
+        ours.update(capture_submitted_at=fresh.capture_submitted_at)
+        raise
+    ours.update(capture_submitted_at=fresh.capture_submitted_at)
+    return trade
 
 
 def _settle(trade: Trade, attempt: Attempt, *, source: str) -> None:
     """Settle an answer's facts; money in another amount is counted as a mismatch too, and held, not ignored."""
     if trade.status is TradeStatus.CLOSED:
-        capturing.must_not_be_captured(attempt)
+        _must_not_be_captured(attempt)
     asked = {"amount_minor": attempt.amount_minor, "currency": attempt.currency}
     for fact in trade.facts:
         if fact.kind is FactKind.PAID:
             answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
             differences(attempt.channel, asked=asked, answer=answer)
     settle(*trade.facts, source=source)
+
+
+def _must_not_be_captured(attempt: Attempt) -> None:
+    """Raise `OutcomeUnknown` while a capture of an attempt, so not to be closed, may go through."""
+    if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - backoff.IN_DOUBT).exists():
+        raise OutcomeUnknown("a capture of it may still be carried out")

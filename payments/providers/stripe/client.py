@@ -7,14 +7,14 @@ Intents do not expire by themselves: our timer closes them at `expires_at`.
 Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, tzinfo
 from typing import Any
 
 import stripe
 
 from idempotency.webhooks import verifiers as webhooks
-from payments.errors import ProviderRejected
+from payments.errors import ProviderRejected, SignatureInvalid
 from payments.money import EXPONENTS
 from payments.providers.account import Account, Opening, Refunding
 from payments.providers.actions import NextAction, NextActionType, PayMethod
@@ -37,7 +37,6 @@ from payments.providers.stripe.facts import (
 )
 from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
 from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
-from payments.providers.stripe.signing import must_be_of_our_mode
 from payments.providers.stripe.transport import Transport
 from payments.providers.transport import Limits, reading
 
@@ -167,7 +166,7 @@ class StripeIntents(Account):
             document["data"] = {"object": {}}  # it names what changed, and states nothing about it
         elif shape != "event":
             raise ValueError("not an event")
-        must_be_of_our_mode(document, secret_key=self._secret_key)
+        _must_be_of_our_mode(document, secret_key=self._secret_key)
         # our endpoint may get events of connected accounts, whose facts are theirs
         account = self.merchant if document.get("account") is None else text_of(document, "account")
         return Notice(
@@ -209,6 +208,14 @@ def _next_action(intent: Document) -> NextAction:
     return NextAction(
         type=NextActionType.REDIRECT, url=text_of(action[action["type"]], "url"), reference=reference
     )
+
+
+def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
+    """Refuse an event of another mode, live or test, than our API key's: a shared endpoint gets both."""
+    mode = secret_key.split("_")[1:2]
+    # our endpoint's secret signed it, so an event without a mode is of the endpoint's mode
+    if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):
+        raise SignatureInvalid("an event of the other mode, live or test")
 
 
 def _once(number: str) -> dict[str, str]:
