@@ -14,8 +14,7 @@ import shop.api.urls
 import shop.devserver.demo
 import shop.web.pages
 from idempotency.drf import TokenList
-from shop.api.docs import DocsView, problems
-from shop.api.schemaview import SchemaView
+from shop.api.docs import DocsView, SchemaView, problems
 from shop.platform.fallbacks import no_such_call, no_such_page
 from shop.web.decorators import posted_only
 from shop.web.live import OrderEvents

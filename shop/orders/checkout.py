@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.translation import override
 
+from idempotency.redis.paid_marker import PaidMarker
 from payments.attempts import asking, calling, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import PaymentRefused, ProviderError
@@ -23,9 +24,12 @@ from payments.states import AttemptStatus
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
-from shop.orders.paid import known_paid, remember_paid
 
 log = logging.getLogger(__name__)
+
+# Only a hint, put after the database has refused once: a repeat is refused without asking it. It names the owner,
+# so another user still hears 404, and cannot become untrue: a paid order never becomes payable again.
+_PAID = PaidMarker(kind="order-paid")
 
 # a provider may know attempts in these states
 QUERIED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
@@ -64,7 +68,7 @@ def start_payment(
 
     Transaction: NONE may be open; opens a short one of its own, then calls the provider. May run again.
     """
-    if not resumed and known_paid(order_id=order_id, user_id=user_id):
+    if not resumed and _PAID.get(order_id.hex) == str(user_id):
         raise OrderPaid
     try:
         with transaction.atomic():
@@ -79,7 +83,7 @@ def start_payment(
         raise from_payment(refused) from refused
     except (OrderPaid, OrderClosed) as refused:
         if isinstance(refused, OrderPaid):
-            remember_paid(order_id=order_id, user_id=user_id)
+            _PAID.put(order_id.hex, str(user_id))
         payment = Payment.objects.filter(order_id=order_id, attempts__channel=channel).first()
         if not resumed or payment is None:
             raise

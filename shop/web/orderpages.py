@@ -4,6 +4,7 @@ Every unsafe form carries a one-time token. A shopper coming back from a provide
 the provider.
 """
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -32,11 +33,14 @@ from shop.errors import OrderNotFound
 from shop.orders import checkout, lifecycle
 from shop.platform.clientip import client_ip
 from shop.sales import coupons
-from shop.web import devices, problems
+from shop.web import problems
 from shop.web.actions import Action
 from shop.web.decorators import confirmed, draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import CODES, PHONE, PayForm, RefundForm
 from shop.web.orderview import OrderView, view_of
+
+_PHONE = re.compile(r"iPhone|iPod|Android.+Mobile|Mobile.+Firefox|HarmonyOS.+Mobile|Windows Phone")
+_WECHAT = "MicroMessenger"  # its own browser: it opens no H5 payment, and a page for it needs the shopper's openid
 
 
 @members_only(back_to="order")
@@ -108,7 +112,7 @@ def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | No
         return None
     wallet, code = PHONE[action.attempt.channel], CODES[action.attempt.channel]
     other = code if action.attempt.method == wallet else wallet
-    if other is PayMethod.H5 and not devices.opens_wallets(request):
+    if other is PayMethod.H5 and not _opens_wallets(request):
         return None
     return other if checkout.has_method(channel=action.attempt.channel, method=other) else None
 
@@ -119,7 +123,7 @@ def _method(request: HttpRequest, form: PayForm) -> str | None:
     if chosen:
         return str(chosen)
     wallet = PHONE.get(channel)
-    if wallet and devices.opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
+    if wallet and _opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
         return wallet
     return None
 
@@ -219,6 +223,12 @@ def refund(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResp
     call.about("payment", payment.id)
     wanted = {"amount_minor": form.amount_minor, "reason": form.cleaned_data["reason"]}
     return refunding.respond(request, {"payment": payment.id.hex, **wanted})
+
+
+def _opens_wallets(request: HttpRequest) -> bool:
+    """Guess if a link can change over from this browser to a wallet app on the phone; decides what comes first."""
+    agent = request.headers.get("User-Agent", "")[:1000]
+    return _WECHAT not in agent and _PHONE.search(agent) is not None
 
 
 @require_safe

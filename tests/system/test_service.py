@@ -21,7 +21,7 @@ from drf_spectacular.generators import SchemaGenerator
 from gunicorn.config import Config
 
 from shop import tasks
-from shop.api import schemaview
+from shop.api import docs
 from shop.platform.middleware import BodyMiddleware
 from shop.platform.weblog import Logger
 from tests.conftest import database_away
@@ -190,8 +190,8 @@ def test_the_schema_is_made_once_for_a_language_and_format(
             made.append(translation.get_language())
             return super().get_schema(*args, **kwargs)
 
-    monkeypatch.setattr("shop.api.schemaview.SchemaGenerator", Counting)
-    schemaview._documents.clear()
+    monkeypatch.setattr("shop.api.docs.SchemaGenerator", Counting)
+    docs._documents.clear()
     answers = {
         (language, given): client.get(
             f"/api/schema/?format={given}&lang=x{n}", headers={"Accept-Language": language}
