@@ -214,10 +214,6 @@ def _clients(urls: tuple[str, ...]) -> list[Any]:
     return [Redis.from_url(url, retry=Retry(NoBackoff(), 0), **times) for url in urls]
 
 
-def _redlock(name: str) -> Any:
-    return RedLock(name, clients=_clients(tuple(config().lock_servers["redlock"])))
-
-
 def _of_zookeeper(kind: str, **settings: Any) -> Any:
     def make(name: str, client: Any) -> Any:
         from idempotency.locks import zookeeper  # noqa: PLC0415  needs an extra
@@ -240,7 +236,9 @@ KINDS = {
     "latch": Latch("CountDownLatch", CountDownLatch),
     "rate": Limit("RateLimiter", _limiter(RateLimiter)),
     "bucket": Limit("TokenBucket", _limiter(TokenBucket)),
-    "redlock": Majority("RedLock", _redlock),
+    "redlock": Majority(
+        "RedLock", lambda name: RedLock(name, clients=_clients(tuple(config().lock_servers["redlock"])))
+    ),
     "zookeeper": Queue("ZooKeeperLock", _of_zookeeper("ZooKeeperLock")),
     "zookeeper-permits": QueuedPermits("ZooKeeperSemaphore", _of_zookeeper("ZooKeeperSemaphore", permits=PROBE)),
     "host": OneHost("HostSemaphore", lambda name: HostSemaphore(name, permits=1)),

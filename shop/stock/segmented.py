@@ -11,8 +11,6 @@ enough, and keeps the lock if not. (Found by a test: deadlocks between buyers of
 The product's row is not written, hence not locked: its `version` counts edits and moves, not orders.
 """
 
-from collections.abc import Sequence
-
 from django.db import connection
 from django.db.models import F, Func, IntegerField, QuerySet, Value
 
@@ -66,7 +64,7 @@ def _take_from_several(product: Product, quantity: int, home: int) -> bool:
     rows = _locked(product)
     if sum(row.units for row in rows) < quantity:
         return False
-    for row in _in_circle(rows, home):
+    for row in (*rows[home:], *rows[:home]):
         taken = min(row.units, quantity)
         if taken:
             _add(_of(product).filter(number=row.number), -taken)
@@ -74,10 +72,6 @@ def _take_from_several(product: Product, quantity: int, home: int) -> bool:
         if not quantity:
             break
     return True
-
-
-def _in_circle(rows: Sequence[StockSegment], home: int) -> list[StockSegment]:
-    return [*rows[home:], *rows[:home]]
 
 
 def _of(product: Product) -> QuerySet[StockSegment, StockSegment]:
