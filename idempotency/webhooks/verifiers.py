@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
 
+TOLERANCE_SECONDS = 300.0
+
 Secret = str | Sequence[str] | Callable[[], str | Sequence[str]]
+
+
+def must_be_fresh(timestamp: str, *, now: float, tolerance_seconds: float = TOLERANCE_SECONDS) -> None:
+    """Require a time, in seconds since the epoch, less than the tolerance from `now`. Raises NotGenuine."""
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
+        raise NotGenuine("no time is signed")
+    # in whole seconds: a part of one makes 300 ahead no less
+    if abs(int(now) - int(timestamp)) >= tolerance_seconds:
+        raise NotGenuine("the signed time is too far from ours")
 
 
 class Verifier:
@@ -28,7 +39,7 @@ class Verifier:
     id_header = ""
     id_member = ""
 
-    def __init__(self, secret: Secret, *, tolerance_seconds: float = 300.0) -> None:
+    def __init__(self, secret: Secret, *, tolerance_seconds: float = TOLERANCE_SECONDS) -> None:
         self._secret = secret
         self._tolerance_seconds = tolerance_seconds
 
@@ -67,12 +78,9 @@ class Verifier:
         return ""
 
     def must_be_fresh(self, timestamp: str, event: Event) -> None:
-        """Require a time, in seconds since the epoch, near the arrival. Raises NotGenuine."""
-        if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
-            raise NotGenuine("no time is signed")
-        # in whole seconds: a part of one makes 300 ahead no less
-        if abs(int(event.received_at.timestamp()) - int(timestamp)) >= self._tolerance_seconds:
-            raise NotGenuine("the signed time is too far from ours")
+        """As the function `must_be_fresh`, of the arrival and our tolerance."""
+        arrived = event.received_at.timestamp()
+        must_be_fresh(timestamp, now=arrived, tolerance_seconds=self._tolerance_seconds)
 
     def digests(self, signed: bytes) -> list[bytes]:
         """Return the HMAC-SHA-256 under each secret. Raises Unverifiable."""
@@ -97,7 +105,7 @@ class Hmac(Verifier):
     id_member = "id"
 
     def __init__(
-        self, secret: Secret, *, header: str, time_header: str = "", tolerance_seconds: float = 300.0
+        self, secret: Secret, *, header: str, time_header: str = "", tolerance_seconds: float = TOLERANCE_SECONDS
     ) -> None:
         super().__init__(secret, tolerance_seconds=tolerance_seconds)
         self._header, self._time_header = header, time_header
@@ -126,7 +134,9 @@ class StandardWebhooks(Verifier):
     Source: Standard Webhooks specification 1.0.0, "Signature scheme" (read 2026-11).
     """
 
-    def __init__(self, secret: Secret, *, tolerance_seconds: float = 300.0, prefix: str = "webhook") -> None:
+    def __init__(
+        self, secret: Secret, *, tolerance_seconds: float = TOLERANCE_SECONDS, prefix: str = "webhook"
+    ) -> None:
         super().__init__(secret, tolerance_seconds=tolerance_seconds)
         self.headers = (f"{prefix}-id", f"{prefix}-timestamp", f"{prefix}-signature")
         self.id_header = f"{prefix}-id"

@@ -7,9 +7,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509 import Certificate
 
 from idempotency.webhooks.paypal import signed_text
+from idempotency.webhooks.verifiers import TOLERANCE_SECONDS
 from payments.errors import SignatureInvalid
 from payments.providers import rsa
-from payments.providers.authenticity import MAX_SKEW_SECONDS, lower_case
+from payments.providers.authenticity import lower_case
 from payments.providers.documents import in_utc
 from payments.providers.key_files import is_within_time
 
@@ -33,7 +34,7 @@ def verify(
         age = now - in_utc(datetime.fromisoformat(sent_at))
     except ValueError:
         raise SignatureInvalid("the transmission's time is none") from None
-    if not -timedelta(seconds=MAX_SKEW_SECONDS) < age < AGE_MAX:
+    if not -timedelta(seconds=TOLERANCE_SECONDS) < age < AGE_MAX:
         raise SignatureInvalid("the transmission is stale or of the future")
     signed = signed_text(number=number, sent_at=sent_at, webhook_id=webhook_id, body=body)
     valid = [held for held in certificates if is_within_time(held, now)]

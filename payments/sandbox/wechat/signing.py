@@ -10,8 +10,8 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from idempotency.webhooks.verifiers import TOLERANCE_SECONDS
 from payments.providers import rsa
-from payments.providers.authenticity import MAX_SKEW_SECONDS
 from payments.providers.wechat.signing import (
     AUTHORIZATION_SCHEME,
     answer_message,
@@ -94,7 +94,7 @@ def _verify(request: HttpRequest) -> None:
     if (scheme, given.get("mchid"), given.get("serial_no", "").upper()) != expected:
         raise Error(401, "SIGN_ERROR", "unknown scheme, merchant or certificate serial")
     timestamp = given.get("timestamp", "")
-    if not timestamp.isdigit() or abs(time.time() - int(timestamp)) >= MAX_SKEW_SECONDS:
+    if not timestamp.isdigit() or abs(time.time() - int(timestamp)) >= TOLERANCE_SECONDS:
         raise Error(401, "SIGN_ERROR", "stale time stamp")
     message = request_message(
         method=request.method or "",

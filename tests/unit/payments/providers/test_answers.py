@@ -114,7 +114,7 @@ def unproven_by_wechat() -> Iterator[Unproven]:
     for status in (200, 400):
         for age in (301, -900):
             stale = signed(GOOD_NEWS, status=status, age_seconds=age)
-            yield Unproven(f"{age} s old {status}", stale, "stale or of the future")
+            yield Unproven(f"{age} s old {status}", stale, "too far from ours")
         for serial in ("0" * 40, "PUB_KEY_ID_1"):
             unknown = with_headers(signed(GOOD_NEWS, status=status), Wechatpay_Serial=serial)
             yield Unproven(f"by an unknown key {status}", unknown, "do not hold")

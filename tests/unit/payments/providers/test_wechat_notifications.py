@@ -163,14 +163,14 @@ def test_header_names_in_any_case_and_the_public_key_mode(wechat: WeChatPay, pla
 def test_a_time_stamp_is_a_plain_number(wechat: WeChatPay, platform: keys.Keys, timestamp: str) -> None:
     body = envelope(platform, PAID)
     headers = signature_headers(platform, body, sent_at=timestamp)  # genuine but for the time
-    with pytest.raises(SignatureInvalid, match="not a number"):
+    with pytest.raises(SignatureInvalid, match="no time is signed"):
         wechat.read_notification(headers=headers, body=body, now=NOW)
 
 
 @pytest.mark.parametrize(
     ("skew_seconds", "is_fine"),
     [
-        *((seconds, False) for seconds in (-300, 300, 9 * 10**14)),
+        *((seconds, False) for seconds in (-300, 300, 9 * 10**11)),
         (299.1, False),  # a part of a second makes 300 ahead no less
         *((seconds, True) for seconds in (-299, 299)),
     ],
@@ -181,7 +181,7 @@ def test_less_than_five_minutes_are_fine_both_ways(
     body, ahead = envelope(platform, PAID), math.ceil(skew_seconds)
     headers = signature_headers(platform, body, sent_at=max(0, SENT_AT + ahead))
     now = NOW + timedelta(seconds=ahead - skew_seconds)
-    with nullcontext() if is_fine else pytest.raises(SignatureInvalid, match="stale or of the future"):
+    with nullcontext() if is_fine else pytest.raises(SignatureInvalid, match="too far from ours"):
         assert wechat.read_notification(headers=headers, body=body, now=now).facts
 
 
