@@ -3,7 +3,6 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -13,12 +12,12 @@ from urllib.parse import urljoin
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.signals import setting_changed
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, transaction
-from django.db.models import Model, QuerySet
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
-from idempotency.postgres.statements import UnexpectedRows
+from idempotency.postgres.statements import Statement, send
 from idempotency.postgres.unit import UnitOfWork
 from payments.money import EXPONENTS
 
@@ -100,34 +99,30 @@ class _Steps:
         self.payable, self.model = payable, payable.model
 
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
-        if event != "payable":
-            work.flush()
-        # a second time, what it wrote before it missed its order goes back alone; `payable` needs no transaction
-        is_undone = event != "payable" and not work.is_optimistic
-        try:
-            with transaction.atomic() if is_undone else nullcontext():
-                return self._take(event, self._order(order_id))
-        except (ObjectDoesNotExist, DatabaseError) as error:
-            # Django's own has no cause, of a save() that finds no row
-            if isinstance(error, DatabaseError) and error.__cause__ is not None:
-                raise
-            if work.is_optimistic:
-                raise UnexpectedRows("the order is gone, or what its adapter looks for") from error
-            # where orders are written, and whatever their managers hide
-            if QuerySet(self.model, using=DEFAULT_DB_ALIAS).filter(pk=order_id).exists():
-                raise
+        order, payable = self._order(order_id), self.payable
+        if event == "payable":  # in no transaction
+            try:
+                return payable.is_payable(order)
+            except ObjectDoesNotExist:
+                if send(self._finding(order_id))[0]:
+                    raise
+                return False
+        # locked, so that nobody deletes it: `save()` of a loaded order would insert it again
+        if not work.ask(self._finding(order_id, " FOR KEY SHARE")):
             return False  # the order is gone, so its money goes back
-
-    def _take(self, event: str, order: Model) -> bool:
-        payable = self.payable
-        if event == "payable":
-            return payable.is_payable(order)
         if event == "paid":
             if (takes := payable.mark_paid(order)) is None:  # a forgotten `return` must not give money back
                 raise TypeError(f"{type(payable).__name__}.mark_paid must return True or False")
             return takes
         {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
         return True
+
+    def _finding(self, order_id: Any, locking: str = "") -> Statement:
+        """Look for the row where orders are written, whatever their managers hide."""
+        connection, key = connections[DEFAULT_DB_ALIAS], self.model._meta.pk
+        table, column = (connection.ops.quote_name(str(name)) for name in (self.model._meta.db_table, key.column))
+        text = f"SELECT 1 FROM {table} WHERE {column} = %s{locking}"  # noqa: S608  names of the project's own model
+        return Statement(text, [key.get_db_prep_value(order_id, connection)])
 
     def return_url(self, *, order_id: Any) -> str:
         return self.payable.return_url(self._order(order_id))

@@ -1,11 +1,12 @@
 """Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,7 +14,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Manager, QuerySet, Value
 from django.db.models.functions import Concat
@@ -104,6 +105,32 @@ class Saving(Reading):
         return True
 
 
+class Loading(Reading):
+    """It saves the whole order, which somebody deletes between."""
+
+    deleted: ClassVar[list[bool]] = []
+
+    def mark_paid(self, order: Group) -> bool:
+        loaded = Group.objects.get(pk=order.pk)
+        with ThreadPoolExecutor(1) as pool:
+            self.deleted.append(pool.submit(delete_now, order.pk).result())
+        loaded.name = "paid"
+        loaded.save()
+        return True
+
+
+def delete_now(key: int) -> bool:
+    """Delete it in a session of its own; return whether nobody holds it."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '100ms'")
+            return bool(Group.objects.filter(pk=key).delete()[0])
+    except OperationalError:
+        return False
+    finally:
+        connection.close()
+
+
 class Marking(Reading):
     def mark_paid(self, order: Group) -> bool:
         waiting = Group.objects.filter(pk=order.pk, name="open")
@@ -169,6 +196,11 @@ def test_an_order_has_one_payment_however_its_key_is_written(
 ) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter.__name__}")
     asked.clear()
+    more: dict[type[Any], dict[str, Any]] = {
+        Session: {"expire_date": timezone.now()},
+        Order: {"user": User.objects.get(), "total_minor": 500, "currency": "CNY", "expires_at": timezone.now()},
+    }
+    adapter.model._default_manager.create(pk=key, **more.get(adapter.model, {}))
     attempt = pay(key)
     assert pay(written) == attempt
     Attempt.objects.update(status="uncertain")
@@ -355,6 +387,7 @@ def test_copies_beside_starts_take_one_step_of_the_order(settings: Any, provider
 def test_settlement_takes_three_messages_and_what_the_project_sends(settings: Any) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
     for number in (7, 8):
+        Group.objects.create(pk=number, name=f"room {number}")
         note = letter(pay(number))
         connection.ensure_connection()
         with messages(connection) as sent:
@@ -365,6 +398,7 @@ def test_settlement_takes_three_messages_and_what_the_project_sends(settings: An
 @pytest.mark.usefixtures("channels")
 def test_a_forgotten_answer_gives_no_money_back(settings: Any) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Forgetful")
+    Group.objects.create(pk=7, name="a room")
     attempt = pay(7)
     assert letter(attempt).send().status_code == 500
     assert (payment_of(attempt).status, Refund.objects.count()) == ("pending", 0)
@@ -405,6 +439,15 @@ def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any, adapter: st
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
     assert Refund.objects.get().attempt == gone
     assert list(Group.objects.values_list("name", flat=True)) == ["twice"]  # nothing else that it wrote stays
+
+
+@pytest.mark.usefixtures("channels")
+def test_an_order_that_is_being_paid_cannot_be_deleted(settings: Any) -> None:
+    """The adapter's `save()` would insert it again, and the money would count for an order that nobody sees."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Loading")
+    Group.objects.create(pk=7, name="open")
+    assert letter(pay(7)).send().status_code == 204
+    assert (Loading.deleted, Group.objects.get().name) == ([False], "paid")
 
 
 class Replica:
