@@ -41,11 +41,17 @@ def secret_key(settings: Settings) -> str:
 
 
 def webhook_secrets(settings: Settings) -> tuple[str, ...]:
-    """Read all accepted secrets: two during a rotation."""
+    """Read all accepted secrets: two during a rotation. Raises ConfigError for another kind of secret.
+
+    Each begins with ``whsec_``: so Stripe's command line prints it, and guides to its dashboard show it; nothing
+    that we read names another prefix. Source: Stripe CLI, "listen command" (read 2026-11).
+    """
     found = tuple(fields.secret("stripe", "WEBHOOK_SECRET", settings).replace(",", " ").split())
+    name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
     if any(secret.startswith(("sk_", "rk_", "pk_")) for secret in found):
-        name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
         raise ConfigError(f"{name} holds an API key; the endpoint's signing secret (whsec_…) belongs here.")
+    if not found or not all(secret.startswith("whsec_") for secret in found):
+        raise ConfigError(f"{name} must hold signing secrets of the endpoint, which begin with whsec_.")
     return found
 
 
