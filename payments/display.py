@@ -26,6 +26,12 @@ LABELS = {
     "first_minor": gettext_noop("first amount"),
     "paid_minor": gettext_noop("paid"),
     "refunded_minor": gettext_noop("refunded"),
+    "claimed_minor": gettext_noop("claimed by the payer"),
+    "taken_minor": gettext_noop("taken back"),
+    "returned_minor": gettext_noop("returned to us"),
+    "charged_as": gettext_noop("the provider's number of the payment"),
+    "respond_by": gettext_noop("to be answered by"),
+    "stated_at": gettext_noop("stated at"),
     "first_sha256": gettext_noop("SHA-256 of the first content"),
     "sha256": gettext_noop("SHA-256 of this content"),
     "error": gettext_noop("error"),
@@ -50,6 +56,7 @@ STORED_TEXTS = (
     gettext_noop("abandoned by an operator before the provider was asked"),
     gettext_noop("given up: there is no such endpoint any more"),
     *(gettext_noop("amount mismatch"), gettext_noop("paid after close"), gettext_noop("paid twice")),
+    *(gettext_noop("open"), gettext_noop("won"), gettext_noop("lost")),
     *(gettext_noop("needed"), gettext_noop("given"), gettext_noop("yes")),
 )
 _PATTERNS = {

@@ -66,6 +66,7 @@ class AnomalyKind(StrEnum):
     REFUND_EXCEEDS_PAID = "refund_exceeds_paid"
     REFUND_FAILED = "refund_failed"
     NOTIFICATION_FAILED = "notification_failed"
+    DISPUTED = "disputed"
 
 
 # kinds whose money we hold and refund by policy; the others wait for a person

@@ -44,6 +44,10 @@ WHAT_TO_DO: Mapping[str, Any] = {
         " in no column, and it does not come again by itself; if nothing can be put right, settle it with the"
         " provider."
     ),
+    Kind.DISPUTED: _(
+        "Open: answer it in the provider's own pages by the date in the details, or accept it there; do not refund"
+        " it besides. Lost: what was taken is gone; see what becomes of the order. Won: see that it was returned."
+    ),
 }
 APPROVE_OR_DECLINE = _("Its refund is larger than those that go back by themselves: approve or decline it.")
 

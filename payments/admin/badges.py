@@ -12,7 +12,7 @@ from payments.channels.accounts import provider_name
 from payments.settlement import journal
 
 STATUS = gettext_lazy("status")
-BOOKS = {journal.ORDERS: _("Orders"), journal.HELD: _("Held")}
+BOOKS = {journal.ORDERS: _("Orders"), journal.HELD: _("Held"), journal.DISPUTED: _("Disputed")}
 
 TONES = {
     "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("delivered"), _("resolved"), _("agrees")),

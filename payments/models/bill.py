@@ -48,7 +48,7 @@ class Difference(models.Model):
         BillComparison, on_delete=models.PROTECT, related_name="differences", db_index=False
     )
     kind = models.CharField(max_length=13, choices=Kind)
-    moved = models.CharField(max_length=8, choices=choices(FactKind), help_text="paid or refunded")
+    moved = models.CharField(max_length=8, choices=choices(FactKind), help_text="what moved")
     provider_txn_id = models.CharField(max_length=64)
     out_trade_no = models.CharField(max_length=64)
     out_refund_no = models.CharField(max_length=64, blank=True)

@@ -117,6 +117,7 @@ class Anomaly(models.Model):
         REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, _("refunded more than was paid")
         REFUND_FAILED = AnomalyKind.REFUND_FAILED, _("a refund was refused")
         NOTIFICATION_FAILED = AnomalyKind.NOTIFICATION_FAILED, _("a notification could not be processed")
+        DISPUTED = AnomalyKind.DISPUTED, _("disputed, or taken back by the provider")
 
     kind = models.CharField(max_length=24, choices=Kind)
     channel = models.CharField(max_length=16)

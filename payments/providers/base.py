@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol, Self
 
 from payments.providers.actions import NOBODY, NextAction, Payer
+from payments.providers.disputes import Dispute
 from payments.providers.documents import is_keepable
 
 
@@ -21,6 +22,13 @@ class FactKind(StrEnum):
     PAID = "paid"
     REFUNDED = "refunded"
     CLOSED = "closed"
+    DISPUTED = "disputed"  # what is stated of a dispute at one time; it moves nothing
+    TAKEN = "taken"  # the provider took money back without us: a dispute, a chargeback, a reversal
+    RETURNED = "returned"  # and gave it back to us
+
+
+INCOMING = frozenset({FactKind.PAID, FactKind.RETURNED})
+OF_DISPUTES = frozenset({FactKind.DISPUTED, FactKind.TAKEN, FactKind.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +40,19 @@ class Fact:
     Attributes:
         channel: the plug-in's name.
         merchant: the account that the money went to, as the provider states it.
-        out_trade_no: our number of the attempt, 32 characters.
+        out_trade_no: our number of the attempt, 32 characters; of a dispute, empty where `paid_txn_id` is known.
         provider_txn_id: the provider's number of the payment (`PAID`) or refund (`REFUNDED`; our `out_refund_no`
-            where the channel numbers no refunds), our `out_trade_no` for `CLOSED`.
-        amount_minor: paid or refunded by this fact alone; 0 for `CLOSED`.
+            where the channel numbers no refunds), our `out_trade_no` for `CLOSED`; the dispute's, or that of the
+            movement where it names no dispute.
+        amount_minor: paid, refunded, taken or returned by this fact alone; claimed (`DISPUTED`); 0 for `CLOSED`.
         currency: ISO 4217, such as ``CNY``.
-        occurred_at: the provider's time, aware; None where it gives none.
+        occurred_at: the provider's time, aware; None where it gives none; for `DISPUTED`, when it was stated.
         out_refund_no: our number of the refund, for `REFUNDED`; else empty.
-        paid_txn_id: for `REFUNDED`, the provider's number of the payment it takes from, where known; else empty.
+        paid_txn_id: for `REFUNDED` and disputes, the provider's number of the payment it takes from, where known.
         paid_minor: for `REFUNDED`, the payment's whole amount where the provider states it, else None.
         is_whole: for `REFUNDED`, everything paid has gone back: `amount_minor` is the sum of all refunds,
             numbered by our `out_trade_no`.
+        dispute: for `DISPUTED`.
     """
 
     kind: FactKind
@@ -57,6 +67,7 @@ class Fact:
     paid_txn_id: str = ""
     paid_minor: int | None = None
     is_whole: bool = False
+    dispute: Dispute | None = None
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:
@@ -151,7 +162,7 @@ class BillLine:
     """One line of a provider's daily bill: money that moved that day, as the provider counts it.
 
     Attributes:
-        kind: `FactKind.PAID` or `FactKind.REFUNDED`.
+        kind: any that moves money.
         out_trade_no: our number of the trade.
         provider_txn_id: as in `Fact` of that kind.
         out_refund_no: our number of the refund; empty for `PAID`.
@@ -159,7 +170,7 @@ class BillLine:
         occurred_at: the provider's time, aware; None where the bill gives none.
         refund_status: of a refund, as far as the bill shows; only a `SUCCEEDED` one is a fact.
         paid_txn_id: of a refund, the provider's number of its charge, where one number of ours may be charged
-            again (`Plugin.charges_again`); else empty.
+            again (`Plugin.charges_again`); of a dispute, as in `Fact`; else empty.
         takes_back: for `PAID` money that came back from a refund, the provider's number of that refund; else
             empty.
     """

@@ -21,7 +21,7 @@ from payments.channels import configured as channels
 from payments.display import IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference, Observation
-from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
+from payments.providers.base import INCOMING, BillLine, Fact, Provider, RefundStatus
 from payments.providers.documents import is_keepable
 from payments.providers.plugin import Capability
 from payments.reconciliation.bill_lines import (
@@ -35,6 +35,7 @@ from payments.reconciliation.bill_lines import (
     paired,
     unlisted,
 )
+from payments.settlement import read
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from payments.settlement.state import as_id
@@ -178,12 +179,13 @@ def _take(provider: Provider, line: BillLine) -> None:
         out_refund_no=line.out_refund_no,
         paid_txn_id=line.paid_txn_id,
     )
-    if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
-        return
     numbers = (line.provider_txn_id, line.out_refund_no, line.paid_txn_id)
     if not all(is_keepable(number, most=NUMBER_MAX) for number in numbers):
         return
-    if settle(fact, source="bill") == [Outcome.APPLIED]:
+    facts = read.numbered([fact])
+    if any(as_id(one.out_trade_no) is None for one in facts) or line.refund_status is not RefundStatus.SUCCEEDED:
+        return
+    if settle(*facts, source="bill") == [Outcome.APPLIED]:
         log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
@@ -274,7 +276,7 @@ def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared
 def _sum(moved: Iterable[BillLine | Observation], currency: str) -> int:
     """Sum what came in less what went back, of an account with several currencies in one of them."""
     ours = [one for one in moved if one.currency == currency]
-    return sum(one.amount_minor if one.kind == FactKind.PAID else -one.amount_minor for one in ours)
+    return sum(one.amount_minor if one.kind in INCOMING else -one.amount_minor for one in ours)
 
 
 def _csv_line(cells: Iterable[object], every_digit: bool) -> str:

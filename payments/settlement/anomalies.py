@@ -18,13 +18,10 @@ def filed(filing: Filing) -> list[Statement]:
     One of the same reference that says something else by now is new work: it is open again. Only what policy
     refunds is filed once for good: its refund goes by what it said first.
     """
-    values: list[Any] = [
-        filing.kind.value,
-        filing.channel,
-        filing.reference,
-        filing.payment_id,
-        Jsonb(dict(filing.detail)),
-    ]
+    named, detail = [filing.kind.value, filing.channel, filing.reference], Jsonb(dict(filing.detail))
+    if not filing.is_news:
+        return [Statement(queries.RESTATE, [detail, *named])]
+    values: list[Any] = [*named, filing.payment_id, detail]
     data = staging.anomaly_data(filing)
     if (refund := filing.refund) is None:
         values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(data)]

@@ -66,6 +66,7 @@ class Filing:
     payment_id: uuid.UUID | None
     detail: Mapping[str, Any]
     refund: PolicyRefund | None = None  # what policy gives back because of it
+    is_news: bool = True  # False: it only says the same again, of later; what is resolved stays so
 
     @classmethod
     def about(cls, kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = None, **more: Any) -> "Filing":

@@ -9,6 +9,7 @@ account                   its balance
 `orders`                  minus what orders were paid with and not given back of it
 `held`                    minus what we hold and no order counts: paid twice, too late, in another
                           amount. It goes back to the payer, so in the end this is zero
+`disputed`                what disputes took from us and did not return: what we lost by them
 ========================= ==========================================================================
 
 The models' guards hold it: an entry adds up to zero when its transaction commits, nothing is changed
@@ -19,12 +20,12 @@ provider's amount differs by.
 
 from idempotency.postgres.statements import Statement
 from payments.models import JournalEntry
-from payments.providers.base import FactKind
+from payments.providers.base import INCOMING, OF_DISPUTES, FactKind
 from payments.settlement import queries
 from payments.settlement.decision import Booking
 from payments.settlement.state import FactRow
 
-ORDERS, HELD = "orders", "held"
+ORDERS, HELD, DISPUTED = "orders", "held", "disputed"
 THERE = "provider:"
 
 Kind = JournalEntry.Kind
@@ -36,7 +37,7 @@ def provider_account(*, channel: str, merchant: str) -> str:
 
 
 def stored(booking: Booking) -> Statement:
-    """Store a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`)."""
+    """Store a fact; and book, if it moved money, that this came in or went out."""
     fact = booking.fact
     values = [
         *(fact.channel, fact.merchant, fact.provider_txn_id, fact.kind, fact.attempt_id),
@@ -46,7 +47,8 @@ def stored(booking: Booking) -> Statement:
     if not booking.amount_minor or fact.kind == FactKind.CLOSED:
         return Statement(queries.STORE, values, rows=1, certain=True)
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
-    sides = _sides(fact, there=ours, here=ORDERS if fact.credited else HELD)
+    here = DISPUTED if fact.kind in OF_DISPUTES else ORDERS if fact.credited else HELD
+    sides = _sides(fact, there=ours, here=here)
     values += [booking.amount_minor, Kind.MOVED.value, *sides]
     return Statement(queries.STORE_AND_BOOK, values, rows=1, certain=True)
 
@@ -59,4 +61,4 @@ def counted(fact: FactRow) -> Statement:
 
 def _sides(fact: FactRow, *, there: str, here: str) -> tuple[str, str]:
     """Which account is debited and which credited: what came in is there now, and what went out is not."""
-    return (there, here) if fact.kind == FactKind.PAID else (here, there)
+    return (there, here) if fact.kind in INCOMING else (here, there)

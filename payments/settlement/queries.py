@@ -22,6 +22,8 @@ SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.v
             ORDER BY refund.id)
      FROM payments_refund AS refund LEFT JOIN payments_anomaly AS anomaly ON anomaly.id = anomaly_id
      WHERE refund.payment_id = payment.id),
+    (SELECT json_agg(json_build_array(channel, reference, detail))
+     FROM payments_anomaly WHERE payment_id = payment.id AND kind = 'disputed'),
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, fact.kind, attempt_id,
             amount_minor, currency, out_refund_no, paid_txn_id, credited, source))
      FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
@@ -33,6 +35,12 @@ FROM payments_payment AS payment
 WHERE payment.id = coalesce(%s::uuid, (
     SELECT payment_id FROM payments_attempt WHERE id = %s::uuid AND channel = %s
 ))
+"""
+
+# whose attempt was charged under this number of the provider's
+CHARGED = """
+SELECT attempt_id FROM payments_observation
+WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = 'paid'
 """
 
 # wait for the payment, and have others wait, by the number of one of its attempts
@@ -125,6 +133,9 @@ WITH decided AS (
 """
 
 FILE = _FILED + _STAGE
+
+# what is filed says the same again, of later: it is no new work
+RESTATE = "UPDATE payments_anomaly SET detail = %s WHERE kind = %s AND channel = %s AND reference = %s"
 
 # the end of a statement: the refund that policy makes of the `anomaly`
 _REFUND = """

@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from idempotency.postgres.statements import Statement, send
 from payments.channels import configured as channels
 from payments.conf import config
-from payments.providers.base import Fact
+from payments.providers.base import OF_DISPUTES, Fact
 from payments.settlement import queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 
@@ -24,6 +25,19 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
         return None
     locking = [Statement(queries.LOCK_BY_NUMBER, [as_id(facts[0].out_trade_no)])] if lock else []
     return state_of(send(*locking, reading)[-1])
+
+
+def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Name the trade of a dispute's facts, which may know the payment by the provider's number alone.
+
+    Returns:
+        The facts; none where no payment of ours has that number: it is another system's of the account.
+    """
+    first = next(iter(facts), None)
+    if first is None or first.out_trade_no or first.kind not in OF_DISPUTES:
+        return tuple(facts)
+    (found,) = send(Statement(queries.CHARGED, [first.channel, first.merchant, first.paid_txn_id]))
+    return tuple(replace(fact, out_trade_no=attempt.hex) for (attempt,) in found for fact in facts)
 
 
 def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
@@ -51,7 +65,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
     """Make the state of what a reading has found."""
     if not rows:
         return None
-    attempts, facts, refunds, same = rows[0][_PAYMENT_COLUMNS:]
+    attempts, facts, refunds, disputes, same = rows[0][_PAYMENT_COLUMNS:]
     own = _facts(facts or ())
     stored = {fact.identity for fact in own}
     return PaymentState(
@@ -63,6 +77,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
         ),
         recharging=channels.recharging(),
         approve_above=config().refunds.approve_above,
+        disputes={(channel, reference): detail for channel, reference, detail in disputes or ()},
     )
 
 

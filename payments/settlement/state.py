@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from payments.providers.base import Fact, FactKind
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount, PaymentStatus, derive_status
@@ -110,6 +111,8 @@ class PaymentState:
     recharging: frozenset[str] = frozenset()  # accounts where one number of ours can be charged more than once
     # currency → minor units; policy refunds no larger sum without an operator's approval
     approve_above: Mapping[str, int] = field(default_factory=dict)
+    # (channel, reference) → detail of the anomaly about a dispute
+    disputes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     order_accepts_payment: bool = True  # until it is asked; False once the order has refused
 
     def find(self, fact: Fact) -> FactRow | None:
@@ -209,6 +212,11 @@ class PaymentState:
             for fact in self.facts
             if fact.kind == kind and fact.credited and fact.attempt_id in ours
         )
+
+    def minor_of(self, kind: FactKind, moved: Fact) -> int:
+        """Return the amount of the fact of that kind under the same number, in minor units; 0 if there is none."""
+        stored = self.find(replace(moved, kind=kind))
+        return stored.amount_minor if stored else 0
 
     def reserved_minor(self) -> int:
         """Sum the payer's open refunds, in minor units; what policy refunds was never credited."""

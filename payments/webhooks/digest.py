@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from payments.providers.base import Fact, Notice
@@ -20,7 +20,6 @@ def digest_of(notice: Notice) -> str:
 
 
 def _members(fact: Fact) -> list[str | int | None]:
-    at = fact.occurred_at
     return [
         fact.kind.value,
         fact.channel,
@@ -29,9 +28,14 @@ def _members(fact: Fact) -> list[str | int | None]:
         fact.provider_txn_id,
         fact.amount_minor,
         fact.currency,
-        None if at is None else at.astimezone(UTC).isoformat(),
+        _moment(fact.occurred_at),
         fact.out_refund_no,
         fact.paid_txn_id,
         fact.paid_minor,
         *(["whole"] if fact.is_whole else []),  # rows older than this member have none
+        *([said.status.value, said.reason, _moment(said.respond_by)] if (said := fact.dispute) else []),
     ]
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat()

@@ -81,7 +81,6 @@ def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
         headers=headers,
         body=body,
         digest=digest_of(notice),
-        out_trade_no=_number_of(notice),
     )
     try:
         verdict = _take_in(received, notice)
@@ -114,6 +113,7 @@ def replay(notification_pk: int) -> str:
     row = Notification.objects.get(pk=notification_pk)
     notice = _read_again(row)
     try:
+        notice = replace(notice, facts=read.numbered(notice.facts))
         with transaction.atomic():
             state = read.state_for(notice.facts, lock=True) if notice.facts else None
             work = UnitOfWork()
@@ -145,6 +145,8 @@ def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provi
 
 def _take_in(received: Notification, notice: Notice) -> str:
     try:
+        notice = replace(notice, facts=read.numbered(notice.facts))
+        received.out_trade_no = _number_of(notice)
         return until_settled(partial(_apply, received, notice))
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not store the notification either

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_noop
 
 from idempotency.admin.entry_history import Event
 from payments.admin.badges import book_name
-from payments.admin.case.story import Case, Charge, Return, Trade
+from payments.admin.case.story import Case, Charge, Disputed, Return, Trade
 from payments.admin.pages import page_of
 from payments.channels.accounts import account_name
 from payments.display import at_stake, money, refund_money, source_in_words, stored_text
@@ -140,6 +140,7 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
             *(_outside(fact) for fact in returned if fact.out_refund_no not in ours),
         ),
         trades=tuple(map(_trade, rows.attempts)),
+        disputes=tuple(_dispute(anomaly) for anomaly in rows.anomalies if anomaly.kind == AnomalyKind.DISPUTED),
     )
 
 
@@ -154,6 +155,17 @@ def _charge(fact: Any, filed: dict[str, Anomaly], by_policy: dict[int | None, Re
         kind=AnomalyKind(anomaly.kind),
         back=by_policy.get(anomaly.pk),
         needs_approval=anomaly.needs_approval,
+    )
+
+
+def _dispute(anomaly: Anomaly) -> Disputed:
+    known = anomaly.detail
+    return Disputed(
+        account=anomaly.channel,
+        amount_minor=known["taken_minor"] - known["returned_minor"],
+        currency=known["currency"],
+        at=anomaly.created_at,
+        **{name: known.get(name, "") for name in ("status", "reason", "respond_by")},
     )
 
 

@@ -67,6 +67,15 @@ class Trade(Money):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disputed(Money):
+    """A dispute; its amount is what was taken and not returned, `at` is when we heard of it."""
+
+    status: str = ""
+    reason: str = ""
+    respond_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Everything known about a payment's money."""
 
@@ -76,6 +85,7 @@ class Case:
     charges: tuple[Charge, ...] = ()
     returns: tuple[Return, ...] = ()  # those of credited money
     trades: tuple[Trade, ...] = ()
+    disputes: tuple[Disputed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +98,24 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Money of one currency, in minor units: what came in is refunded or kept."""
+    """Money of one currency, in minor units: what came in is refunded, taken by disputes, or kept."""
 
     currency: str
     received_minor: int
     refunded_minor: int
     on_its_way_minor: int
+    taken_minor: int
 
     @property
     def kept_minor(self) -> int:
-        return self.received_minor - self.refunded_minor
+        return self.received_minor - self.refunded_minor - self.taken_minor
 
 
 def sentences(case: Case) -> list[Sentence]:
     """Describe the payment, in order of time; what is open comes last."""
     moved = [(charge.at, _of_charge(charge, case)) for charge in case.charges]
     moved += [(one.at, _of_return(one, case)) for one in case.returns]
+    moved += [(one.at, _of_dispute(one, case)) for one in case.disputes]
     found = [sentence for _at, sentence in sorted(moved, key=lambda pair: pair[0])]
     found += [_of_trade(trade, case) for trade in case.trades if _is_of_interest(trade, case)]
     return found or [Sentence(_("Nothing was charged."))]
@@ -114,6 +126,7 @@ def sums(case: Case) -> list[Sums]:
     returns = [*case.returns, *(charge.back for charge in case.charges if charge.back)]
     moved = [(charge.currency, "received", charge.amount_minor) for charge in case.charges]
     moved += [(one.currency, one.status, one.amount_minor) for one in returns]
+    moved += [(one.currency, "taken", one.amount_minor) for one in case.disputes]
     found = Counter[tuple[str, str]]()
     for currency, what, amount_minor in moved:
         found[currency, what] += amount_minor
@@ -123,6 +136,7 @@ def sums(case: Case) -> list[Sums]:
             received_minor=found[currency, "received"],
             refunded_minor=found[currency, RefundStatus.SUCCEEDED],
             on_its_way_minor=sum(found[currency, status] for status in OPEN_REFUNDS),
+            taken_minor=found[currency, "taken"],
         )
         for currency in dict.fromkeys([case.currency, *(one[0] for one in moved)])
     ]
@@ -158,6 +172,13 @@ def _end(charge: Charge) -> str:
 def _of_return(one: Return, case: Case) -> Sentence:
     text = _(_RETURNED[one.status]) % {**_about(one, case), "next": _next(one, case), "message": one.message}
     return Sentence(text.strip(), alarm=one.status != RefundStatus.SUCCEEDED)
+
+
+def _of_dispute(one: Disputed, case: Case) -> Sentence:
+    about = {**_about(one, case), "status": _(one.status) if one.status else "-", "reason": one.reason or "-"}
+    text = _("Disputed by %(channel)s at %(at)s: %(status)s (%(reason)s), %(money)s is taken back.") % about
+    due = _("To be answered by %(due)s.") % {"due": one.respond_by} if one.respond_by else ""
+    return Sentence(f"{text} {due}".strip(), alarm=bool(due or one.amount_minor))
 
 
 def _of_trade(trade: Trade, case: Case) -> Sentence:

@@ -16,7 +16,7 @@ from django.test import Client
 
 from payments.channels import configured as channels
 from payments.errors import ProviderUnavailable
-from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
+from payments.models import Anomaly, Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
 from payments.providers.stripe.bill import bill_line
 from payments.reconciliation import bills
@@ -122,6 +122,23 @@ def test_a_line_that_is_listed_twice_counts_once_and_each_currency_by_itself(
         1990,
     )
     assert open_ones() == [("missing_here", "paid")]
+
+
+def test_what_disputes_moved_is_learned_from_the_bill_and_agrees(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = known(open_attempt())
+    of = {"out_trade_no": "", "provider_txn_id": "du_1", "paid_txn_id": paid(attempt).provider_txn_id}
+    taken, returned = (line(attempt, kind=kind, **of) for kind in (FactKind.TAKEN, FactKind.RETURNED))
+    theirs = line(attempt, kind=FactKind.TAKEN, **{**of, "provider_txn_id": "du_2", "paid_txn_id": "pi_theirs"})
+    for lines, minor in (((line(attempt), taken), 0), ((line(attempt), taken, returned), 1990)):
+        bank.lines = lines
+        compared = bills.compare(account="wechat", day=DAY)
+        assert (compared.theirs_minor, compared.ours_minor, open_ones()) == (minor, minor, [])
+    filed = Anomaly.objects.get()
+    assert (filed.kind, filed.payment_id, filed.detail["returned_minor"]) == ("disputed", attempt.payment_id, 1990)
+    assert payment_of(attempt).status == "succeeded"
+    bank.lines = (*bank.lines, theirs)
+    bills.compare(account="wechat", day=DAY)
+    assert open_ones() == [("missing_here", "taken")]
 
 
 def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank: Bank) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import translation
 
-from payments.admin.case.story import Case, Charge, Return, Trade, sentences, sums
+from payments.admin.case.story import Case, Charge, Disputed, Return, Trade, sentences, sums
 from payments.states import AnomalyKind, AttemptStatus, RefundStatus
 
 AT = datetime(2026, 11, 24, 5, 56, 14, tzinfo=UTC)
@@ -26,6 +26,11 @@ def back(after: float, status: RefundStatus = RefundStatus.SUCCEEDED, **known: A
 def trade(status: AttemptStatus, **known: Any) -> Trade:
     given = {"account": "wechat", "amount_minor": 3980, "currency": "CNY", "status": status}
     return Trade(**{**given, "at": AT + timedelta(minutes=30), **known})
+
+
+def dispute(status: str, **known: Any) -> Disputed:
+    given = {"account": "stripe", "amount_minor": 3980, "currency": "CNY", "at": AT + timedelta(seconds=10)}
+    return Disputed(**{**given, "status": status, "reason": "fraudulent", **known})
 
 
 def case(**known: Any) -> Case:
@@ -96,6 +101,18 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     ({"charges": (charge(),), "trades": (trade(AttemptStatus.FAILED),)}, [PAID]),
+    (
+        {
+            "charges": (charge(),),
+            "disputes": (dispute("open", respond_by="2026-12-04"), dispute("", amount_minor=0)),
+        },
+        [
+            PAID,
+            "Disputed by Stripe at 05:56:24: open (fraudulent), 39.80 CNY is taken back."
+            " To be answered by 2026-12-04.",
+            "Disputed by Stripe at 05:56:24: - (fraudulent), 0.00 CNY is taken back.",
+        ],
+    ),
 ]
 
 
@@ -106,6 +123,10 @@ def test_what_a_person_reads(known: dict[str, Any], read: list[str]) -> None:
 
 def test_what_is_over_is_no_alarm() -> None:
     assert [one.alarm for one in sentences(case(charges=TWICE, returns=(back(9),)))] == [False] * 3
+    assert [one.alarm for one in sentences(case(disputes=(dispute("won", amount_minor=0), dispute("lost"))))] == [
+        False,
+        True,
+    ]
     waits = case(charges=(uncounted(None, None),), trades=(trade(AttemptStatus.UNCERTAIN),))
     assert [one.alarm for one in sentences(waits)] == [True, True]
 
@@ -126,3 +147,5 @@ def test_sums_add_up_in_each_currency() -> None:
         ("USD", 3980, 0, 3980),
     ]
     assert [one.on_its_way_minor for one in found] == [0, 3980]
+    (lost,) = sums(case(charges=(charge(),), disputes=(dispute("lost", amount_minor=1000),)))
+    assert (lost.refunded_minor, lost.kept_minor) == (0, 2980)

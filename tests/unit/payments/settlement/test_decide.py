@@ -5,12 +5,15 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payments.providers.base import Fact, FactKind, closed_fact
+from payments.providers.base import INCOMING, Fact, FactKind, closed_fact
+from payments.providers.disputes import Dispute, DisputeStatus
 from payments.settlement.decide import decide, facts_of, refresh
 from payments.settlement.decision import Booking, Decision, OrderEvent, Outcome
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
@@ -70,6 +73,23 @@ def whole(attempt: uuid.UUID = ALIPAY) -> Fact:
     return replace(fact, out_refund_no="", is_whole=True)
 
 
+def disputed(
+    status: DisputeStatus, minute: int, *, due: int | None = None, reason: str = "fraudulent", number: str = "du_1"
+) -> Fact:
+    """What a provider states of a dispute in that minute; it moves nothing."""
+    said = Dispute(status=status, reason=reason, respond_by=None if due is None else at(due))
+    stated = replace(paid(WECHAT, number), kind=FactKind.DISPUTED, paid_txn_id="4200", dispute=said)
+    return replace(stated, occurred_at=at(minute))
+
+
+def moved_by(kind: FactKind, amount_minor: int = PRICE_MINOR, number: str = "du_1") -> Fact:
+    return replace(paid(WECHAT, number, amount_minor), kind=kind, paid_txn_id="4200")
+
+
+def at(minute: int) -> datetime:
+    return datetime(2026, 11, 27, tzinfo=UTC) + timedelta(minutes=minute)
+
+
 @dataclass
 class Books:
     """Balances as the journal's statements would make them."""
@@ -86,9 +106,12 @@ class Books:
             self.balance["orders"] -= sign * fact.amount_minor
 
     def _move(self, booking: Booking, *, there: str) -> None:
-        sign = 1 if booking.fact.kind == FactKind.PAID else -1
+        sign = 1 if booking.fact.kind in INCOMING else -1
         self.balance[there] += sign * booking.amount_minor
-        self.balance["orders" if booking.fact.credited else "held"] -= sign * booking.amount_minor
+        here = "orders" if booking.fact.credited else "held"
+        if booking.fact.kind in (FactKind.TAKEN, FactKind.RETURNED):
+            here = "disputed"
+        self.balance[here] -= sign * booking.amount_minor
 
 
 @dataclass(frozen=True)
@@ -101,17 +124,20 @@ class End:
     given_back_minor: int
     filed: tuple[str, ...]
     books: tuple[tuple[str, int], ...]
+    disputes: tuple[tuple[str, str], ...]  # what a person reads of each at last
 
 
 def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = True) -> End:
     """Decide on facts as the shell does; the end."""
     books, filed, given_back = Books(Counter()), set[str](), dict[uuid.UUID, int]()
+    rows = dict[str, Any]()
     for fact in [implied for one in told for implied in facts_of(one)]:
         decision = decide(state, fact, source="query")
         if OrderEvent.PAID in decision.order_events and not order_takes:
             decision = decide(replace(state, order_accepts_payment=False), fact, source="query")
         books.book(decision)
         filed |= {filing.kind.value for filing in decision.filings}
+        rows |= {one.reference: one.detail for one in decision.filings if one.kind is AnomalyKind.DISPUTED}
         given_back |= {one.refund.id: one.refund.amount_minor for one in decision.filings if one.refund}
         assert decision.state is not None
         state = decision.state
@@ -126,6 +152,7 @@ def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = Tr
         given_back_minor=sum(given_back.values()),
         filed=tuple(sorted(filed)),
         books=tuple(sorted(balances.items())),
+        disputes=tuple(sorted((name, str(sorted(detail.items()))) for name, detail in rows.items())),
     )
 
 
@@ -159,6 +186,36 @@ POOL = {
     "another trade that nobody pays": (
         payment(WECHAT, ALIPAY),
         [paid(), closed(), closed(ALIPAY), refunded(990, "a" * 32), refunded(1000, "b" * 32)],
+    ),
+    "a dispute that is won": (
+        payment(WECHAT),
+        [
+            paid(),
+            disputed(DisputeStatus.OPEN, 1, due=90),
+            moved_by(FactKind.TAKEN),
+            disputed(DisputeStatus.WON, 3, due=90),
+            moved_by(FactKind.RETURNED),
+        ],
+    ),
+    "a dispute that opens again and is lost, beside a refund": (
+        payment(WECHAT),
+        [
+            paid(),
+            disputed(DisputeStatus.OPEN, 1, due=90),
+            disputed(DisputeStatus.OPEN, 2, due=95),
+            disputed(DisputeStatus.OPEN, 3, due=90),
+            disputed(DisputeStatus.LOST, 3, due=90),
+        ],
+    ),
+    "two disputes of one charge": (
+        payment(WECHAT),
+        [
+            moved_by(FactKind.TAKEN, 990),
+            moved_by(FactKind.TAKEN, 1000, "du_2"),
+            disputed(DisputeStatus.LOST, 2, number="du_2"),
+            disputed(DisputeStatus.WON, 2),
+            refunded(990, "a" * 32),
+        ],
     ),
 }
 
@@ -253,6 +310,62 @@ def test_a_closing_in_another_currency_is_the_same_one() -> None:
     known = decide(payment(WECHAT), closed(), source="close").state
     again = decide(known, replace(closed(), currency="EUR"), source="notification")
     assert (again.outcome, again.filings) == (Outcome.DUPLICATE, ())
+
+
+def test_a_dispute_is_one_piece_of_work_that_says_all_of_it() -> None:
+    state, filings = decide(payment(WECHAT), paid(), source="query").state, []
+    opened = disputed(DisputeStatus.OPEN, 1, due=90)
+    for fact in (
+        opened,
+        moved_by(FactKind.TAKEN),
+        disputed(DisputeStatus.LOST, 5),
+        opened,
+        moved_by(FactKind.TAKEN),
+    ):
+        decision = decide(state, fact, source="notification")
+        filings.append(decision.filings)
+        state = decision.state
+        assert state is not None
+    [[first], [_], [last], again, copy] = filings
+    assert (again, copy) == ((), ())
+    assert (first.kind, first.reference) == (last.kind, last.reference)
+    assert (first.kind, first.payment_id) == (AnomalyKind.DISPUTED, PAYMENT)
+    assert first.detail | {"stated_at": ""} == {
+        "out_trade_no": WECHAT.hex,
+        "merchant": "merchant of wechat",
+        "currency": "CNY",
+        "charged_as": "4200",
+        "amount_minor": PRICE_MINOR,
+        "claimed_minor": PRICE_MINOR,
+        "taken_minor": 0,
+        "returned_minor": 0,
+        "status": "open",
+        "reason": "fraudulent",
+        "respond_by": "2026-11-27T01:30:00+00:00",
+        "stated_at": "",
+    }
+    assert (last.detail["status"], last.detail["taken_minor"], last.detail["respond_by"]) == (
+        "lost",
+        PRICE_MINOR,
+        "",
+    )
+    assert (state.payment.status, state.payment.refunded_minor) == ("succeeded", 0)
+
+
+def test_a_statement_that_says_the_same_later_is_no_new_work() -> None:
+    """It opens no row again that a person has resolved; but an older statement no longer changes it."""
+    first, later = disputed(DisputeStatus.OPEN, 1, due=90), disputed(DisputeStatus.OPEN, 9, due=90)
+    state = decide(payment(WECHAT), first, source="notification").state
+    decision = decide(state, later, source="notification")
+    assert [filing.is_news for filing in decision.filings] == [False]
+    between = decide(decision.state, disputed(DisputeStatus.OPEN, 5, due=95), source="notification")
+    assert (between.outcome, between.filings) == (Outcome.DUPLICATE, ())
+
+
+def test_a_dispute_of_another_account_moves_nothing() -> None:
+    theirs = replace(moved_by(FactKind.TAKEN), merchant="theirs")
+    decision = decide(payment(WECHAT), theirs, source="notification")
+    assert ([one.kind for one in decision.filings], decision.bookings) == ([AnomalyKind.MERCHANT_MISMATCH], ())
 
 
 def test_an_impossible_step_is_refused() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
+from payments.providers.disputes import Dispute, DisputeStatus
 from payments.webhooks.digest import digest_of
 
 FACT = Fact(
@@ -25,6 +26,7 @@ OTHER: dict[str, Any] = {
     "amount_minor": 1991,
     "occurred_at": None,
     "paid_minor": 0,
+    "dispute": Dispute(status=DisputeStatus.OPEN, reason="fraudulent"),
 }
 
 
@@ -51,6 +53,14 @@ def test_it_does_not_follow_from_how_the_code_looks() -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(Fact)])
 def test_every_field_of_a_fact_counts(name: str) -> None:
     assert digest(replace(FACT, **{name: OTHER.get(name, "other")})) != digest(FACT)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Dispute)])
+def test_every_field_of_a_dispute_counts(name: str) -> None:
+    said = Dispute(status=DisputeStatus.OPEN, reason="fraudulent")
+    other = {"status": DisputeStatus.LOST, "respond_by": datetime(2026, 11, 27, tzinfo=UTC)}.get(name, "other")
+    changed: Any = replace(said, **{name: other})  # type: ignore[arg-type]
+    assert digest(replace(FACT, dispute=changed)) != digest(replace(FACT, dispute=said))
 
 
 def test_its_kind_and_the_number_of_its_facts_count() -> None:

@@ -1,0 +1,27 @@
+"""What a provider states of a dispute: the payer, or a bank, takes back a payment without us. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class DisputeStatus(StrEnum):
+    """Status of a dispute, for us."""
+
+    OPEN = "open"
+    WON = "won"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispute:
+    """What a provider states of a dispute at one time.
+
+    Attributes:
+        reason: the provider's own word.
+        respond_by: until when it takes our answer, aware; None where it expects none.
+    """
+
+    status: DisputeStatus
+    reason: str
+    respond_by: datetime | None = None
