@@ -26,6 +26,7 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
+from payments.providers.disputes import Dispute, DisputeStatus
 from payments.providers.documents import amount_of, text_of
 from payments.providers.plugin import Acknowledgement, Capability, Plugin, Refusal
 from payments.providers.settings_fields import ConfigError, Settings
@@ -38,6 +39,8 @@ __all__ = [
     "BillLine",
     "Capability",
     "ConfigError",
+    "Dispute",
+    "DisputeStatus",
     "Fact",
     "FactKind",
     "Hmac",

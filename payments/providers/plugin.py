@@ -26,6 +26,7 @@ class Capability(StrEnum):
     REFUND = "refund"
     PARTIAL_REFUND = "partial_refund"
     BILL = "bill"
+    DISPUTE = "dispute"  # `Provider.read_notification` states disputes, and `bill` what they moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Plugin:
     Attributes:
         label: its name for people, in English.
         version: the `VERSION` that it was written for.
-        capabilities: what the channel can do.
+        capabilities: what the channel can do; all but `Capability.DISPUTE` where nothing is said.
         actions: kinds of `NextAction` that it gives; each needs a renderer.
         renderers: of the kinds that are not in `RENDERERS`.
         build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
@@ -92,7 +93,7 @@ class Plugin:
     acknowledge: Callable[[Refusal | None], Acknowledgement] = by_status
     parts: tuple[Callable[[Settings], object], ...] = ()
     version: int = 1
-    capabilities: frozenset[Capability] = frozenset(Capability)
+    capabilities: frozenset[Capability] = frozenset(Capability) - {Capability.DISPUTE}
     actions: tuple[str, ...] = tuple(RENDERERS)
     renderers: Mapping[str, Renderer] = field(default_factory=dict)
     optional: tuple[str, ...] = ()

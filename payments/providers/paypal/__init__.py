@@ -3,11 +3,12 @@
 from payments.providers.paypal import settings
 from payments.providers.paypal.client import PayPalOrders
 from payments.providers.paypal.webhook import HEADERS
-from payments.providers.plugin import Plugin, by_status
+from payments.providers.plugin import Capability, Plugin, by_status
 
 PLUGIN = Plugin(
     label="PayPal",
     build=PayPalOrders,
+    capabilities=frozenset(Capability),
     required=("API_URL", "CLIENT_ID", "MERCHANT_ID", "WEBHOOK_ID", "CERT_FILE"),
     optional=("CLIENT_SECRET", "CLIENT_SECRET_FILE"),
     parts=(settings.api_url, settings.client_secret, settings.certificates),

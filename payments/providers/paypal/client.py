@@ -45,8 +45,10 @@ PAGES_MAX = 40
 LISTED = time(3)  # of the next day, at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
-# event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11)
+# event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11);
+# T1106 a reversal by PayPal, T1201 a chargeback, T1202 and T1205 return it: the amount's sign says which way
 _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
+_DISPUTED = frozenset({"T1106", "T1201", "T1202", "T1205"})
 
 
 class PayPalOrders(Account):
@@ -203,7 +205,9 @@ class PayPalOrders(Account):
         for page in range(1, PAGES_MAX + 1):
             found = self._call("GET", f"/v1/reporting/transactions?{urlencode({**asked, 'page': page})}")
             with reading("bill"):
-                yield from filter(None, [_line(one["transaction_info"]) for one in found["transaction_details"]])
+                yield from filter(
+                    None, [bill_line(one["transaction_info"]) for one in found["transaction_details"]]
+                )
                 if page >= found["total_pages"]:
                     return
         raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
@@ -223,19 +227,22 @@ def _path(reference: str) -> str:
     return f"/v2/checkout/orders/{quote(reference, safe='')}"
 
 
-def _line(entry: Document) -> BillLine | None:
-    """Read a line of the bill; None for fees, payouts and what else is no payment or refund."""
-    kind = _KINDS.get(entry["transaction_event_code"])
+def bill_line(entry: Document) -> BillLine | None:
+    """Read a line of the bill; None for fees, payouts, holds and what else neither pays nor takes back."""
+    code = entry["transaction_event_code"]
+    takes = entry["transaction_amount"]["value"].startswith("-")
+    kind = _KINDS.get(code, (FactKind.TAKEN if takes else FactKind.RETURNED) if code in _DISPUTED else None)
     if kind is None or entry["transaction_status"] not in ("S", "V"):
         return None
     is_refund, invoice = kind is FactKind.REFUNDED, entry.get("invoice_id", "")
     amount, marked = entry["transaction_amount"], {**entry, "custom_id": entry.get("custom_field")}
     return BillLine(
         kind=kind,
-        out_trade_no=facts.number_of(marked) if is_refund else invoice,
+        out_trade_no="" if code in _DISPUTED else facts.number_of(marked) if is_refund else invoice,
         provider_txn_id=text_of(entry, "transaction_id"),
         out_refund_no=invoice if is_refund and not facts.is_by_hand(marked) else "",
         amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
+        paid_txn_id=entry.get("paypal_reference_id", "") if code in _DISPUTED else "",
     )

@@ -2,7 +2,7 @@
 
 Every function raises KeyError, TypeError, AttributeError or ValueError for a document of another shape. Our
 number travels as ``invoice_id`` and our mark as ``custom_id``: another system of the account has none. Source:
-PayPal, Orders v2 and Payments v2, "Webhook event names" (read 2026-11).
+PayPal, Orders v2, Payments v2 and Disputes v1, "Webhook event names" (read 2026-11).
 """
 
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.providers.disputes import Dispute, DisputeStatus
 from payments.providers.documents import in_utc, is_keepable, text_of
 
 Document = dict[str, Any]
@@ -25,6 +26,9 @@ REFUND_STATES = {
     "FAILED": RefundStatus.FAILED,
     "CANCELLED": RefundStatus.FAILED,
 }
+
+# any other outcome takes nothing from us: for the seller, dropped by the buyer, or paid by PayPal
+_LOST = frozenset({"RESOLVED_BUYER_FAVOUR", "ACCEPTED"})
 
 
 def written(amount_minor: int, currency: str) -> Document:
@@ -78,6 +82,10 @@ def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = N
 def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], RefundResult | None]:
     """Read a genuine event: its fact, or the refund that failed; neither where no money of ours moves."""
     kind, payment = event["event_type"], event["resource"]
+    if kind.startswith("CUSTOMER.DISPUTE."):
+        return (disputed_fact(payment, merchant=merchant),), None
+    if kind == "PAYMENT.CAPTURE.REVERSED" and capture_of(payment) and payment["status"] == "COMPLETED":
+        return (taken_fact(payment, merchant=merchant),), None
     if not is_keepable(payment.get("invoice_id"), most=64):
         return (), None
     if kind == "PAYMENT.CAPTURE.COMPLETED" and payment.get("custom_id") in (OURS, CLOSED):
@@ -86,6 +94,37 @@ def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], Refun
         result = refund_result(payment, merchant=merchant)
         return result.facts, result if result.status is RefundStatus.FAILED else None
     return (), None
+
+
+def disputed_fact(dispute: Document, *, merchant: str) -> Fact:
+    """Read what is stated of a dispute; it moves nothing by itself. Of several payments, of the first."""
+    about, ended = dispute["disputed_transactions"][0], dispute["status"] == "RESOLVED"
+    outcome = (dispute.get("dispute_outcome") or {}).get("outcome_code")
+    status = DisputeStatus.LOST if outcome in _LOST else DisputeStatus.WON
+    due = None if ended else dispute.get("seller_response_due_date")
+    said = Dispute(
+        status=status if ended else DisputeStatus.OPEN,
+        reason=text_of(dispute, "reason"),
+        respond_by=in_utc(datetime.fromisoformat(due)) if due else None,
+    )
+    return _fact(
+        {
+            "id": text_of(dispute, "dispute_id"),
+            "amount": dispute["dispute_amount"],
+            "create_time": dispute.get("update_time") or text_of(dispute, "create_time"),
+        },
+        FactKind.DISPUTED,
+        merchant=(about.get("seller") or {}).get("merchant_id") or merchant,
+        out_trade_no="",
+        paid_txn_id=text_of(about, "seller_transaction_id"),
+        dispute=said,
+    )
+
+
+def taken_fact(reversal: Document, *, merchant: str) -> Fact:
+    """Read a reversal; the bill lists it under the same number. It does not name its dispute."""
+    number = capture_of(reversal)
+    return _fact(reversal, FactKind.TAKEN, merchant=merchant, out_trade_no="", paid_txn_id=number)
 
 
 def mark_of(out_trade_no: str) -> str:
@@ -108,7 +147,8 @@ def is_by_hand(refund: Document) -> bool:
 def capture_of(refund: Document) -> str:
     """Return PayPal's number of the capture that a refund is of; empty if it does not say."""
     above = (link["href"] for link in refund.get("links", []) if link["rel"] == "up")
-    return next(above, "").rpartition("/")[2]
+    kind, _, number = next(above, "").rpartition("/")
+    return number if kind.endswith("/captures") else ""
 
 
 def _fact(payment: Document, kind: FactKind, **members: Any) -> Fact:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from payments.providers.plugin import Acknowledgement, Plugin, Refusal, by_status
+from payments.providers.plugin import Acknowledgement, Capability, Plugin, Refusal, by_status
 from payments.providers.stripe import settings
 from payments.providers.stripe.client import StripeIntents
 
@@ -21,6 +21,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 PLUGIN = Plugin(
     label="Stripe",
     build=StripeIntents,
+    capabilities=frozenset(Capability),
     required=("API_URL",),
     optional=("SECRET_KEY", "SECRET_KEY_FILE", "WEBHOOK_SECRET", "WEBHOOK_SECRET_FILE", "ACCOUNT", "METHOD"),
     parts=(settings.api_url, settings.secret_key, settings.webhook_secrets, settings.method),

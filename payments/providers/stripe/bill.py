@@ -4,17 +4,26 @@ Source: Stripe API reference, "Balance transaction", "Balance transaction types"
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 from payments.providers.base import BillLine, FactKind, RefundStatus
 from payments.providers.documents import amount_of, text_of
-from payments.providers.stripe.facts import currency_of, number_of, refund_number_of, refund_status_of, time_of
+from payments.providers.stripe.facts import (
+    currency_of,
+    disputed_money,
+    number_of,
+    refund_number_of,
+    refund_status_of,
+    time_of,
+)
 from payments.providers.stripe.lookup import listed
 from payments.providers.transport import reading
 
 PAGES_MAX = 1000
 REFUND_FAILURE = "refund_failure"  # takes a refund back
+ADJUSTMENT = "adjustment"  # of the balance; those with a dispute as their source count
 
 _TYPES = {
     "charge": FactKind.PAID,
@@ -22,6 +31,7 @@ _TYPES = {
     "refund": FactKind.REFUNDED,
     "payment_refund": FactKind.REFUNDED,
     REFUND_FAILURE: FactKind.PAID,
+    ADJUSTMENT: FactKind.TAKEN,
 }
 
 
@@ -33,7 +43,8 @@ def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[
         wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
         for entry in listed(ask, wanted, most_pages=PAGES_MAX):
             with reading("balance transaction"):
-                yield bill_line(entry, kind)
+                if name != ADJUSTMENT or (entry["source"] or {}).get("object") == "dispute":
+                    yield bill_line(entry, kind)
 
 
 def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
@@ -44,6 +55,9 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
     its own number. A refund gets its line when it is made and keeps it even if it fails.
     """
     source = entry["source"]
+    if entry.get("type") == ADJUSTMENT:
+        moved = disputed_money(entry, source)
+        return replace(BillLine.of(moved), paid_txn_id=moved.paid_txn_id)
     if entry.get("type") == REFUND_FAILURE:
         return BillLine(
             kind=FactKind.PAID,

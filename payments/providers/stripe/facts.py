@@ -2,7 +2,7 @@
 
 Every function raises KeyError, TypeError, AttributeError or ValueError for a document of another shape. Our
 numbers travel as metadata; a document without them is not ours and gives no fact. Source: Stripe API reference,
-"PaymentIntent", "Refund", "Types of events" (read 2026-11).
+"PaymentIntent", "Refund", "Dispute", "Types of events" (read 2026-11).
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus, closed_fact
+from payments.providers.disputes import Dispute, DisputeStatus
 from payments.providers.documents import amount_of, is_keepable, text_of
 
 CHANNEL = "stripe"
@@ -23,6 +24,9 @@ _REFUND_STATES = {
     "failed": RefundStatus.FAILED,
     "canceled": RefundStatus.FAILED,
 }  # any other: it is under way
+# any other is open. An inquiry (``warning_…``) that closes has moved nothing
+_ENDED = {"won": DisputeStatus.WON, "warning_closed": DisputeStatus.WON, "lost": DisputeStatus.LOST}
+_TO_ANSWER = frozenset({"needs_response", "warning_needs_response"})
 
 
 def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
@@ -39,7 +43,7 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
         return (paid_fact(document, merchant=merchant, occurred_at=occurred_at),)
     if kind == "payment_intent.canceled" and number_of(document):
         return (canceled_fact(document, merchant=merchant),)
-    return ()
+    return dispute_facts(document, event, merchant=merchant) if kind.startswith("charge.dispute.") else ()
 
 
 def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
@@ -104,6 +108,46 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
         out_refund_no=text_of(refund["metadata"], "out_refund_no"),
         paid_txn_id=text_of(intent, "id") if expanded else text_of(refund, "payment_intent"),
         paid_minor=amount_of(intent, "amount_received") if expanded else None,
+    )
+
+
+def dispute_facts(dispute: Mapping[str, Any], event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
+    """Read what an event states of a dispute, and what that has moved by then.
+
+    It has no metadata of ours, and names the intent; none at a charge that was made without one.
+    """
+    if not dispute.get("payment_intent"):
+        return ()
+    due = dispute["evidence_details"].get("due_by") if dispute["status"] in _TO_ANSWER else None
+    said = Dispute(
+        status=_ENDED.get(dispute["status"], DisputeStatus.OPEN),
+        reason=text_of(dispute, "reason"),
+        respond_by=time_of({"created": due}) if due else None,
+    )
+    entries = dispute["balance_transactions"]
+    moved = tuple(replace(disputed_money(entry, dispute), merchant=merchant) for entry in entries)
+    claimed = disputed_money({**dispute, "created": event["created"]}, dispute)
+    return replace(claimed, kind=FactKind.DISPUTED, merchant=merchant, dispute=said), *moved
+
+
+def disputed_money(entry: Mapping[str, Any], dispute: Mapping[str, Any]) -> Fact:
+    """Read a balance transaction of a dispute: one takes, and one may return what it took.
+
+    The balance may have another currency than the charge, whose amount counts then. The fee is no part of it.
+    """
+    intent = dispute.get("payment_intent") or {}
+    expanded = isinstance(intent, Mapping)
+    counts = {"amount": abs(entry["amount"])} if entry["currency"] == dispute["currency"] else dispute
+    return Fact(
+        kind=FactKind.TAKEN if entry["amount"] < 0 else FactKind.RETURNED,
+        channel=CHANNEL,
+        merchant="",
+        out_trade_no=number_of(intent) if expanded else "",
+        provider_txn_id=text_of(dispute, "id"),
+        amount_minor=amount_of(counts, "amount"),
+        currency=currency_of(dispute),
+        occurred_at=time_of(entry),
+        paid_txn_id=intent.get("id", "") if expanded else text_of(dispute, "payment_intent"),
     )
 
 

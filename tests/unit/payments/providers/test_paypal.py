@@ -26,7 +26,8 @@ from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderUnava
 from payments.providers import registry
 from payments.providers.base import FactKind, RefundStatus, TradeStatus
 from payments.providers.bearer import Bearer
-from payments.providers.paypal.client import PayPalOrders
+from payments.providers.disputes import Dispute, DisputeStatus
+from payments.providers.paypal.client import PayPalOrders, bill_line
 from payments.providers.transport import ask, client
 from payments.testing.relay import Reply, Server
 from tests.unit.payments.providers.conftest import refund
@@ -147,6 +148,81 @@ def test_a_refund_that_failed_waits_for_a_person() -> None:
 def test_what_moves_no_money_of_ours_states_nothing(kind: str, changes: dict[str, Any]) -> None:
     notice = read(kind, CAPTURE | changes)
     assert (notice.facts, notice.refund, notice.event_type) == ((), None, kind)
+
+
+DISPUTE = {
+    "dispute_id": "PP-D-4012",
+    "create_time": "2026-11-20T08:00:00.000Z",
+    "update_time": "2026-11-24T08:00:00.000Z",
+    "disputed_transactions": [{"seller_transaction_id": "29Y24445UY2083144", "seller": {"merchant_id": "HERS"}}],
+    "reason": "UNAUTHORISED",
+    "status": "WAITING_FOR_SELLER_RESPONSE",
+    "dispute_amount": {"currency_code": "USD", "value": "40.00"},
+    "seller_response_due_date": "2026-12-04T08:00:00.000Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (None, DisputeStatus.OPEN),
+        ("RESOLVED_BUYER_FAVOUR", DisputeStatus.LOST),
+        ("ACCEPTED", DisputeStatus.LOST),
+        ("RESOLVED_SELLER_FAVOUR", DisputeStatus.WON),
+        ("CANCELED_BY_BUYER", DisputeStatus.WON),
+    ],
+)
+def test_a_dispute_says_how_it_stands_and_moves_nothing(outcome: str | None, status: DisputeStatus) -> None:
+    ended = {"status": "RESOLVED", "dispute_outcome": {"outcome_code": outcome}} if outcome else {}
+    (fact,) = read("CUSTOMER.DISPUTE.UPDATED", DISPUTE | ended).facts
+    assert (fact.kind, fact.provider_txn_id, fact.paid_txn_id) == (
+        FactKind.DISPUTED,
+        "PP-D-4012",
+        "29Y24445UY2083144",
+    )
+    assert (fact.amount_minor, fact.merchant, fact.out_trade_no) == (4_000, "HERS", "")
+    assert fact.occurred_at == datetime(2026, 11, 24, 8, tzinfo=UTC)
+    due = None if outcome else datetime(2026, 12, 4, 8, tzinfo=UTC)
+    assert fact.dispute == Dispute(status=status, reason="UNAUTHORISED", respond_by=due)
+
+
+def test_a_reversal_takes_the_capture_back() -> None:
+    (fact,) = read("PAYMENT.CAPTURE.REVERSED", REFUND).facts
+    assert (fact.kind, fact.provider_txn_id, fact.paid_txn_id) == (
+        FactKind.TAKEN,
+        "55105082X5896632E",
+        "29Y24445UY2083144",
+    )
+    for other in (REFUND | {"status": "PENDING"}, CAPTURE):  # moved nothing yet; does not say under which number
+        assert read("PAYMENT.CAPTURE.REVERSED", other).facts == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "kind"),
+    [
+        ("T1201", "-100.00", FactKind.TAKEN),
+        ("T1106", "-100.00", FactKind.TAKEN),
+        ("T1202", "100.00", FactKind.RETURNED),
+        ("T1110", "-100.00", None),
+        ("T0106", "-20.00", None),
+    ],
+)
+def test_the_bill_lists_what_disputes_moved_and_no_hold_or_fee(
+    code: str, value: str, kind: FactKind | None
+) -> None:
+    entry = {
+        "transaction_id": "8R",
+        "transaction_event_code": code,
+        "transaction_status": "S",
+        "transaction_amount": {"currency_code": "USD", "value": value},
+        "transaction_initiation_date": "2026-11-24T08:00:00Z",
+        "paypal_reference_id": "29Y24445UY2083144",
+    }
+    line = bill_line(entry)
+    assert (line and line.kind) == kind
+    if line is not None:
+        assert (line.amount_minor, line.provider_txn_id, line.out_trade_no) == (10_000, "8R", "")
+        assert line.paid_txn_id == "29Y24445UY2083144"
 
 
 def test_a_genuine_event_of_another_shape_is_malformed() -> None:

@@ -1,6 +1,7 @@
 """Which of Stripe's events are believed: genuine, of now, of our account and mode, and readable."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry
-from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
+from payments.providers.base import BillLine, Fact, FactKind, Notice, RefundResult, RefundStatus
+from payments.providers.disputes import Dispute, DisputeStatus
+from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import StripeIntents
 from payments.sandbox.stripe.documents import signature
 
@@ -92,6 +95,72 @@ def test_a_payment_is_read_with_what_was_received_and_when(stripe: StripeIntents
             occurred_at=NOW,
         ),
     )
+
+
+DISPUTE: dict[str, Any] = {
+    "id": "du_1",
+    "object": "dispute",
+    "amount": 1990,
+    "balance_transactions": [],
+    "charge": "py_1",
+    "currency": "cny",
+    "evidence_details": {"due_by": SENT_AT + 60, "past_due": False},
+    "metadata": {},
+    "payment_intent": "pi_1",
+    "reason": "fraudulent",
+    "status": "needs_response",
+}
+TAKEN = {"id": "txn_1", "amount": -1990, "currency": "cny", "fee": 1500, "created": SENT_AT - 2}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "status", "is_due"),
+    [
+        ("needs_response", DisputeStatus.OPEN, True),
+        ("warning_needs_response", DisputeStatus.OPEN, True),
+        ("under_review", DisputeStatus.OPEN, False),
+        ("of next year", DisputeStatus.OPEN, False),
+        ("warning_closed", DisputeStatus.WON, False),
+        ("won", DisputeStatus.WON, False),
+        ("lost", DisputeStatus.LOST, False),
+    ],
+)
+def test_a_dispute_says_how_it_stands(
+    stripe: StripeIntents, theirs: str, status: DisputeStatus, is_due: bool
+) -> None:
+    (fact,) = read(stripe, event("charge.dispute.updated", {**DISPUTE, "status": theirs})).facts
+    assert (fact.kind, fact.provider_txn_id, fact.paid_txn_id) == (FactKind.DISPUTED, "du_1", "pi_1")
+    assert (fact.amount_minor, fact.currency, fact.occurred_at) == (1990, "CNY", NOW)
+    due = NOW + timedelta(seconds=60) if is_due else None
+    assert fact.dispute == Dispute(status=status, reason="fraudulent", respond_by=due)
+
+
+def test_every_event_of_a_dispute_states_what_it_has_moved_so_far(stripe: StripeIntents) -> None:
+    """In the charge's currency, whatever the balance's; the fee is none of the payer's money."""
+    dollars = {**TAKEN, "amount": 275, "currency": "usd", "created": SENT_AT - 1}
+    document = {**DISPUTE, "status": "won", "balance_transactions": [TAKEN, dollars]}
+    _, taken, returned = read(stripe, event("charge.dispute.closed", document)).facts
+    assert [(fact.kind, fact.amount_minor, fact.currency) for fact in (taken, returned)] == [
+        (FactKind.TAKEN, 1990, "CNY"),
+        (FactKind.RETURNED, 1990, "CNY"),
+    ]
+    assert {fact.provider_txn_id for fact in (taken, returned)} == {"du_1"}
+    entry = {**TAKEN, "type": "adjustment", "source": {**DISPUTE, "payment_intent": INTENT}}
+    line = bill_line(entry, FactKind.TAKEN)
+    assert replace(line, out_trade_no="") == replace(BillLine.of(taken), paid_txn_id="pi_1")
+    assert line.out_trade_no == NUMBER
+
+
+@pytest.mark.parametrize("amount", [-19.9, "1990", None])
+def test_a_dispute_that_moved_no_plain_amount_is_malformed(stripe: StripeIntents, amount: Any) -> None:
+    document = {**DISPUTE, "balance_transactions": [{**TAKEN, "amount": amount}]}
+    with pytest.raises(NotificationMalformed):
+        read(stripe, event("charge.dispute.created", document))
+
+
+def test_a_dispute_of_no_intent_is_none_of_ours(stripe: StripeIntents) -> None:
+    document = {**DISPUTE, "payment_intent": None}
+    assert read(stripe, event("charge.dispute.created", document)).facts == ()
 
 
 @pytest.mark.parametrize("kind", ["refund.created", "refund.updated", "charge.refund.updated"])

@@ -1,0 +1,168 @@
+"""Money that goes back without us: one anomaly a dispute, in whatever order it is notified, and books that agree."""
+
+import itertools
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.operations.figures import trial_balance
+from payments.providers.base import FactKind
+from payments.settlement import read
+from payments.settlement.settle import settle
+from payments.webhooks import intake
+from tests.integration.payments.conftest import (
+    Letter,
+    OpenAttempt,
+    fold,
+    letter,
+    number_of,
+    order_of,
+    paid,
+    payment_of,
+)
+from tests.integration.payments.webhooks.test_webhooks import signed_letter
+
+pytestmark = pytest.mark.usefixtures("no_network")
+
+OPENED_AT = 1_795_000_000
+DUE = OPENED_AT + 7 * 86_400
+
+
+def moved(sign: int, at: int, **changed: Any) -> dict[str, Any]:
+    return {"id": f"txn_{at}", "amount": sign * 1990, "currency": "cny", "fee": 1500, "created": at, **changed}
+
+
+TAKEN, RETURNED = moved(-1, OPENED_AT), moved(1, OPENED_AT + 9)
+
+
+def event(attempt: Attempt, kind: str, status: str, at: int, *entries: dict[str, Any], **changed: Any) -> Letter:
+    """Signed as Stripe does, with the members of its "Dispute object" that count (read 2026-11)."""
+    dispute = {
+        "id": "du_1",
+        "object": "dispute",
+        "amount": 1990,
+        "balance_transactions": entries,
+        "currency": "cny",
+        "evidence_details": {"due_by": DUE},
+        "payment_intent": number_of(attempt),
+        "reason": "fraudulent",
+        "status": status,
+        **changed,
+    }
+    event = {"id": f"evt_{kind}_{at}_{dispute['id']}", "object": "event", "created": at, "livemode": False}
+    event |= {"type": f"charge.dispute.{kind}", "data": {"object": dispute}}
+    return signed_letter("stripe", json.dumps(event).encode())
+
+
+def life(attempt: Attempt) -> list[Letter]:
+    return [
+        event(attempt, "created", "needs_response", OPENED_AT),
+        event(attempt, "funds_withdrawn", "needs_response", OPENED_AT, TAKEN),
+        event(attempt, "closed", "won", OPENED_AT + 9, TAKEN),
+        event(attempt, "funds_reinstated", "won", OPENED_AT + 9, TAKEN, RETURNED),
+    ]
+
+
+def books() -> dict[str, int]:
+    return {row.account: row.balance_minor for row in trial_balance() if row.balance_minor}
+
+
+def received(*letters: Letter) -> None:
+    assert [one.send().status_code for one in letters] == [200] * len(letters)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4))][::5], ids=str)
+def test_a_dispute_in_any_order_is_one_anomaly_and_booked_once(
+    order: list[int], open_attempt: OpenAttempt
+) -> None:
+    attempt = open_attempt("stripe")
+    received(letter(attempt))
+    events = life(attempt)
+    received(*(events[one] for one in order), *events)
+    filed = Anomaly.objects.get()
+    assert (filed.kind, filed.payment_id, filed.reference) == ("disputed", attempt.payment_id, "stripe/du_1")
+    known = {
+        name: filed.detail[name] for name in ("status", "reason", "taken_minor", "returned_minor", "amount_minor")
+    }
+    assert known == {
+        "status": "won",
+        "reason": "fraudulent",
+        "taken_minor": 1990,
+        "returned_minor": 1990,
+        "amount_minor": 1990,
+    }
+    assert books() == {"provider:stripe:stripe": 1990, "orders": -1990}
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+    assert set(Notification.objects.values_list("out_trade_no", flat=True)) == {attempt.out_trade_no}
+
+
+def test_what_is_lost_stays_in_the_books_and_on_the_case_file(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    received(letter(attempt), *life(attempt)[:2])
+    filed = Anomaly.objects.get()
+    assert filed.detail["respond_by"] == datetime.fromtimestamp(DUE, UTC).isoformat()
+    received(event(attempt, "closed", "lost", OPENED_AT + 5, TAKEN))
+    assert books() == {"orders": -1990, "disputed": 1990}
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("root"))
+    page = browser.get(f"/admin/payments/payment/{attempt.payment_id}/change/").content.decode()
+    assert "Disputed by Stripe" in page
+    assert "lost (fraudulent), 19.90 CNY is taken back." in page
+
+
+def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    received(letter(attempt), *life(attempt)[:2])
+    Anomaly.objects.update(resolved_at=datetime.now(UTC), resolution="answered")
+    received(event(attempt, "updated", "needs_response", OPENED_AT + 2, TAKEN))
+    filed = Anomaly.objects.get()
+    assert (filed.resolution, filed.detail["stated_at"][-8:]) == ("answered", "42+00:00")
+    received(event(attempt, "closed", "lost", OPENED_AT + 5, TAKEN))
+    assert Anomaly.objects.get(resolved_at__isnull=True).detail["status"] == "lost"
+
+
+def test_two_disputes_of_a_payment_are_two(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    received(letter(attempt))
+    half = moved(-1, OPENED_AT, amount=-990)
+    for number in ("du_1", "du_2"):
+        received(event(attempt, "created", "needs_response", OPENED_AT, half, id=number, amount=990))
+    assert Anomaly.objects.filter(kind="disputed", payment=attempt.payment_id).count() == 2
+    assert books()["disputed"] == 1980
+
+
+def test_another_system_s_dispute_files_nothing(open_attempt: OpenAttempt) -> None:
+    """One account may serve both; its documents carry no mark of ours."""
+    attempt = open_attempt("stripe")
+    received(letter(attempt), event(attempt, "created", "needs_response", OPENED_AT, TAKEN, payment_intent="pi_x"))
+    assert Notification.objects.first().verdict == "ignored"  # type: ignore[union-attr]
+    assert (Anomaly.objects.count(), Observation.objects.count()) == (0, 1)
+
+
+def test_a_dispute_that_came_before_its_payment_can_be_processed_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    received(life(attempt)[1], letter(attempt))
+    early = Notification.objects.get(event_type="charge.dispute.funds_withdrawn")
+    assert (early.verdict, intake.replay(early.pk)) == ("ignored", "anomaly")
+    assert Anomaly.objects.get().detail["taken_minor"] == 1990
+
+
+def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt))
+    took = paid(
+        attempt, kind=FactKind.TAKEN, provider_txn_id="4R", paid_txn_id=number_of(attempt), out_trade_no=""
+    )
+    for _ in range(2):
+        settle(*read.numbered([took]), source="notification")
+    filed = Anomaly.objects.get()
+    assert (filed.reference, filed.detail["amount_minor"]) == (f"{attempt.merchant}/4R", 1990)
+    settle(*read.numbered([replace(took, amount_minor=5)]), source="bill")
+    assert list(Anomaly.objects.values_list("kind", flat=True)) == ["content_changed", "disputed"]
+    assert books()["disputed"] == 1990
