@@ -15,7 +15,7 @@ from django.utils.timezone import localdate
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
-from payments.sandbox import delivery, faults, state, trades
+from payments.sandbox import delivery, disputes, faults, state, trades
 from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import documents as paypal_documents
@@ -154,6 +154,12 @@ def control_refund(wanted: Any) -> sqlite3.Row:
     if not isinstance(number, str) or not isinstance(amount_minor, int) or amount_minor <= 0:
         raise ValueError("a number and an amount above zero")
     return trades.refund_by_hand(out_trade_no=number, amount_minor=amount_minor)
+
+
+@_control('{"out_trade_no": "…", "status": "open, won or lost"}')
+def control_dispute(wanted: Any) -> sqlite3.Row:
+    """Dispute a payment as the payer, or end that, at Stripe and PayPal: ``POST /_control/dispute``."""
+    return disputes.step(out_trade_no=str(wanted["out_trade_no"]), status=str(wanted["status"]))
 
 
 @require_http_methods(["GET", "POST"])

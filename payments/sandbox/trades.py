@@ -3,14 +3,13 @@
 Each function is one write transaction; a `Refused` leaves nothing behind.
 """
 
-import json
 import math
 import secrets
 import sqlite3
 import time
 from typing import Any, NamedTuple
 
-from payments.sandbox import faults, state
+from payments.sandbox import faults, outbox, state
 from payments.sandbox.store import expired
 
 _REFUND = "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?"
@@ -101,7 +100,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
             [charged, currency, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
         )
         paid = _must(connection, found["channel"], out_trade_no)
-        _enqueue(connection, paid, event="paid")
+        outbox.enqueue(connection, paid, event="paid")
     return paid
 
 
@@ -113,7 +112,7 @@ def close(*, channel: str, out_trade_no: str) -> None:
             raise Refused("paid")
         connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
         if channel == "stripe":  # the others do not notify the merchant of its own close
-            _enqueue(connection, _must(connection, channel, out_trade_no), event="closed")
+            outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="closed")
 
 
 def refund(
@@ -145,7 +144,7 @@ def refund(
             [amount_minor, out_trade_no],
         )
         made = connection.execute(_REFUND, [out_trade_no, out_refund_no]).fetchone()
-        _enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
+        outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
     return made, True
 
 
@@ -189,37 +188,3 @@ def _must(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sq
     if found is None:
         raise Refused("not_found")
     return found
-
-
-def _enqueue(
-    connection: sqlite3.Connection, trade: sqlite3.Row, *, event: str, refund: sqlite3.Row | None = None
-) -> None:
-    """Queue the copies of one notification, in the transaction of the charge or refund.
-
-    Args:
-        event: ``paid``, ``refunded`` or (Stripe) ``closed``.
-        refund: for ``refunded``.
-    """
-    if not trade["notify_url"]:
-        return
-    notification = {
-        "id": secrets.token_hex(18),
-        "event": event,
-        "trade": dict(trade),
-        "refund": dict(refund) if refund is not None else None,
-        "created_at": time.time(),
-    }
-    due = time.time() + faults.current()["delay_ms"] / 1000
-    for _ in range(faults.copies()):
-        lost = faults.happens(faults.current()["drop_rate"])
-        connection.execute(
-            "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
-            [
-                trade["channel"],
-                trade["notify_url"],
-                json.dumps(notification),
-                trade["signed_with"],
-                "lost" if lost else "due",
-                due,
-            ],
-        )

@@ -16,6 +16,7 @@ from payments.sandbox.wechat import certificates
 
 _control = [
     path("pay", pages.control_pay),
+    path("dispute", pages.control_dispute),
     path("faults", pages.control_faults),
     path("charges", pages.control_charges),
     path("deliveries", pages.control_deliveries),

@@ -24,6 +24,7 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
+from payments.providers.disputes import DisputeStatus
 from payments.providers.plugin import Capability, Plugin, Refusal
 from payments.providers.settings_fields import Settings
 from payments.testing.relay import SECONDS_MAX, Endpoint, Relay, Reply
@@ -84,6 +85,10 @@ class Simulator(Protocol):
         """Return what was charged and given back."""
         ...
 
+    def dispute(self, out_trade_no: str, *, status: DisputeStatus) -> None:
+        """Dispute all of a payment as the payer, or end that; called where `Capability.DISPUTE` is declared."""
+        ...
+
 
 class _Asked:
     """A simulator that is asked by our numbers, in the form that its provider takes."""
@@ -100,6 +105,9 @@ class _Asked:
     def charge(self, out_trade_no: str) -> Charge:
         return self._simulator.charge(self._number(out_trade_no))
 
+    def dispute(self, out_trade_no: str, *, status: DisputeStatus) -> None:
+        self._simulator.dispute(self._number(out_trade_no), status=status)
+
 
 @dataclass(slots=True)
 class Opened:
@@ -109,6 +117,7 @@ class Opened:
     currency: str
     action: NextAction | None = None
     wanted: dict[str, Any] = field(default_factory=dict)
+    charged_as: str = ""  # the provider's number of its payment, by which a dispute may name it
 
     @property
     def names(self) -> dict[str, str]:
@@ -244,21 +253,25 @@ class Bench:
         must(len(facts) == 1, f"the query of a paid trade states {len(facts)} payments")
         return facts[0]
 
-    def received(self, trade: Opened, kind: FactKind = FactKind.PAID) -> Received:
-        """Wait for the notification of this kind about the trade; skip others.
+    def received(self, trade: Opened, *kinds: FactKind) -> Received:
+        """Wait for a notification about the trade, of a payment or of these kinds; skip others.
 
         Of its headers the plug-in gets those that it names: no other one is stored.
         """
+        kinds = kinds or (FactKind.PAID,)
         while True:
             try:
                 headers, body = self.endpoint.next()
             except queue.Empty:
-                raise Broken(f"no {kind.value} notification came within {SECONDS_MAX:.0f} s") from None
+                raise Broken(f"no {kinds[0].value} notification came within {SECONDS_MAX:.0f} s") from None
             given = lower_case(headers)
             named = {name: given[name.lower()] for name in self.plugin.headers if name.lower() in given}
             notice = self.read(named, body)
-            self.copies_of.update({fact.out_trade_no for fact in notice.facts if fact.kind is kind})
-            if any(fact.kind is kind and fact.out_trade_no == trade.number for fact in notice.facts):
+            facts = [fact for fact in notice.facts if fact.kind in kinds]
+            self.copies_of.update({fact.out_trade_no for fact in facts})
+            if any(
+                trade.number == fact.out_trade_no or trade.charged_as == fact.paid_txn_id != "" for fact in facts
+            ):
                 return Received(named, body, notice)
 
     def read(self, headers: Mapping[str, str], body: bytes, *, age: timedelta = timedelta()) -> Notice:

@@ -5,13 +5,14 @@ Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read
 
 import sqlite3
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from django.http import HttpRequest
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
-from payments.sandbox import faults, state, trades
+from payments.sandbox import disputes, faults, state, trades
 from payments.sandbox.paypal import documents
 from payments.sandbox.paypal.documents import Document
 from payments.sandbox.paypal.keys import number as new_number
@@ -127,11 +128,14 @@ def transactions(request: HttpRequest, wanted: Any) -> Answer:
     """Search: ``GET /v1/reporting/transactions``. Unlike the platform, it shows what moved just now."""
     begin, end = (datetime.fromisoformat(request.GET[name]).timestamp() for name in ("start_date", "end_date"))
     size, page = int(request.GET.get("page_size", 100)), int(request.GET.get("page", 1))
-    moved = [one for one in trades.moved("paypal") if begin <= int(one.at) <= end]
+    lines = []
+    for at, trade, made in trades.moved("paypal"):
+        lines.append((at, documents.transaction(trade, made)))
+        if made is None and "taken_at" in (dispute := disputes.of(trade)):
+            lines.append((dispute["taken_at"], documents.chargeback(trade, dispute)))
+    moved = [line for at, line in sorted(lines, key=itemgetter(0)) if begin <= int(at) <= end]
     return 200, {
-        "transaction_details": [
-            documents.transaction(trade, made) for _, trade, made in moved[(page - 1) * size : page * size]
-        ],
+        "transaction_details": moved[(page - 1) * size : page * size],
         "page": page,
         "total_items": len(moved),
         "total_pages": -(-len(moved) // size),

@@ -15,6 +15,7 @@ from idempotency.webhooks.paypal import signed_text
 from payments import money
 from payments.providers import rsa
 from payments.sandbox import state
+from payments.sandbox.disputes import ANSWER_SECONDS
 
 Row = sqlite3.Row | Mapping[str, Any]
 Document = dict[str, Any]
@@ -102,12 +103,48 @@ def transaction(trade: Row, made: Row | None = None) -> Document:
     }
 
 
+def reversal(trade: Row, dispute: Document, base: str) -> Document:
+    """Build what took a lost dispute's money: a refund that nobody asked for."""
+    return refund(_taken(trade, dispute), trade, base)
+
+
+def disputed(trade: Row, dispute: Document) -> Document:
+    """Build a dispute of a capture."""
+    more: Document = {"seller_response_due_date": moment(dispute["opened_at"] + ANSWER_SECONDS)}
+    if ended := dispute["status"] != "open":
+        favour = {"won": "RESOLVED_SELLER_FAVOUR", "lost": "RESOLVED_BUYER_FAVOUR"}[dispute["status"]]
+        more = {"dispute_outcome": {"outcome_code": favour}}
+    return {
+        "dispute_id": f"PP-D-{trade['transaction_id']}",
+        "create_time": moment(dispute["opened_at"]),
+        "update_time": moment(dispute["at"]),
+        "disputed_transactions": [{"seller_transaction_id": trade["transaction_id"], "seller": payee(trade)}],
+        "reason": "MERCHANDISE_OR_SERVICE_NOT_RECEIVED",
+        "status": "RESOLVED" if ended else "WAITING_FOR_SELLER_RESPONSE",
+        "dispute_amount": amount(trade["charged_minor"], trade["currency"]),
+        "dispute_life_cycle_stage": "CHARGEBACK",
+        **more,
+    }
+
+
+def chargeback(trade: Row, dispute: Document) -> Document:
+    """Build the line of the search that a lost dispute has."""
+    line = transaction(trade, _taken(trade, dispute))
+    line["transaction_info"] |= {"transaction_event_code": "T1201", "paypal_reference_id": trade["transaction_id"]}
+    return line
+
+
 def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
     """Build headers and body of one copy of an event, signed now for the endpoint that it goes to."""
-    trade, made = notice["trade"], notice["refund"]
+    trade, made, dispute = notice["trade"], notice["refund"], notice.get("dispute")
     base = "https://api.sandbox.example"
     resource: Document
-    if made is None:
+    if dispute is not None:
+        kind = notice["event"]
+        of, resource = "dispute", disputed(trade, dispute)
+        if kind == "PAYMENT.CAPTURE.REVERSED":
+            of, resource = "refund", reversal(trade, dispute, base)
+    elif made is None:
         kind, of, resource = "PAYMENT.CAPTURE.COMPLETED", "capture", capture(trade, base) | {"payee": payee(trade)}
     else:
         kind, of, resource = "PAYMENT.CAPTURE.REFUNDED", "refund", refund(made, trade, base)
@@ -118,7 +155,7 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
         "resource_type": of,
         "resource_version": "2.0",
         "event_type": kind,
-        "summary": f"{of} of {resource['amount']['value']} {resource['amount']['currency_code']}",
+        "summary": f"{of} of a payment of {trade['charged_minor']} {trade['currency']} minor units",
         "resource": resource,
     }
     body = json.dumps(event, ensure_ascii=False).encode()
@@ -132,6 +169,11 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
         "Paypal-Auth-Algo": "SHA256withRSA",
         "Paypal-Cert-Url": "https://api.sandbox.paypal.com/v1/notifications/certs/CERT-sandbox",
     }, body
+
+
+def _taken(trade: Row, dispute: Document) -> Document:
+    number = f"R{trade['transaction_id'][1:]}"
+    return {"refund_id": number, "amount_minor": trade["charged_minor"], "created_at": dispute["taken_at"]}
 
 
 def return_parameters(trade: Row) -> dict[str, str]:

@@ -9,13 +9,14 @@ import re
 import secrets
 import sqlite3
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from payments.sandbox import state, trades
+from payments.sandbox import disputes, state, trades
 from payments.sandbox.stripe import documents
 from payments.sandbox.stripe.documents import Document
 from payments.sandbox.stripe.wire import MOST, Entry, Error, Invalid, account_only, expanded, nested, page_of
@@ -219,7 +220,14 @@ def balance_transactions(request: HttpRequest) -> Document:
         if given.get("type") in (None, kind):
             build = partial(documents.balance_transaction, trade, made)
             entries.append(Entry(number, int(moment), build))
+        if made is None and given.get("type") in (None, "adjustment"):
+            for at, entry in enumerate(documents.adjustments(trade, disputes.of(trade))):
+                entries.append(Entry(entry["id"], entry["created"], partial(_adjustment, trade, at)))
     return page_of(given, entries, url="/v1/balance_transactions")
+
+
+def _adjustment(trade: sqlite3.Row, at: int, *, expand: Collection[str] = ()) -> Document:
+    return documents.adjustments(trade, disputes.of(trade), expand=expand)[at]
 
 
 def _amount(given: dict[str, Any]) -> int:

@@ -12,8 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from payments.sandbox import faults, state
+from payments.sandbox.disputes import ANSWER_SECONDS
 
 API_VERSION = "2026-10-28.endive"
+
+DISPUTE_FEE = 1500  # in the charge's currency, unlike the platform's
 
 # the payer, as the form or wallet gives it; unknown members are null
 BILLING_DETAILS = {
@@ -104,6 +107,40 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
     }
 
 
+def disputed(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> Document:
+    """Build a Dispute; its intent can be expanded. A card's issuer has said ``fraudulent``."""
+    return {
+        "id": _dispute_id(trade),
+        "object": "dispute",
+        "amount": trade["charged_minor"],
+        "balance_transactions": adjustments(trade, dispute),
+        "charge": _charge_id(trade),
+        "created": int(dispute["opened_at"]),
+        "currency": trade["currency"].lower(),
+        "evidence_details": {"due_by": int(dispute["opened_at"]) + ANSWER_SECONDS, "has_evidence": False},
+        "is_charge_refundable": False,
+        "metadata": {},
+        "payment_intent": intent(trade) if "payment_intent" in expand else trade["transaction_id"],
+        "reason": "fraudulent",
+        "status": "needs_response" if dispute["status"] == "open" else dispute["status"],
+    }
+
+
+def adjustments(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> list[Document]:
+    """Build the BalanceTransactions of a dispute, oldest first; inside of it their source is its number."""
+    source: Any = (number := _dispute_id(trade))
+    if "source.payment_intent" in expand:
+        source = disputed(trade, dispute, expand=("payment_intent",))
+    elif "source" in expand:
+        source = disputed(trade, dispute)
+    amount, kinds = trade["charged_minor"], {"type": "adjustment", "currency": trade["currency"].lower()}
+    return [
+        _transaction(f"txn_{name}_{number}", signed, dispute[name], source, fee=fee, **kinds)
+        for name, signed, fee in (("taken_at", -amount, DISPUTE_FEE), ("returned_at", amount, 0))
+        if name in dispute
+    ]
+
+
 def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
     """Return type and id of the balance transaction of a payment, or of a refund of it."""
     card = _method(state.store().kept_of(trade["transaction_id"])) == "card"
@@ -123,25 +160,31 @@ def balance_transaction(trade: Row, made: Row | None = None, *, expand: Collecti
     else:
         amount, moment = -made["amount_minor"], int(made["created_at"])
         source = refund(made, trade, expand=("payment_intent",) if deep else ())
+    shown = source if deep or "source" in expand else source["id"]
+    return _transaction(number, amount, moment, shown, currency=source["currency"], type=kind)
+
+
+def _transaction(number: str, amount: int, moment: float, source: Any, *, fee: int = 0, **more: str) -> Document:
     return {
         "id": number,
         "object": "balance_transaction",
         "amount": amount,
-        "available_on": moment + 7 * 86_400,
-        "created": moment,
-        "currency": source["currency"],
-        "fee": 0,
-        "net": amount,
-        "source": source if deep or "source" in expand else source["id"],
+        "available_on": int(moment) + 7 * 86_400,
+        "created": int(moment),
+        "fee": fee,
+        "net": amount - fee,
+        "source": source,
         "status": "pending",
-        "type": kind,
+        **more,
     }
 
 
 def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
     """Build headers and body of one copy of an event, with its own time stamp."""
-    trade, made = notice["trade"], notice["refund"]
-    if made is not None:
+    trade, made, dispute = notice["trade"], notice["refund"], notice.get("dispute")
+    if dispute is not None:
+        kind, content, moment = notice["event"], disputed(trade, dispute), dispute["at"]
+    elif made is not None:
         kind, content, moment = "refund.created", refund(made, trade), made["created_at"]
     elif notice["event"] == "closed":
         kind, content, moment = "payment_intent.canceled", intent(trade), notice["created_at"]
@@ -184,6 +227,10 @@ def return_parameters(trade: Row) -> dict[str, str]:
 
 def _charge_id(trade: Row) -> str:
     return f"py_{trade['transaction_id'].removeprefix('pi_')}"
+
+
+def _dispute_id(trade: Row) -> str:
+    return f"du_{trade['transaction_id'].removeprefix('pi_')}"
 
 
 def _method(kept: Document) -> str:

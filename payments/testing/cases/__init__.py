@@ -10,6 +10,7 @@ from payments.testing.cases.answers import answers_lost, foreign_answers, refuse
 from payments.testing.cases.declarations import declared
 from payments.testing.cases.money import (
     a_bill,
+    a_dispute,
     a_payment,
     a_void,
     after_close,
@@ -44,5 +45,5 @@ CASES: tuple[Callable[[Bench], None], ...] = (
         early,
     ),
     *(after_close, a_void, wrong_amount, wrong_currency, wrong_merchant, wrong_number),
-    *(answers_lost, refused_questions, forged, stale, foreign_answers, a_bill),
+    *(answers_lost, refused_questions, forged, stale, foreign_answers, a_bill, a_dispute),
 )

@@ -10,6 +10,7 @@ from typing import TypeVar
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers.base import BillLine, Fact, FactKind, RefundStatus, TradeStatus
+from payments.providers.disputes import DisputeStatus
 from payments.providers.plugin import Capability
 from payments.testing.bench import AMOUNT_MINOR, COPIES, MOVED, PART_MINOR, Bench, Opened
 from payments.testing.relay import meeting
@@ -164,6 +165,37 @@ def a_bill(bench: Bench) -> None:
     must(len(lines) == len(set(lines)), "the bill lists a line more than once, so its sums are wrong")
     wanted = sorted(map(_members, facts))
     must(lines == wanted, f"the bill lists {lines}, the facts are {wanted}")
+
+
+def a_dispute(bench: Bench) -> None:
+    """A dispute is stated until it ends, and what it took is stated once, as the bill does."""
+    bench.needs(Capability.DISPUTE)
+    trade = bench.paid()
+    trade.charged_as = bench.paid_fact(trade).provider_txn_id
+    bench.simulator.dispute(trade.number, status=DisputeStatus.OPEN)
+    opened = bench.received(trade, FactKind.DISPUTED).fact(FactKind.DISPUTED)
+    must(
+        opened.dispute is not None and opened.occurred_at is not None, "a dispute lacks its `dispute` or its time"
+    )
+    due = opened.dispute.respond_by if opened.dispute else None
+    must(due is not None, "an open dispute does not say until when to answer")
+    must(opened.amount_minor == AMOUNT_MINOR, "a dispute of all that was paid claims another amount")
+    bench.simulator.dispute(trade.number, status=DisputeStatus.LOST)
+    facts = [opened]
+    while not {DisputeStatus.LOST, FactKind.TAKEN} <= {
+        fact.dispute.status if fact.dispute else fact.kind for fact in facts
+    }:
+        facts += bench.received(trade, FactKind.DISPUTED, FactKind.TAKEN).notice.facts
+    must(len({fact.provider_txn_id for fact in facts if fact.dispute}) == 1, "one dispute has several numbers")
+    taken = {_members(fact) for fact in facts if fact.kind is FactKind.TAKEN}
+    must(len(taken) == 1, f"one dispute took money once, and the facts are {sorted(taken)}")
+    if not bench.can(Capability.BILL):
+        return
+    days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
+    numbers = (trade.charged_as, trade.number)
+    listed = [line for day in days for line in bench.provider.bill(day=day) if line.kind is FactKind.TAKEN]
+    lines = [_members(line)[2:] for line in listed if line.paid_txn_id in numbers or line.out_trade_no in numbers]
+    must(lines == [fact[2:] for fact in taken], f"the bill lists {lines}, the facts are {sorted(taken)}")
 
 
 def _members(moved: Fact | BillLine) -> tuple[str, str, str, int, str]:

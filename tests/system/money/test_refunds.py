@@ -1,8 +1,9 @@
-"""Rows M13–M15, M20–M22: refunds that race, that a person makes there, that are refused, put off or stuck."""
+"""Rows M13–M15, M20–M22, M24: refunds that race, that a person makes there, that are refused, put off, stuck; and disputes."""
 
 import pytest
 
-from payments.models import Notification, Observation, Payment, Refund
+from payments.models import Anomaly, Notification, Observation, Payment, Refund
+from payments.operations.figures import trial_balance
 from tests.system.money.till import CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
 
@@ -91,6 +92,30 @@ def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till
     assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
     assert till.anomalies() == []
     till.witness()
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("status", ["won", "lost"])
+def test_m24_a_payment_is_disputed(till: Till, status: str, copies: int) -> None:
+    """Stripe takes the money at once; the timer of the bills finds nothing else."""
+    attempt = till.bought("stripe")
+    till.sandbox.faults(duplicates=copies, reorder=True)
+    for step in ("open", status):
+        till.dispute(attempt, step)
+    till.settle()
+    assert (till.state(attempt), till.anomalies()) == (
+        ("paid", "succeeded", PRICE_MINOR, 0),
+        [("disputed", False)],
+    )
+    known = Anomaly.objects.get().detail
+    assert (known["status"], known["taken_minor"]) == (status, PRICE_MINOR)
+    books = {row.account: row.balance_minor for row in trial_balance()}
+    assert books["disputed"] == PRICE_MINOR * (status == "lost")
+    compared = till.compare_today("stripe")
+    assert not compared.differences.filter(payment=attempt.payment_id).exists()
+    assert {row.account: row.balance_minor for row in trial_balance()} == books
+    if status == "won":
+        till.witness()
 
 
 @EVERY

@@ -116,6 +116,11 @@ class Till:
         body = {"out_trade_no": attempt.out_trade_no, "amount_minor": amount_minor}
         self.sandbox.http.post("/_control/refund", json=body).raise_for_status()
 
+    def dispute(self, attempt: Attempt, status: str) -> None:
+        """The payer's bank disputes the payment (``open``), or that ends (``won``, ``lost``)."""
+        body = {"out_trade_no": attempt.out_trade_no, "status": status}
+        self.sandbox.http.post("/_control/dispute", json=body).raise_for_status()
+
     def cancel(self, order: Order, *, key: str | None = None) -> Any:
         return self.post(f"orders/{order.id.hex}/cancel", key=key)
 

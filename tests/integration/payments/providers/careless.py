@@ -32,7 +32,7 @@ CHANNELS = {
         path="/wechat",
         merchant="MCH_ID",
         mistakes=frozenset(FAULTS),
-        skipped={"a void"},
+        skipped={"a void", "a dispute"},
         stale_after=timedelta(seconds=300),
     ),
     "alipay": Channel(
@@ -40,7 +40,7 @@ CHANNELS = {
         path="/alipay/gateway.do",
         merchant="SELLER_ID",
         mistakes=frozenset({"amount", "merchant"}),  # its documents name no currency
-        skipped={"stale", "wrong currency", "a void"},
+        skipped={"stale", "wrong currency", "a void", "a dispute"},
     ),
     "paypal": Channel(
         field="API_URL",
@@ -101,6 +101,10 @@ class SandboxSide:
             currency=found.get("currency", "CNY"),
             merchant=found.get("seller") or self._fields.get(self.channel.merchant, "stripe"),
         )
+
+    def dispute(self, out_trade_no: str, *, status: str) -> None:
+        step = {"out_trade_no": out_trade_no, "status": status}
+        self._sandbox.http.post("/_control/dispute", json=step).raise_for_status()
 
 
 class Careless:
