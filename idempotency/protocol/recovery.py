@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
@@ -134,6 +135,7 @@ class Phases:
         It raises `NotAbandonable` where they cannot be undone, and the entry stays as it is. Without it, only the
         entry is closed, and a timer, say, still goes on with what the steps committed.
         """
+        self._refuse_async(undo)
         self._undo = undo
         return undo
 
@@ -166,14 +168,14 @@ class Phases:
         Raises:
             LeaseLost: nothing of the step that noticed it remains in our database.
         """
-        point = exchange.recovery_point or next(iter(self._steps))
+        point = exchange.recovery_point or next(iter(self._steps), "")
         progress = Progress(
             data=dict(exchange.recovery_data or data), key_digest=exchange.key_digest, resumed=exchange.resumed
         )
-        if not exchange.recovery_point and not self._steps[point][1]:
+        if not exchange.recovery_point and not self._at(point)[1]:
             self._mark(exchange, point, progress)  # store the arguments before the outside is called
         for _ in range(STEPS_MAX):
-            step, in_transaction = self._steps[point]
+            step, in_transaction = self._at(point)
             run_step = self._step_inside if in_transaction else self._step_outside
             following = run_step(exchange, step, point, progress)
             if not isinstance(following, str):
@@ -183,12 +185,26 @@ class Phases:
 
     def _declare(self, point: str, *, in_transaction: bool) -> Callable[[Step], Step]:
         def declare(step: Step) -> Step:
+            self._refuse_async(step)
             if point in self._steps:
                 raise ValueError(f"The Phases {self.name!r} have a step at {point!r} already.")
             self._steps[point] = (step, in_transaction)
             return step
 
         return declare
+
+    def _refuse_async(self, function: Callable[..., Any]) -> None:
+        if iscoroutinefunction(function):  # nobody would await it
+            raise TypeError(
+                f"{function.__qualname__} of the Phases {self.name!r} is async. Write def, async_to_sync inside."
+            )
+
+    def _at(self, point: str) -> tuple[Step, bool]:
+        """Find the step at a point, and whether it runs in a transaction."""
+        try:
+            return self._steps[point]
+        except KeyError:
+            raise RuntimeError(f"The Phases {self.name!r} have no step at {point!r}.") from None
 
     def _step_inside(
         self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
@@ -229,11 +245,15 @@ class Phases:
         if isinstance(result, RecoveryPoint):
             following = result.name
             progress.data.update(result.data)
-        else:
+        elif isinstance(result, NoOp):
             points = [*self._steps, ""]
             following = points[points.index(point) + 1]
-        if following not in self._steps:
-            raise RuntimeError(f"The Phases {self.name!r} have no step at {following!r}.")
+        else:  # such as a JsonResponse that refuses: going on would do what it refused
+            raise TypeError(
+                f"The step {point!r} of {self.name!r} returned {type(result).__name__}. Return NoOp(), "
+                "RecoveryPoint(…) or Response(…) of `idempotency`."
+            )
+        self._at(following)
         self._mark(exchange, following, progress)
         return following
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.db.models.functions import Now
-from django.http import HttpRequest
+from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory, override_settings
 
 from idempotency import ledger
@@ -273,8 +274,41 @@ def test_the_completer_goes_on_over_batches_of_known_handlers(
     assert seen == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "result", [None, JsonResponse({}, status=409), {"id": 1}], ids=["none", "response", "dict"]
+)
+@pytest.mark.parametrize(("kind", "stayed"), [("atomic", 0), ("outside", 1)])
+@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+def test_after_a_step_that_ends_otherwise_nothing_follows(
+    effects: Effects, kind: str, stayed: int, result: Any
+) -> None:
+    phases, paid = Phases(f"tests.{uuid4().hex}"), []
+
+    @getattr(phases, kind)("started")
+    def refuse(progress: Progress) -> Any:
+        effect("refused")
+        return result
+
+    @phases.outside("next")
+    def pay(progress: Progress) -> Response:
+        paid.append(progress)
+        return Response(201, {})
+
+    view = idempotent(mode=phases)(lambda request: phases.respond(request, {}))
+    with pytest.raises(TypeError, match=rf"'started' .* returned {type(result).__name__}. Return NoOp"):
+        view(RequestFactory().post("/", headers={"Idempotency-Key": "k1"}))
+    assert (paid, effects()) == ([], stayed)
+
+
 def test_mistakes_are_named() -> None:
     phases = Phases("tests.mistakes")
+
+    async def never_awaited(progress: Progress) -> Any:
+        return NoOp()
+
+    for declare in (phases.atomic("started"), phases.outside("started"), phases.on_abandon):
+        with pytest.raises(TypeError, match=r"never_awaited of the Phases 'tests\.mistakes' is async"):
+            declare(never_awaited)
 
     @phases.atomic("started")
     def start(progress: Progress) -> NoOp:
@@ -298,6 +332,11 @@ def test_mistakes_are_named() -> None:
     with override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}):
         with pytest.raises(RuntimeError, match="have no step at ''"):
             call("a")
+        stepless = Phases("tests.stepless")
+        with pytest.raises(RuntimeError, match=r"'tests\.stepless' have no step"):
+            idempotent(mode=stepless)(lambda request: stepless.respond(request, {}))(
+                RequestFactory().post("/", headers={"Idempotency-Key": "c"})
+            )
 
         @phases.atomic("circle")
         def circle(progress: Progress) -> RecoveryPoint:
