@@ -35,6 +35,11 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     ]
 
 
+def test_no_page_of_the_site_loads_from_elsewhere() -> None:
+    """The theme fetches what draws mermaid from a CDN; without it a reader gets its source."""
+    assert [page.name for page in (ROOT / "docs").rglob("*.md") if "```mermaid" in page.read_text()] == []
+
+
 def test_every_python_example_is_python() -> None:
     examples = [(page.name, example) for page in check_docs.pages(ROOT) for example in pages.blocks(str(page))]
     assert len(examples) > 5
