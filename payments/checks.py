@@ -25,6 +25,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import check_settings
+from idempotency.conf import meant
 from payments.channels import accounts
 from payments.conf import Payable, config
 from payments.deliveries import endpoints
@@ -76,8 +77,8 @@ def _order(path: str) -> Iterator[CheckMessage]:
     for name, arguments in {"on_payment": ("order_id", "event", "work"), "return_url": ("order_id",)}.items():
         if not _takes(getattr(adapter, name, None), *arguments):
             yield Error(
-                f"PAYMENTS['ORDER'] = {path!r} must have a function {name} that takes {', '.join(arguments)} by"
-                " name: see payments.conf.Orders.",
+                f"PAYMENTS['ORDER'] = {path!r} must be a payments.Payable, or have a function {name} that takes"
+                f" {', '.join(arguments)} by name: see payments.conf.Orders.",
                 id="payments.E002",
             )
 
@@ -144,11 +145,20 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         found += _plain_http(account, fields)
         with suppress(registry.ConfigError):  # E003 reports that there is no such channel
             plugin = registry.plugin(account, fields)
+            found += _unknown_fields(account, plugin, fields)
             found += _unshown_actions(account, plugin)
             found += _live_key_towards_sandbox(account, plugin, fields)
             found += _readable_by_others(account, plugin, fields)
             found += _ending_certificates(account, plugin, fields)
     return [*found, *_accounts(built)]
+
+
+def _unknown_fields(account: str, plugin: Plugin, given: Mapping[str, str]) -> Iterator[CheckMessage]:
+    """Report a misspelt field, which nothing reads: an optional one would have its default."""
+    known = (registry.BACKEND, *plugin.required, *plugin.optional)
+    for name in sorted({*given} - {*known}):
+        where = f"PAYMENTS['PROVIDERS'][{account!r}][{name!r}]"
+        yield Error(f"{where} is unknown; {meant(name, known)}", id="payments.E003")
 
 
 def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:

@@ -208,6 +208,11 @@ def parse(raw: Any) -> Config:
         values["webhooks"] = {name: Endpoint(**one) for name, one in read.items()}
     for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
         _dict(f"PAYMENTS['PROVIDERS'][{name!r}]", one)
+    for name, path in {"ORDER": values["order"], "EVENTS": values.get("events") or ""}.items():
+        if not isinstance(path, str):
+            raise ImproperlyConfigured(
+                f"PAYMENTS[{name!r}] must be a path, as 'shop.paying.Orders', not {path!r}."
+            )
     if not re.fullmatch(r"(?i)https?://[^\s/?#:@][^\s/?#]*(/[^\s?#]*)?", str(values["base_url"])):
         raise ImproperlyConfigured(
             "PAYMENTS['BASE_URL'] must be an absolute address such as https://shop.example."

@@ -30,6 +30,9 @@ def problems(name: str, endpoint: Endpoint) -> Iterator[str]:
     yield from _of_address(f"{here}['URL']", endpoint.url)
     if isinstance(endpoint.events, str) or not {*endpoint.events} <= {*EVENT_TYPES}:
         yield f"{here}['EVENTS'] must be a list of some of {', '.join(EVENT_TYPES)}."
+    if not isinstance(endpoint.secrets, str):
+        yield f"{here}['SECRETS'] must be a text; commas or blanks part its secrets."
+        return
     if bool(endpoint.secrets) is bool(endpoint.secrets_file):
         yield f"{here} needs either 'SECRETS' or 'SECRETS_FILE'."
         return

@@ -7,6 +7,12 @@ Writers: `payments.attempts` (payments; calls to providers; attempts until a pro
 (comparisons and differences), `payments.operations.actions` (audit entries).
 """
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+
+if apps.get_containing_app_config(__name__) is None:  # Django would speak of an app_label
+    raise ImproperlyConfigured("Add 'payments' to INSTALLED_APPS, then run `manage.py migrate payments`.")
+
 from payments.models.audit import AuditEntry, ProviderCall
 from payments.models.bill import BillComparison, Difference
 from payments.models.event import Delivery, PaymentEvent

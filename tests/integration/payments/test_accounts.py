@@ -211,6 +211,11 @@ def test_a_mistake_in_an_account_is_named(settings: Any) -> None:
     mistakes = [
         ("we/chat", fields, "PAYMENTS['PROVIDERS']['we/chat']: a name has 1 to 64 of"),
         (EU, {**fields, "API_URL": "x"}, f"{EU}: WECHAT_API_URL must be an absolute"),
+        (
+            EU,
+            {**fields, "WECHAT_APP_ID": "x"},
+            f"PAYMENTS['PROVIDERS']['{EU}']['WECHAT_APP_ID'] is unknown; did you",
+        ),
         (EU, {**fields, "API_URL": "https://h/?a=b"}, f"{EU}: WECHAT_API_URL must not hold ? or #."),
     ]
     for name, given, said in mistakes:

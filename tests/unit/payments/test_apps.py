@@ -1,5 +1,7 @@
 """The app `payments` beside django-payments, whose top-level package has the same name."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,15 @@ def test_beside_django_payments_the_start_says_what_to_do(tmp_path: Path, monkey
 
 def test_alone_it_starts() -> None:
     apps.get_app_config("payments").ready()
+
+
+@pytest.mark.parametrize(("app", "installed"), [("idempotency", []), ("payments", ["idempotency"])])
+def test_a_project_that_left_the_app_out_is_given_its_name(app: str, installed: list[str]) -> None:
+    start = f"""if True:
+        import django
+        from django.conf import settings
+        settings.configure(INSTALLED_APPS={["django.contrib.contenttypes", "django.contrib.auth", *installed]})
+        django.setup()
+        import {app}.models"""
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False)
+    assert f"Add '{app}' to INSTALLED_APPS, then run `manage.py migrate {app}`." in done.stderr

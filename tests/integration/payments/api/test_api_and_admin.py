@@ -182,7 +182,8 @@ def test_checks_name_the_setting() -> None:
             with override_settings(PAYMENTS=changed(**{name: wrong})):
                 assert f"PAYMENTS[{name!r}] = {wrong!r}" in messages(check_payments(None))
     with override_settings(PAYMENTS=changed(ORDER="payments.tasks")):
-        assert "must have a function return_url that takes order_id by name" in messages(check_payments(None))
+        sentence = "must be a payments.Payable, or have a function return_url that takes order_id by name"
+        assert sentence in messages(check_payments(None))
     with override_settings(ROOT_URLCONF="tests.integration.idempotency.urls"):
         assert "add path('…', include('payments.urls'))" in messages(check_payments(None))
     without_order = {name: value for name, value in settings.PAYMENTS.items() if name != "ORDER"}
@@ -201,6 +202,8 @@ def test_checks_name_the_setting() -> None:
             (changed(BASE_URL=wrong), "PAYMENTS['BASE_URL'] must be an absolute address")
             for wrong in ("shop.example", "https://shop.example ", "https://shop.example?a=1", "https://:80/a")
         ),
+        (changed(ORDER=None), "PAYMENTS['ORDER'] must be a path, as 'shop.paying.Orders', not None."),
+        (changed(EVENTS=print), "PAYMENTS['EVENTS'] must be a path, as"),
         (changed(PROVIDERS=None), "PAYMENTS['PROVIDERS'] must be a dict, not NoneType."),
         (changed(PROVIDERS={"wechat": ["1"]}), "PAYMENTS['PROVIDERS']['wechat'] must be a dict, not list."),
     ):

@@ -390,6 +390,7 @@ def test_a_mistake_is_named_and_no_secret_is(settings: Any) -> None:
         ({**good, "SECRETS": "whsec_c2hvcnQ="}, "24 to 64 random bytes"),
         ({**good, "SECRETS": secret("a")[6:]}, "24 to 64 random bytes"),
         ({**good, "SECRETS": "whsec_%%"}, "not whsec_ with base64"),
+        ({**address, "SECRETS": [secret("a")]}, "['SECRETS'] must be a text"),
         ({**good, "EVENTS": ["payment.lost"]}, "must be a list of some of payment.paid"),
         ({**good, "EVENT": []}, "'EVENT'] is unknown"),
         ([secret("a")], "must be a dict"),
