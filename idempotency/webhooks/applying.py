@@ -62,8 +62,8 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
         for number in found:
             if _execute(queries.CLAIM, [number]):
                 row = WebhookEvent.objects.using(home.alias()).defer("body").get(pk=number)
-                result = apply(known[row.sender], row)
-                results[result] = results.get(result, 0) + 1
+                for result in apply(known[row.sender], row):
+                    results[result] = results.get(result, 0) + 1
         after_id, seen = found[-1], seen + len(found)
     return results
 
@@ -87,7 +87,7 @@ def replay(number: int, *, operator: str, note: str) -> str:
     row = WebhookEvent.objects.using(home.alias()).filter(pk=number).exclude(status=EventStatus.APPLIED).first()
     hook = _known().get(row.sender) if row else None
     by = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}"
-    result = apply(hook, row, note=by) if row and hook else DUPLICATE
+    result = apply(hook, row, note=by)[0] if row and hook else DUPLICATE
     if result == BUSY:
         raise NotReplayable(gettext("Another event of its entity is being applied. Try again."))
     if result == DUPLICATE:
@@ -96,15 +96,14 @@ def replay(number: int, *, operator: str, note: str) -> str:
     return result
 
 
-def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:
-    """Apply a stored event, and what waits for it; return what became of it.
+def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> list[str]:
+    """Apply a stored event, then what waits for it; return what became of each.
 
     Args:
         note: of the operator who applies it by hand.
     """
-    result = _apply_one(hook, row, note=note)
-    done = 0
-    while result in _DONE and row.sequence is not None and done < FOLLOWERS_MAX:
+    results = [_apply_one(hook, row, note=note)]
+    while results[-1] in _DONE and row.sequence is not None and len(results) <= FOLLOWERS_MAX:
         follower = WebhookEvent.objects.using(home.alias()).filter(
             sender=row.sender,
             entity=row.entity,
@@ -112,10 +111,11 @@ def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:
             status__in=[EventStatus.HELD, EventStatus.STORED],
         )
         following = follower.first()
-        if following is None or _apply_one(hook, following) not in _DONE:
+        if following is None:
             break
-        row, done = following, done + 1
-    return result
+        results.append(_apply_one(hook, following))
+        row = following
+    return results
 
 
 def _known() -> dict[str, Hook]:

@@ -166,7 +166,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
             metrics.webhooks.labels(self.sender, result).inc()
             return result
         rows = WebhookEvent.objects.using(home.alias()).defer("body")
-        return apply(self, rows.get(sender=self.sender, event_id=number))
+        return apply(self, rows.get(sender=self.sender, event_id=number))[0]
 
     def _names(self, event: Event) -> tuple[str, str, int | None]:
         number = _name(event.header(self._id) if isinstance(self._id, str) else self._id(event))

@@ -4,6 +4,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
@@ -82,6 +83,16 @@ def test_those_go_too_whose_predecessors_process_died_after_its_commit(then: str
     else:
         assert step(1).json() == {"status": "duplicate"}
     assert applied() == ["o1-2"]
+
+
+def test_the_worker_counts_successors_too_so_its_command_fails_with_them() -> None:
+    PLAN["o1-3"] = RuntimeError("not yet")
+    step(2)
+    step(3)
+    WebhookEvent.objects.bulk_create([_as_applied(1)])
+    with pytest.raises(CommandError, match="1 could not be applied"):
+        call_command("idempotency", "apply")
+    assert (applied(), apply_stored_events()) == (["o1-2"], {})
 
 
 def test_a_person_may_apply_what_is_held_and_nobody_else() -> None:
