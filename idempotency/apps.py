@@ -14,6 +14,7 @@ class IdempotencyConfig(AppConfig):
         from idempotency.postgres import transactions  # noqa: F401, PLC0415  prepares connections
 
         checks.start.require_django_redis()
+        checks.start.require_middleware()
 
     def refuse_mistakes(self) -> None:
         """Stop a server that loads the middleware on mistakes that no call would say."""

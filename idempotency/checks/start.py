@@ -12,12 +12,12 @@ from django.urls import get_resolver
 
 from idempotency.checks.methods import check_keyed_methods
 from idempotency.checks.settings import backend_of, check_settings, check_tenants
-from idempotency.checks.views import check_keyed_views
-from idempotency.conf import parsed
+from idempotency.checks.views import check_keyed_views, check_middleware
+from idempotency.conf import MARKED, parsed
 from idempotency.extras import needed
 
 # settings of no use, and mistakes that show in wrong answers alone; of the others each call is an error
-_NUMBERS = ("001", "003", "004", "006", "009", "010", "013", "016", "019", "022")
+_NUMBERS = ("001", "002", "003", "004", "006", "009", "010", "013", "016", "019", "022")
 STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
 
 Check = Callable[[Any], list[CheckMessage]]
@@ -35,6 +35,18 @@ def require_django_redis() -> None:
             import django_redis  # noqa: F401, PLC0415  an extra
 
 
+def require_middleware() -> None:
+    """Answer nothing where ``KEYED`` names views and no server loads the middleware, which would key them."""
+    request_started.connect(_refuse_without_middleware)
+
+
+def _refuse_without_middleware(**_: Any) -> None:
+    config = parsed()
+    if config is not None and config.keyed != MARKED:
+        _refuse(check_middleware)
+    request_started.disconnect(_refuse_without_middleware)
+
+
 def refuse_mistakes() -> None:
     """Stop a server on the errors of the system checks that `STOPPING` lists, all at once.
 
@@ -43,6 +55,7 @@ def refuse_mistakes() -> None:
     Raises:
         ImproperlyConfigured: with the messages, but those that ``SILENCED_SYSTEM_CHECKS`` names.
     """
+    request_started.disconnect(_refuse_without_middleware)
     _refuse(check_settings, check_tenants)
     request_started.connect(_refuse_views)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.apps import apps
 from django.contrib.auth.mixins import LoginRequiredMixin, PermissionRequiredMixin, UserPassesTestMixin
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
@@ -460,6 +461,17 @@ def test_it_answers_nothing_with_views_that_do_wrong_silently(client: type[Any])
         ):
             with override_settings(**allowed):
                 asked_for_something(client)
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_it_answers_nothing_without_the_middleware_that_keys_its_views(client: type[Any]) -> None:
+    apps.get_app_config("idempotency").ready()  # as a server does, which then loads no middleware of ours
+    with override_settings(MIDDLEWARE=[], IDEMPOTENCY={"KEYED": "unsafe"}, ROOT_URLCONF=TasksAlone):
+        for _ in range(2):
+            with pytest.raises(ImproperlyConfigured, match=r"E002\) MIDDLEWARE lacks .* keys nothing"):
+                asked_for_something(client)
+        with override_settings(SILENCED_SYSTEM_CHECKS=["idempotency.E002"]):
+            asked_for_something(client)
 
 
 def asked_for_something(client: type[Any]) -> None:
