@@ -12,6 +12,8 @@ from idempotency.extras import needed
 from idempotency.keyring import keyring
 
 MARKED, UNSAFE = "marked", "unsafe"
+NUMBER_MAX = 1_000_000_000  # of seconds 31 years; after 292 a thread that waits raises OverflowError
+UP_TO = f"up to {NUMBER_MAX:,}"
 
 Reader = Callable[[str, Any], None]
 
@@ -46,8 +48,8 @@ def is_header_name(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Check if `value` is 0 or a positive number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    """Check if `value` is a number from 0 to `NUMBER_MAX`."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
 
 
 def _is_address(value: Any) -> bool:
@@ -134,9 +136,9 @@ def body_keys(name: str, value: Any) -> None:
     keyring(tuple(value.items()))
 
 
-positive = must_be("a positive, finite number", lambda value: is_number(value) and 0 < value < float("inf"))
-not_negative = must_be("0 or a positive number", is_number)
-count = must_be("0 or a positive integer", lambda value: is_number(value) and isinstance(value, int))
+positive = must_be(f"a positive number {UP_TO}", lambda value: is_number(value) and value > 0)
+not_negative = must_be(f"0 or a positive number {UP_TO}", is_number)
+count = must_be(f"0 or a positive integer {UP_TO}", lambda value: is_number(value) and isinstance(value, int))
 switch = must_be("True or False", lambda value: isinstance(value, bool))
 text = must_be("a text", lambda value: isinstance(value, str))
 names = must_be("a list of names", _is_names)

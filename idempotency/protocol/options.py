@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http.response import HttpResponseBase
 
-from idempotency.conf.readers import is_header_name, is_number
+from idempotency.conf.readers import UP_TO, is_header_name, is_number
 from idempotency.errors import Problem
 from idempotency.modes import Mode
 
@@ -53,15 +53,15 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
             policy.required in (None, True, False) or callable(policy.required),
             "give a bool or a function",
         ),
-        ("wait", _is_seconds(policy.wait), "give seconds, 0 or more"),
-        ("lease", _is_seconds(policy.lease) and policy.lease != 0, "give seconds, more than 0"),
+        ("wait", _is_seconds(policy.wait), f"give seconds, 0 or more, {UP_TO}"),
+        ("lease", _is_seconds(policy.lease) and policy.lease != 0, f"give seconds, more than 0, {UP_TO}"),
         ("lease", policy.lease is None or policy.mode is not Mode.ATOMIC, "only a phased handler has a lease"),
-        ("lifetime", _is_seconds(policy.lifetime), "give seconds, 0 or more"),
+        ("lifetime", _is_seconds(policy.lifetime), f"give seconds, 0 or more, {UP_TO}"),
         ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
         ("principal", policy.principal is None or callable(policy.principal), "give a function"),
         ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
         ("redact", _is_names(policy.redact), "give a list of names"),
-        ("window", _is_seconds(policy.window) and policy.window != 0, "give seconds, more than 0"),
+        ("window", _is_seconds(policy.window) and policy.window != 0, f"give seconds, more than 0, {UP_TO}"),
         ("on_problem", policy.on_problem is None or callable(policy.on_problem), "give a function"),
         ("on_replay", policy.on_replay is None or callable(policy.on_replay), "give a function"),
     ]

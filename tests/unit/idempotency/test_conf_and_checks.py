@@ -40,6 +40,8 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"BODY_SECONDS": float("inf")}, "BODY_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
+        ({"WAIT_SECONDS": float("inf")}, r"WAIT_SECONDS.* up to 1,000,000,000"),
+        ({"LEASE_SECONDS": 10**10}, r"LEASE_SECONDS.* up to 1,000,000,000"),  # a thread cannot wait so long
         ({"REPEATS": 1.5}, r"REPEATS.* must be 0 or a positive integer"),
         ({"KEYED": "all"}, r"'KEYED'\] is 'all'\. Write 'marked'"),
         ({"KEYED": []}, "Write 'marked'"),

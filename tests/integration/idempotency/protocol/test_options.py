@@ -357,6 +357,7 @@ def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> Non
         ({"wait": -1}, "wait=-1.*0 or more"),
         ({"wait": True}, "wait=True"),
         ({"lease": 5}, "lease=5.*only a phased handler"),
+        ({"lease": 10**10, "mode": Mode.PHASED}, "lease=.* up to 1,000,000,000"),
         ({"lease": 0, "mode": Mode.PHASED}, "lease=0.*more than 0"),
         ({"lifetime": "1 h"}, "lifetime='1 h'"),
         ({"header": "no header"}, "header='no header'"),
