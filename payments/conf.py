@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin
 
@@ -38,6 +39,12 @@ class Payable(ABC):
     model: type[Model]
     currency = "CNY"
     lives = timedelta(minutes=30)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, function in vars(cls).items():
+            if hasattr(Payable, name) and iscoroutinefunction(function):  # nobody would await it
+                raise TypeError(f"{cls.__qualname__}.{name} is async. Write def: it is called in a transaction.")
 
     @abstractmethod
     def amount(self, order: Any) -> int:

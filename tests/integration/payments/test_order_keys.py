@@ -520,6 +520,17 @@ def test_orders_of_another_database_are_refused(settings: Any, monkeypatch: pyte
     assert (message.id, "written to 'orders'" in message.msg) == ("payments.E002", True)
 
 
+@pytest.mark.parametrize("name", ["is_payable", "mark_paid", "mark_refunded", "mark_closed"])
+def test_an_async_step_is_refused_where_it_is_written(name: str) -> None:
+    """A coroutine is true: the money would be taken, and the order never marked."""
+
+    async def step(self: Any, order: Any) -> bool:
+        raise NotImplementedError
+
+    with pytest.raises(TypeError, match=rf"^Waiting\.{name} is async\. Write def"):
+        type("Waiting", (Numbered,), {name: step})
+
+
 def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
     for adapter, lacking in (
         (Numbered, None),
