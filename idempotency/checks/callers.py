@@ -7,7 +7,7 @@ from django.core.checks import CheckMessage, Tags
 from django.core.checks import Warning as Advice
 
 from idempotency.checks.registry import register
-from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
+from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS, place
 from idempotency.checks.views import all_views, class_of, is_marked, is_ninja, name_of, why_not
 from idempotency.conf import parsed
 from idempotency.middleware import is_named, keyed_form
@@ -38,12 +38,7 @@ def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessag
 def _keyed_views() -> list[Any]:
     """List each keyed view once, by name; none where the settings name the caller, or E001 or E002 comes first."""
     config = parsed()
-    if (
-        config is None
-        or not config.enabled
-        or config.principal is not None
-        or MIDDLEWARE not in settings.MIDDLEWARE
-    ):
+    if config is None or not config.enabled or config.principal is not None or place() is None:
         return []
     found = {name_of(view): view for path, view in all_views() if _is_keyed(path, view)}
     return [found[name] for name in sorted(found)]
@@ -51,9 +46,7 @@ def _keyed_views() -> list[Any]:
 
 def _knows_callers() -> bool:
     """Check if a middleware before ours names users or sessions."""
-    before = (
-        settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)] if MIDDLEWARE in settings.MIDDLEWARE else []
-    )
+    before = settings.MIDDLEWARE[: place() or 0]
     return SESSIONS in before or AUTHENTICATION in before
 
 

@@ -106,11 +106,16 @@ def _router(config: Config) -> list[CheckMessage]:
     ]
 
 
+def place() -> int | None:
+    """Find our middleware in the setting, by either of its public paths."""
+    paths = (MIDDLEWARE, "idempotency.IdempotencyMiddleware")
+    return next((position for position, path in enumerate(settings.MIDDLEWARE) if path in paths), None)
+
+
 def _middleware(config: Config) -> list[CheckMessage]:
-    if MIDDLEWARE not in settings.MIDDLEWARE:
+    if (position := place()) is None:
         return []  # `check_middleware` knows if a view needs it
     messages: list[CheckMessage] = []
-    position = settings.MIDDLEWARE.index(MIDDLEWARE)
     before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
     for other, reason in (
         (AUTHENTICATION, WHO),

@@ -11,7 +11,7 @@ from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from idempotency.checks.registry import register
-from idempotency.checks.settings import MIDDLEWARE
+from idempotency.checks.settings import MIDDLEWARE, place
 from idempotency.conf import MARKED, parsed
 from idempotency.middleware import is_named, keyed_form
 from idempotency.postgres import home
@@ -109,7 +109,7 @@ def _authorises_inside(view: Any, cls: Any) -> str:
 def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that the middleware is there where views are keyed; tasks alone need none."""
     config = parsed()
-    if config is None or not config.enabled or MIDDLEWARE in settings.MIDDLEWARE:
+    if config is None or not config.enabled or place() is not None:
         return []
     if config.keyed != MARKED:
         fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"

@@ -187,6 +187,7 @@ def test_settings_changes_are_seen() -> None:
             ["idempotency.E003"],
         ),
         ({"MIDDLEWARE": [MIDDLEWARE, GZIP]}, ["idempotency.E003"]),
+        ({"MIDDLEWARE": ["idempotency.IdempotencyMiddleware", GZIP]}, ["idempotency.E003"]),  # as public
         ({"CACHES": LOCAL}, ["idempotency.W008"]),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": "default"}}, ["idempotency.E004"]),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": "default"}}, ["idempotency.E004"]),
