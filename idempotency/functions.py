@@ -20,6 +20,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.call import NAME, KeyedCall, arguments_by_name, missing, refuse_deferred, takes_call
 from idempotency.conf import config
+from idempotency.conf.readers import UP_TO, is_number
 from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
@@ -228,13 +229,15 @@ def _refuse_seconds(*, lease: float | None, wait: float | None) -> None:
     for each, seconds in {"lease": lease, "wait": wait}.items():
         if isinstance(seconds, bool) or not isinstance(seconds, int | float | None):
             raise TypeError(f"A {each} is a number of seconds, not {seconds!r}.")
-    if lease is not None and lease <= 0:
-        raise ValueError(f"A lease must be above 0 seconds, not {lease!r}.")
-    if wait is not None and wait < 0:
-        raise ValueError(f"A wait must be 0 seconds or more, not {wait!r}.")
+    if lease is not None and not (lease and is_number(lease)):
+        raise ValueError(f"A lease must be above 0 seconds, {UP_TO}, not {lease!r}.")
+    if wait is not None and not is_number(wait):
+        raise ValueError(f"A wait must be 0 seconds or more, {UP_TO}, not {wait!r}.")
 
 
 def _refuse_text(what: str, value: str, length: int = keys.MAX_KEY_LENGTH) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"The {what} must be a str, not {value!r}.")
     fault = keys.fault_of(value)
     if not fault and len(value) > length:
         fault = f"it has {len(value)} characters, {length} are allowed"
