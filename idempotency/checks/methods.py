@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
 
 from idempotency.checks.registry import register
-from idempotency.checks.views import all_views, class_of, name_of
+from idempotency.checks.views import all_views, class_of, is_ninja, methods_of, name_of
 from idempotency.middleware import is_named
 from idempotency.request.keys import SAFE_METHODS
 from idempotency.views import is_marked
@@ -19,16 +19,14 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that `@idempotent` in a class is where it keys, and that no subclass loses it."""
     messages: dict[str, CheckMessage] = {}
     for path, view in all_views():
-        if (cls := class_of(view)) is None:
-            continue
-        view_name = name_of(view)
-        for name in _without_effect(view, cls):
+        cls, view_name = class_of(view), name_of(view)
+        for name in _safe_operations(view) if cls is None else _without_effect(view, cls):
             messages[f"E022 {view_name} {name}"] = Error(
                 f"{view_name} has @idempotent on {name}, where it keys nothing: no unsafe method calls it with "
                 "a request. Put it on the method that changes something, such as name='post' of method_decorator.",
                 id="idempotency.E022",
             )
-        for name, base in () if is_named(path) else _lost(view, cls):
+        for name, base in () if cls is None or is_named(path) else _lost(view, cls):
             messages[f"W009 {view_name} {name}"] = Advice(
                 f"{view_name} overrides {name} of {base.__qualname__}, which is under @idempotent, without it: "
                 "each copy of a call counts. Put @idempotent on it too, or @not_keyed.",
@@ -37,14 +35,24 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [messages[key] for key in sorted(messages)]
 
 
+def _safe_operations(view: Any) -> Iterator[str]:
+    """Yield the methods of keyed operations of Ninja that change nothing."""
+    if is_ninja(view):
+        from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
+
+        for operation in operations_of(view):
+            if hasattr(operation.view_func, "idempotency_mode") and SAFE_METHODS.issuperset(operation.methods):
+                yield operation.methods[0].lower()
+
+
 def _without_effect(view: Any, cls: Any) -> Iterator[str]:
     """Yield the keyed methods that are no handler, and get no request from one."""
     safe = {name.lower() for name in SAFE_METHODS}
     actions = getattr(view, "actions", None) or {}
     names = {"dispatch", *getattr(cls, "http_method_names", ()), *actions.values()} - safe
-    handlers = [getattr(cls, name, None) for name in names]
-    for name in dir(cls):
-        method = getattr(cls, name, None)
+    methods = methods_of(view, cls)
+    handlers = [methods.get(name) for name in names]
+    for name, method in methods.items():
         if not hasattr(method, "idempotency_mode") or method in handlers:
             continue
         if name in safe or not _may_get_a_request(method):

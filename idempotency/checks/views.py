@@ -221,12 +221,17 @@ def _handlers(view: Any) -> list[Any]:
     cls = class_of(view)
     if cls is None:
         return [view]
-    methods = [getattr(cls, name, None) for name in dir(cls)]
+    return [*methods_of(view, cls).values()]
+
+
+def methods_of(view: Any, cls: Any) -> dict[str, Any]:
+    """Map what a class has to its name; what `@api_view` made a handler of, in its place."""
+    methods = {name: getattr(cls, name, None) for name in dir(cls)}
     if not hasattr(view, "cls"):
         return methods
     from idempotency.drf import function_of  # noqa: PLC0415  only where it is installed
 
-    return [function_of(method) for method in methods]
+    return {name: function_of(method) for name, method in methods.items()}
 
 
 def is_ninja(view: Any) -> bool:

@@ -240,6 +240,9 @@ class IdempotentMixin:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        before = cls.__mro__[: cls.__mro__.index(IdempotentMixin)]
+        if any("as_view" in vars(base) and not issubclass(base, IdempotentMixin) for base in before):
+            raise TypeError(f"{cls.__qualname__}: write IdempotentMixin before the view it inherits from.")
         if not isinstance(cls.idempotent_handlers, Mapping):
             raise TypeError(f"{cls.__qualname__}: write idempotent_handlers = {{'create': Mode.ATOMIC}}, a dict.")
         for name, chosen in cls.idempotent_handlers.items():

@@ -40,6 +40,7 @@ from idempotency.checks.settings import MIDDLEWARE, check_settings
 from idempotency.checks.views import check_atomic_requests, check_keyed_views, check_middleware, check_prefixes
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.modes import ATOMIC
+from idempotency.ninja import idempotent as keyed_operation
 from idempotency.views import idempotent, not_keyed
 from tests.integration.idempotency.urls import Things
 
@@ -297,6 +298,26 @@ class OnAnAction(ViewSet):
         raise NotImplementedError
 
 
+operations = NinjaAPI(urls_namespace="safe operations")
+
+
+@operations.get("/")
+@keyed_operation
+def read(request: HttpRequest) -> None:
+    raise NotImplementedError
+
+
+@operations.post("/")
+@keyed_operation
+def write(request: HttpRequest) -> None:
+    raise NotImplementedError
+
+
+@drf.idempotent
+def read_too(request: Request) -> Response:
+    raise NotImplementedError
+
+
 class Wrong:
     urlpatterns = [
         path("hook", OnAHook.as_view()),
@@ -311,6 +332,9 @@ class Wrong:
         path("guarded-alone", idempotent(GuardedAlone.as_view())),
         path("notes", Notes.as_view({"post": "create"})),
         path("lifetime", long_lived),
+        path("safe", api_view(["GET"])(read_too)),
+        path("safe-and-other", api_view(["GET", "POST"])(drf.idempotent(lambda request: None))),
+        path("operations/", operations.urls),
         path("plain", at_the_wrong_door),
         path("rest", below_api_view),
     ]
@@ -359,7 +383,12 @@ def test_a_keyed_method_that_no_call_reaches_is_an_error() -> None:
         found = check_keyed_methods(None)
     assert {message.id for message in found} == {"idempotency.E022"}
     named = [re.findall(r"\.(\w+) has @idempotent on (\w+), where it keys nothing", each.msg) for each in found]
-    assert named == [[("OnAHook", "form_valid")], [("OnAHookOfRest", "perform_create")], [("OnGet", "get")]]
+    assert named == [
+        [("OnAHook", "form_valid")],
+        [("OnAHookOfRest", "perform_create")],
+        [("OnGet", "get")],
+        *([(name, "get")] for name in ("read", "read_too")),
+    ]
     assert "name='post'" in found[0].msg
 
 

@@ -206,6 +206,11 @@ def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"Orders has no post, which idempotent_handlers keys\. Name its handlers"):
         Orders.as_view({"post": "create"})
+    with pytest.raises(TypeError, match="Last: write IdempotentMixin before the view it inherits from"):
+
+        class Last(ModelViewSet, drf.IdempotentMixin):
+            """REST framework's `as_view` would not ask for its `post`."""
+
     with pytest.raises(TypeError, match=r"write idempotent_handlers = \{'create': Mode\.ATOMIC\}, a dict"):
 
         class Listed(drf.IdempotentMixin, ModelViewSet):
