@@ -8,13 +8,14 @@ import hashlib
 import ipaddress
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.account import Opening, Refunding, unless_refused
 from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod
 from payments.providers.authenticity import readable
@@ -170,14 +171,13 @@ class WeChatPay(WeChatCalls):
             envelope = json.loads(body)
             content = json.loads(self._decrypt(envelope["resource"]))
             event_type = envelope["event_type"]
-            # Source: WeChat's field tables as public code repeats them, 2026-11-25; a refund's has no appid
-            of_payment = event_type.startswith("TRANSACTION.")
-            if content.get("appid", None if of_payment else self._app_id) != self._app_id:
-                raise SignatureInvalid("for another application")
+            facts = facts_of(event_type, content)
+            if content.get("appid") not in (None, self._app_id):  # a refund names none
+                facts = tuple(replace(fact, merchant=f"{fact.merchant}/{content['appid']}") for fact in facts)
             return Notice(
                 notification_id=text_of(envelope, "id"),
                 event_type=event_type,
-                facts=facts_of(event_type, content),
+                facts=facts,
                 refund=refund_news(event_type, content),
             )
 
