@@ -5,6 +5,7 @@ The sandbox plays the platforms, so it holds their private keys; of the merchant
 
 import fcntl
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from payments.sandbox.issuing import new_key_file, self_signed, write_private
 from payments.sandbox.paypal import keys as paypal_keys
 
 _NAME = "PayOnce sandbox"
+_PLATFORMS = {"WECHAT_PLATFORM_KEYS_DIR", "ALIPAY_PUBLIC_KEY_FILE"}  # public halves of keys that only we hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +71,10 @@ def ensure(folder: Path) -> dict[str, str]:
 
 
 def load(folder: Path) -> Keys:
-    """Load all keys of `folder`, made if missing."""
+    """Load all keys of `folder`, made if missing; what the environment sets of the shop's own replaces them."""
     settings = ensure(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
+    settings |= {name: os.environ[name] for name in settings.keys() - _PLATFORMS if os.environ.get(name)}
     public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
 
     def private(name: str) -> rsa.RSAPrivateKey:

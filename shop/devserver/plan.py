@@ -67,9 +67,10 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, most: in
 
 
 def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
-    """Complete `environment` for the processes; point unset channels at the sandbox.
+    """Complete `environment` for the processes; point unset channel settings at the sandbox.
 
-    A channel with nothing but a loopback address is unset too: the sandbox behind a proxy.
+    A loopback address may be the sandbox behind a proxy. With `DEBUG` off a channel that is half set
+    is left so, and stops the start.
 
     Raises:
         RunError: `DEBUG` is off, and the secret is for the operator to set.
@@ -91,10 +92,11 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     for url, path in _SANDBOX_PATHS.items():
         channel = url.partition("_")[0] + "_"
         names = [name for name in made if name.startswith(channel)]
+        unset = [name for name in names if not (full.get(name) or full.get(f"{name}_FILE"))]
         elsewhere = full.get(url) and not is_loopback(full[url])
-        if elsewhere or any(full.get(name) or full.get(f"{name}_FILE") for name in names):
+        if elsewhere or (unset != names and not is_debug(full)):
             continue
-        full |= {name: made[name] for name in names}
+        full |= {name: made[name] for name in unset}
         full[url] = full.get(url) or plan.sandbox_url + path
         full["SANDBOX_URL"] = plan.sandbox_url
     return full

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from payments.sandbox import keys
 from shop.devserver.plan import Plan, RunError, complete
 from shop.devserver.run import Run, _must_be_free
 from tests.ports import free_ports
@@ -70,16 +71,39 @@ def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(plan: Plan) 
     assert (plan.data_dir / "sandbox" / "settings.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_channel_that_is_set_is_left_alone(plan: Plan) -> None:
-    full = complete(plan, {"WECHAT_MCH_ID": "1900000001", "SECRET_KEY": "mine" * 20})
+def test_what_is_set_of_a_channel_stays_and_the_rest_is_the_sandboxs(plan: Plan) -> None:
+    unset = complete(plan, {})
+    for name in (
+        "WECHAT_MCH_ID",
+        "ALIPAY_PUBLIC_KEY_FILE",
+        "STRIPE_WEBHOOK_SECRET",
+        "STRIPE_METHOD",
+        "SECRET_KEY",
+    ):
+        assert complete(plan, {name: "mine"}) == unset | {name: "mine"}
+    full = complete(plan, {"STRIPE_SECRET_KEY_FILE": "mine"})  # the secret is set, in a file
+    assert full == {name: unset[name] for name in unset if name != "STRIPE_SECRET_KEY"} | {
+        "STRIPE_SECRET_KEY_FILE": "mine"
+    }
+
+
+def test_a_channel_elsewhere_or_of_production_is_left_alone(plan: Plan) -> None:
+    full = complete(plan, {"STRIPE_API_URL": "mine"})
+    assert {name: full[name] for name in full if name.startswith("STRIPE_")} == {"STRIPE_API_URL": "mine"}
+    production = {"DEBUG": "0", "SECRET_KEY": "mine" * 20, "WECHAT_MCH_ID": "1900000001"}
+    full = complete(plan, production)
     assert "WECHAT_API_URL" not in full
     assert full["ALIPAY_GATEWAY_URL"].startswith("http://127.0.0.1:8001")
-    assert full["SECRET_KEY"] == "mine" * 20
-    for set_by_hand in ("STRIPE_SECRET_KEY", "STRIPE_SECRET_KEY_FILE", "STRIPE_API_URL"):
-        full = complete(plan, {set_by_hand: "mine"})
-        assert {name: value for name, value in full.items() if name.startswith("STRIPE_")} == {set_by_hand: "mine"}
-    full = complete(plan, {"STRIPE_METHOD": "wechat_pay"})  # how to pay at the sandbox can be chosen
-    assert (full["STRIPE_METHOD"], full["STRIPE_API_URL"]) == ("wechat_pay", "http://127.0.0.1:8001/stripe")
+
+
+def test_the_sandbox_knows_what_is_set_but_for_keys_that_it_holds_itself(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = complete(plan, {})
+    for name in ("STRIPE_WEBHOOK_SECRET", "WECHAT_PLATFORM_KEYS_DIR"):
+        monkeypatch.setenv(name, "mine")
+    found = keys.load(plan.data_dir / "sandbox").settings
+    assert found == {name: made[name] for name in found} | {"STRIPE_WEBHOOK_SECRET": "mine"}
 
 
 def test_the_sandbox_may_stand_behind_a_proxy_of_this_machine(plan: Plan) -> None:
