@@ -233,7 +233,7 @@ class IdempotentMixin:
 
     Attributes:
         idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode, or a dict of the
-            options of `idempotent`.
+            options of `idempotent`; unless given `post`, or `create` of a class without.
     """
 
     idempotent_handlers: Mapping[str, Mode | Phases | Mapping[str, Any]] = {"post": ATOMIC}
@@ -243,6 +243,9 @@ class IdempotentMixin:
         before = cls.__mro__[: cls.__mro__.index(IdempotentMixin)]
         if any("as_view" in vars(base) and not issubclass(base, IdempotentMixin) for base in before):
             raise TypeError(f"{cls.__qualname__}: write IdempotentMixin before the view it inherits from.")
+        is_default = cls.idempotent_handlers is IdempotentMixin.idempotent_handlers
+        if is_default and not hasattr(cls, "post") and hasattr(cls, "create"):
+            cls.idempotent_handlers = {"create": ATOMIC}
         if not isinstance(cls.idempotent_handlers, Mapping):
             raise TypeError(f"{cls.__qualname__}: write idempotent_handlers = {{'create': Mode.ATOMIC}}, a dict.")
         for name, chosen in cls.idempotent_handlers.items():

@@ -26,7 +26,7 @@ from idempotency.call import KeyedCall
 from idempotency.drf import IdempotentMixin, TokenList
 from idempotency.drf import idempotent as idempotent_method
 from idempotency.errors import Problem
-from idempotency.modes import ATOMIC, PHASED
+from idempotency.modes import PHASED
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint
 from idempotency.protocol.recovery import Response as StepResponse
 from idempotency.views import idempotent
@@ -303,8 +303,6 @@ class MixedChild(Mixed):
 
 
 class MixedSet(IdempotentMixin, ViewSet):
-    idempotent_handlers = {"create": ATOMIC}
-
     def create(self, request: Request) -> Response:
         return Response({"id": effect("mixed").pk}, status=201)
 

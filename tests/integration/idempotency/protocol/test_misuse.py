@@ -23,7 +23,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.test import force_authenticate
 from rest_framework.views import APIView
-from rest_framework.viewsets import ModelViewSet
+from rest_framework.viewsets import ModelViewSet, ViewSet
 
 from idempotency import drf, views
 from idempotency.models import LedgerEntry
@@ -201,11 +201,14 @@ def test_a_plain_door_around_a_whole_view_of_rest_framework_is_refused() -> None
 
 
 def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
-    class Orders(drf.IdempotentMixin, ModelViewSet):
-        """Its `create` would run unkeyed."""
+    class Orders(drf.IdempotentMixin, ViewSet):
+        """Its `place` would run unkeyed."""
+
+        def place(self, request: Request) -> Response:
+            raise NotImplementedError
 
     with pytest.raises(TypeError, match=r"Orders has no post, which idempotent_handlers keys\. Name its handlers"):
-        Orders.as_view({"post": "create"})
+        Orders.as_view({"post": "place"})
     with pytest.raises(TypeError, match="Last: write IdempotentMixin before the view it inherits from"):
 
         class Last(ModelViewSet, drf.IdempotentMixin):
