@@ -220,6 +220,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "shop.api.schema.add_common_responses",
+        "shop.api.schema.name_ids",
         "shop.api.schema.translate",
     ],
 }

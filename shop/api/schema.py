@@ -1,6 +1,6 @@
 """The API's documentation beside the serializers: headers, problems, examples.
 
-drf-spectacular calls `add_common_responses` and `translate`; nothing here runs while a request is served.
+drf-spectacular calls the hooks `add_common_responses`, `name_ids`, `translate`; nothing here serves a request.
 """
 
 import re
@@ -122,6 +122,19 @@ def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     return result
 
 
+def name_ids(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Name the order's or payment's own id `id`, as the contract does. A hook of drf-spectacular.
+
+    The routes keep their names, which stand in the scopes of stored keys.
+    """
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            for sent in operation.get("parameters", ()):
+                sent["name"] = _OWN_ID.sub("id", sent["name"])
+    result["paths"] = {_OWN_ID.sub("id", path): operations for path, operations in result["paths"].items()}
+    return result
+
+
 def translate(result: Any, **_: Any) -> Any:
     """Translate what the description says, line by line, docstrings too. A hook of drf-spectacular."""
     if isinstance(result, list):
@@ -137,6 +150,7 @@ def translate(result: Any, **_: Any) -> Any:
     }
 
 
+_OWN_ID = re.compile(r"\b(order|payment)_id\b")
 _RETRY_AFTER = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}
 
 

@@ -243,7 +243,7 @@ def test_the_schema_documents_what_befalls_every_call(client: Any) -> None:
     assert calls["orders_create"]["requestBody"]["content"]["application/json"]["examples"]
     assert "403" in calls["idempotency_tokens_create"]["responses"]
     assert "ETag" in calls["payments_read"]["responses"]["200"]["headers"]
-    assert {sent["name"] for sent in calls["orders_events"]["parameters"]} == {"Last-Event-ID", "order_id"}
+    assert {sent["name"] for sent in calls["orders_events"]["parameters"]} == {"Last-Event-ID", "id"}
     assert document["components"]["schemas"]["NoteRequest"]["required"] == ["note"]
     for call in calls.values():
         for status, answer in call["responses"].items():

@@ -1,6 +1,7 @@
 """The developer's first pages: every problem code has a line, orders come first, the demo token only with DEBUG."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,19 @@ def test_every_code_has_a_line_where_a_problems_type_leads(client: Client) -> No
     address, _, code = refused["type"].rpartition("#")
     assert (client.get(address).status_code, code) == (200, "not_authenticated")
     assert code in lines
+
+
+def test_it_has_every_call_of_the_contract_by_the_same_name(client: Client) -> None:
+    contract = Path("docs/contract.md").read_text().partition("## 2. The API")[2].partition("## 3.")[0]
+    rows = re.findall(r"^((?:`[A-Z]+ |`PUT`).*?) \|", contract, re.MULTILINE)
+    promised = {f"/api/v1/{path}" for row in rows for path in re.findall(r"`(?:[A-Z]+ )?([a-z][^`]+)`", row)}
+    assert len(promised) == 14
+    paths = client.get("/api/schema/?format=json").json()["paths"]
+    assert paths.keys() == promised
+    for path, calls in paths.items():
+        for call in calls.values():
+            given = [sent["name"] for sent in call.get("parameters", ()) if sent["in"] == "path"]
+            assert given == re.findall(r"{(\w+)}", path)
 
 
 def test_orders_come_first(client: Client) -> None:

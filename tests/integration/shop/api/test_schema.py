@@ -76,7 +76,7 @@ def test_every_answer_is_as_described(caller: dict[str, str], mode: GenerationMo
             if next(of_what_is_there):
                 # the events of an order go on until nothing can happen to it any more
                 order = closed if case.path.endswith("/events") else pending
-                known = {"sku": "mug", "order_id": order.hex}
+                known = {"sku": "mug", "id": order.hex}
                 case.path_parameters = {name: known.get(name, it) for name, it in case.path_parameters.items()}
             answer = case.call(headers=caller)
             case.validate_response(answer, checks=PROMISES)
