@@ -148,9 +148,9 @@ if not DEBUG:
 DATA_UPLOAD_MAX_MEMORY_SIZE = 262_144
 
 # transport security: a PUBLIC_URL of https turns it on; plain http is for a machine's own loopback
-_https = _public.scheme == "https"
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _public.scheme == "https" else None
+_https = _public.scheme == "https" and not DEBUG  # a developer's shop is also asked beside the tunnel
 SECURE_SSL_REDIRECT = _https
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
 # their X-Forwarded-For is believed (shop.platform.clientip)
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0

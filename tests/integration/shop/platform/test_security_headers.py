@@ -147,3 +147,14 @@ def test_plain_http_is_led_to_https_and_a_missing_header_is_told(https: Client) 
     answer = https.get("/products/mug", headers={"X-Forwarded-Proto": "http"})
     assert (answer.status_code, answer["Location"]) == (301, "https://shop.example/products/mug")
     assert len(faults_of({"Server": "x"})) == 7
+
+
+def test_with_debug_plain_http_is_answered_while_providers_are_given_https(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    """As `make run` with the address of a tunnel, or of a test."""
+    set_up(settings, monkeypatch, DEBUG="1")
+    answer = client.get("/api/v1/orders", headers={"Host": "127.0.0.1:8000"})
+    assert (answer.status_code, answer.get("Strict-Transport-Security")) == (401, None)
+    assert not any((settings.SESSION_COOKIE_SECURE, settings.CSRF_COOKIE_SECURE, settings.LANGUAGE_COOKIE_SECURE))
+    assert settings.SECURE_PROXY_SSL_HEADER
