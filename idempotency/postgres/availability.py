@@ -4,8 +4,8 @@ The outcome of this one is unknown: a provider may have been called before, and 
 COMMIT may have committed.
 
 A lost connection is an `OperationalError`, an `InterfaceError`, or a bare `DatabaseError` without a code. A server
-that has failed over, or that its operator stopped for a full disk, replies but refuses writes, and PostgreSQL
-counts that among its internal errors.
+that has failed over, or that its operator stopped for a full disk, replies but refuses writes, and psycopg counts
+that among internal errors, as it does a session that the server ended for a transaction that was idle or long.
 """
 
 import logging
@@ -61,7 +61,7 @@ def database_is_away(error: BaseException | None) -> bool:
             if _is_lost(each) or _takes_no_writes(each):
                 each.close()
         return True
-    return any(_is_lost(each) for each in opened)
+    return _ended_its_session(error) or any(_is_lost(each) for each in opened)
 
 
 def outage(error: BaseException | None) -> Problem | None:
@@ -77,6 +77,11 @@ def _wrapped(error: BaseException | None) -> Error | None:
     cause = error.__cause__ if error else None
     chain = [cause, cause.__context__] if cause else []
     return next((one for one in chain if isinstance(one, Error)), None)
+
+
+def _ended_its_session(error: DatabaseError) -> bool:
+    severity = getattr(getattr(error.__cause__, "diag", None), "severity_nonlocalized", None)
+    return severity in {"FATAL", "PANIC"}
 
 
 def _is_lost(each: BaseDatabaseWrapper) -> bool:

@@ -1,6 +1,7 @@
 """A database that cannot be written to now: 503 with Retry-After by whatever name it comes and wherever it is met."""
 
 import contextlib
+import select
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,18 @@ def test_a_lost_connection_has_no_need_of_a_name() -> None:
     connection.close()
     assert not database_is_away(error)
     assert not database_is_away(ValueError("a fault of ours"))
+
+
+def test_a_session_that_the_server_ended_is_lost() -> None:
+    """PostgreSQL counts a transaction that was idle for too long among the program's errors, of class 25."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET idle_in_transaction_session_timeout = 1")
+        assert select.select([connection.connection.fileno()], [], [], 60)[0]
+        with pytest.raises(InternalError, match="idle-in-transaction timeout") as ended:
+            note(HttpRequest())
+        transaction.set_rollback(True)
+    assert database_is_away(ended.value)
 
 
 def test_what_the_queue_makes_of_it_is_the_same() -> None:
