@@ -13,7 +13,7 @@ settling transaction the payments app locks its payment first and then calls `on
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, update_wrapper
 from uuid import UUID
 
 from django.db import transaction
@@ -175,7 +175,8 @@ def _close_here(*, order_id: UUID) -> None:
         items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
         stock.release(quantities=dict(items))
         for then in after_closing:  # robust: the order is closed anyway
-            transaction.on_commit(partial(then, order_id=order_id), robust=True)
+            # by its name: Django logs that of what fails, and a partial has none
+            transaction.on_commit(update_wrapper(partial(then, order_id=order_id), then), robust=True)
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:

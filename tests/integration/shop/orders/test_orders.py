@@ -102,6 +102,18 @@ class TestExpiry:
         assert lifecycle.expire(order_id=order.id) == OrderStatus.CLOSED
         assert shelf() == {"mug": 100, "poster": 10}
 
+    @pytest.mark.django_db(transaction=True)
+    def test_an_order_is_closed_whatever_becomes_of_what_follows(
+        self, order: Order, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def sell_again(*, order_id: Any) -> None:
+            raise DatabaseError("the statement took too long")
+
+        monkeypatch.setattr(lifecycle, "after_closing", [sell_again])
+        age(order, closing_at=minutes_ago(5))
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.CLOSED
+        assert "sell_again in on_commit() during transaction (the statement took too long)" in caplog.text
+
     def test_a_stuck_order_lets_the_others_go_first(self, demo: User, order: Order, channels: Any) -> None:
         checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
         age(order, expires_at=minutes_ago(60))
