@@ -25,6 +25,16 @@ _OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECAS
 _OFF = ("", "0", "false", "off", "no", "n")
 _MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+# of a connection to PostgreSQL: a machine that is gone is noticed after 25 s, and no hung statement holds
+# a row for ever; the ledger's own waits are far shorter
+_LIMITS = {
+    "connect_timeout": 3,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "options": "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000",
+}
 
 T = TypeVar("T")
 
@@ -151,13 +161,10 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             )
         if config.get("ENGINE") != "django.db.backends.postgresql":
             raise ImproperlyConfigured(f"{name} must name a PostgreSQL database: postgresql://user@host/name.")
-        options = config.setdefault("OPTIONS", {})
+        options = config.get("OPTIONS", {})
         if not config.get("NAME") and "service" not in options:
             raise ImproperlyConfigured(f"{name} names no database; write postgresql://user@host/name.")
-        options.setdefault("connect_timeout", 3)
-        # so that no hung statement holds a row for ever; the ledger's own waits are far shorter
-        options.setdefault("options", "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000")
-        return config | {"CONN_MAX_AGE": 60}
+        return config | {"CONN_MAX_AGE": 60, "OPTIONS": _LIMITS | options}
 
     def mailer(self, name: str, *, folder: Path) -> dict[str, Any]:
         """Read the address of a mail server as Django's settings of this version.
