@@ -133,7 +133,7 @@ def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
     """
     milliseconds = max(1, round(wait_seconds * 1000))
     with home.connection().cursor() as cursor:
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{milliseconds}ms"])
+        cursor.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])
         try:
             cursor.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
         except OperationalError as error:

@@ -51,6 +51,8 @@ VALUES (%s, %s, %s, 'atomic', 'finished', %s, %s, 1, %s, %s, %s, %s, %s, stateme
 # hold duplicates off until the transaction ends, without waiting
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
+# the bound of that wait, in place of the one of other statements, which may be shorter
+WAIT_AT_MOST = "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', '0', true)"
 
 # the running entry of a phased call and the first line of its history, in one commit
 CLAIM = """

@@ -164,20 +164,40 @@ def without_redis(settings: Any) -> None:
     settings.IDEMPOTENCY = {"REDIS": None}
 
 
-def test_any_other_trouble_at_the_claim_is_503(
-    caller: Caller, user: User, effects: Effects, caplog: pytest.LogCaptureFixture, settings: Any
-) -> None:
-    settings.IDEMPOTENCY = {"REDIS": None, "WAIT_SECONDS": 5}
+@pytest.fixture
+def running(user: User) -> Iterator[psycopg.Connection]:
+    """The first call, in a process that has no Redis."""
     digest = digest_of(scope=f"user:{user.pk} POST things", key="k1")
-    with connected() as running, connection.cursor() as cursor:
-        running.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(digest)])
-        cursor.execute("SET statement_timeout = '500ms'")  # shorter than the wait for the one that runs
-        try:
-            answer = caller.post()
-        finally:
-            connection.close()
+    with connected() as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(digest)])
+        yield other
+
+
+def test_a_copy_waits_for_longer_than_a_statement_may_take(
+    caller: Caller, effects: Effects, running: psycopg.Connection, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None, "WAIT_SECONDS": 1}
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '100ms'")
+    answer = caller.post()
+    connection.close()
+    assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_in_progress")
+    assert effects() == 0
+
+
+def test_any_other_trouble_at_the_claim_is_503(
+    caller: Caller, effects: Effects, running: psycopg.Connection, caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None, "WAIT_SECONDS": 30}
+
+    def end_its_session() -> None:
+        waits = "locktype = 'advisory' AND NOT granted"
+        while not running.execute(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {waits}").fetchall():
+            pass
+
+    answer, _ = at_once(caller.post, end_its_session)
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
-    assert "statement timeout" in caplog.text, "an operator hears why"
+    assert "terminating connection" in caplog.text, "an operator hears why"
     assert effects() == 0
 
 
