@@ -46,7 +46,8 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         verify: how it signs.
         id: header or function with the sender's id, the same in every copy; None: where the scheme has it.
         entity: what the event is about, any value with a text; only with `sequence`.
-        sequence: number of the event for its entity, from 1 without gaps; early ones are held.
+        sequence: number of the event for its entity, from 1 without gaps; early ones are held, and late ones for a
+            person.
         headers: more headers to store, for the function.
         defer: only store it; `apply_stored_events` applies it.
         attempts_max: failures after which it is quarantined.

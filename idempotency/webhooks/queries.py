@@ -23,16 +23,16 @@ SET attempts = attempts + 1, error = %s,
 WHERE id = %s AND status <> 'applied' RETURNING status
 """
 
-# an event comes after its predecessor; one applied in its order, and not by hand, followed a first one, which
-# `DROP` may have forgotten
-_NEXT = """(sequence IS NULL OR sequence > 1 AND EXISTS (
+# an event comes after its predecessor, and never after one of its own number or a later one: a person applied
+# that, or it shows that this one was applied and `DROP` has forgotten it
+_NEXT = """(sequence IS NULL OR (sequence = 1 OR EXISTS (
     SELECT FROM idempotency_webhookevent before
     WHERE before.sender = event.sender AND before.entity = event.entity
-      AND before.sequence = event.sequence - 1 AND before.status = 'applied')
-  OR sequence = 1 AND NOT EXISTS (
+      AND before.sequence = event.sequence - 1 AND before.status = 'applied'))
+  AND NOT EXISTS (
     SELECT FROM idempotency_webhookevent later
     WHERE later.sender = event.sender AND later.entity = event.entity
-      AND later.sequence > 1 AND later.status = 'applied' AND later.note = ''))"""
+      AND later.sequence >= event.sequence AND later.status = 'applied'))"""
 
 IS_NEXT = f"SELECT {_NEXT} FROM idempotency_webhookevent event WHERE id = %s"  # noqa: S608  our own
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from idempotency.maintenance import reap
 from idempotency.models import WebhookEvent
 from idempotency.webhooks import apply_stored_events, replay
-from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, step
+from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, send, step
 from tests.running import until
 from tests.threads import at_once
 
@@ -106,6 +106,25 @@ def test_a_person_may_apply_what_is_held_and_nobody_else() -> None:
     held = WebhookEvent.objects.get(sequence=2)
     assert replay(held.pk, operator="ann", note="the first was done by hand") == "applied"
     assert applied() == ["o1-2", "o1-3"]
+
+
+@pytest.mark.parametrize("first", [[], [1]])
+@pytest.mark.parametrize("followed", [False, True])
+def test_none_is_applied_backwards_but_by_a_person(first: list[int], followed: bool) -> None:
+    late = len(first) + 1
+    for number in [*first, late + 1, *([late + 2] if followed else [])]:
+        step(number)
+    replay(WebhookEvent.objects.get(sequence=late + 1).pk, operator="ann", note="the one before is lost")
+    before = applied()
+    assert (step(late).json(), apply_stored_events(), applied()) == ({"status": "held"}, {}, before)
+    assert replay(WebhookEvent.objects.get(sequence=late).pk, operator="ann", note="harmless") == "applied"
+    assert applied() == [*before, f"o1-{late}"]
+
+
+def test_of_two_events_with_one_number_the_second_is_held_for_a_person() -> None:
+    assert [step(1).json(), step(2).json()] == [{"status": "applied"}] * 2
+    assert send("ordered", "again", {"order": "o1", "number": 2}).json() == {"status": "held"}
+    assert (apply_stored_events(), applied()) == ({}, ["o1-1", "o1-2"])
 
 
 def test_the_last_of_an_entity_is_remembered_for_its_successor() -> None:
