@@ -60,8 +60,8 @@ class Verifier:
         """List the secrets; raises Unverifiable without one."""
         given = self._secret() if callable(self._secret) else self._secret
         found = [given] if isinstance(given, str) else list(given or ())
-        if not found or not all(found):
-            raise Unverifiable("it has no secret, or an empty one")
+        if not found or not all(isinstance(one, str) and one and one == one.strip() for one in found):
+            raise Unverifiable("it has no secret, or one that is no text, empty, or ends with white space")
         return found
 
     def key_of(self, secret: str) -> bytes:

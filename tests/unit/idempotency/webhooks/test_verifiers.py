@@ -173,7 +173,7 @@ def test_a_stale_or_early_one_does_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_without_a_secret_nothing_verifies(name: str) -> None:
-    secrets: list[Any] = ["", [], ["", "b3RoZXI="], lambda: None]
+    secrets: list[Any] = ["", [], ["", "b3RoZXI="], lambda: None, b"b3RoZXI=", f"{CASES[name].secret}\n"]
     for secret in secrets:
         assert "secret" in verifier(name, secret).fault()
         with pytest.raises(Unverifiable):
