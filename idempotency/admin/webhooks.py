@@ -10,6 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
+from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
@@ -21,6 +22,7 @@ from idempotency.admin.filters import leading, newest
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, reason_field, time_column
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.models import EventStatus, WebhookEvent
+from idempotency.postgres import home
 from idempotency.webhooks import NotReplayable, replay
 
 
@@ -66,7 +68,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
         return rows.filter(pk__in=searching.numbers_of(found, "sender", "event_id"))
 
     def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.replay_view)
+        view = non_atomic_requests(using=home.alias())(self.admin_site.admin_view(self.replay_view))
         return [path("<int:pk>/replay/", view, name="idempotency_replay"), *super().get_urls()]
 
     def tools(self, request: HttpRequest, row: WebhookEvent) -> list[Tool]:
@@ -77,7 +79,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Apply an event: shown first, done on POST.
 
-        Not one of the admin's own views, because those run in a transaction.
+        Not one of the admin's own views, because those run in a transaction; nor in that of ATOMIC_REQUESTS.
         """
         if not self._may_replay(request):
             raise PermissionDenied

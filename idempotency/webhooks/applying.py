@@ -7,6 +7,7 @@ held after it follows. A run that fails is recorded; after `attempts_max` of the
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, Protocol
 
 from django.conf import settings
@@ -52,11 +53,14 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
 
     Returns:
         How many by result: `applied`, `duplicate` (a copy was faster), `held`, `failed`, `quarantined`, `busy`.
+
+    Transaction: NONE may be open; each event has its own.
     """
     results: dict[str, int] = {}
     if home.has_no_ledger():
         log.warning(home.NO_LEDGER)
         return results
+    home.refuse_open_transaction()
     after_id, seen, known = 0, 0, _known()
     while seen < limit and (found := _due(after_id, sorted(known), min(BATCH, limit - seen))):
         for number in found:
@@ -81,7 +85,10 @@ def replay(number: int, *, operator: str, note: str) -> str:
     Raises:
         NotReplayable: it is applied, no handler is known, or another event of its entity is being applied.
         ValueError: no reason.
+
+    Transaction: NONE may be open; it has its own.
     """
+    home.refuse_open_transaction()
     if not note.strip():
         raise ValueError("A replay needs a reason.")
     row = WebhookEvent.objects.using(home.alias()).filter(pk=number).exclude(status=EventStatus.APPLIED).first()
@@ -151,7 +158,9 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str) -> str:
     if not note and not _is_next(row):
         _execute(queries.HOLD, [row.pk])
         return EventStatus.HELD
-    hook.handler(_event_of(row))
+    done = hook.handler(_event_of(row))
+    if isawaitable(done) or isgenerator(done) or isasyncgen(done):
+        raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
     _execute(queries.APPLIED, [note, row.pk])
     return EventStatus.APPLIED
 

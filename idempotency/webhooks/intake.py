@@ -19,6 +19,7 @@ from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
 from idempotency.postgres import home
 from idempotency.protocol.problems import problem_of
+from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
 from idempotency.webhooks.door import door
@@ -54,7 +55,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         max_bytes: longest body.
 
     Raises:
-        TypeError: a coroutine function, no `Verifier`, or only one of `entity` and `sequence`.
+        TypeError: a coroutine function, no `Verifier`, no id, or only one of `entity` and `sequence`.
         ValueError: the sender's name is out of range, or another function has it.
     """
 
@@ -73,12 +74,8 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         attempts_max: int = 8,
         max_bytes: int = 1_048_576,
     ) -> None:
-        if not isinstance(verify, Verifier):
-            raise TypeError(
-                f"@webhook({sender!r}) needs a Verifier. Write verify=GitHub(secret), or derive a class."
-            )
-        if (entity is None) is not (sequence is None):
-            raise TypeError(f"@webhook({sender!r}) needs entity= and sequence= together, or neither.")
+        if fault := _fault_of(verify, id=id, entity=entity, sequence=sequence, headers=headers):
+            raise TypeError(f"@webhook({sender!r}){fault}.")
         if not 1 <= len(sender) <= 96 or not sender.isprintable():
             raise ValueError("A sender's name has 1 to 96 printable characters.")
         self.sender, self.verify = sender, verify
@@ -90,10 +87,11 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
     def __call__(self, handler: Handler) -> View:
         if iscoroutinefunction(handler):
             raise TypeError(f"@webhook({self.sender!r}) is on a coroutine function. Write `def`.")
+        other = declared.get(self.sender)
+        if other and _place(other.handler) != _place(handler):
+            place = _place(other.handler)
+            raise ValueError(f"@webhook({self.sender!r}) is on {place} too. Give each its own sender.")
         self.handler = handler
-        other = declared.setdefault(self.sender, self).handler
-        if _place(other) != _place(handler):
-            raise ValueError(f"@webhook({self.sender!r}) is on {_place(other)} too. Give each its own sender.")
         declared[self.sender] = self
 
         @wraps(handler)
@@ -143,11 +141,13 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         return event
 
     def _body(self, request: HttpRequest) -> bytes:
-        length = request.headers.get("Content-Length", "")
+        length = request.META.get("CONTENT_LENGTH") or ""
         if length.isdecimal() and int(length[:20]) > self._max_bytes:  # `int` refuses thousands of digits
             raise self._refused(payload_too_large())
+        # Django takes a chunked body for empty; a server that ends the stream with the body says so
+        is_chunked = not length and request.META.get("wsgi.input_terminated")
         try:
-            body = request.read(self._max_bytes + 1)
+            body: bytes = (request.META["wsgi.input"] if is_chunked else request).read(self._max_bytes + 1)
         except OSError as error:  # the sender has gone
             raise self._refused(malformed()) from error
         if len(body) > self._max_bytes:
@@ -158,6 +158,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         """Store the event unless a copy is, and apply it unless a worker does."""
         number, entity, sequence = self._read(self._names, event)
         headers = json.dumps({name: value for name, value in event.headers.items() if value})
+        home.refuse_open_transaction()  # what is acknowledged is committed
         values = [self.sender, number, entity, sequence, headers, event.body, event.received_at]
         with home.connection().cursor() as cursor:
             cursor.execute(queries.STORE, values)
@@ -173,13 +174,21 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         number = _name(event.header(self._id) if isinstance(self._id, str) else self._id(event))
         if self._entity is None or self._sequence is None:
             return number, "", None
-        return number, _name(str(self._entity(event))), _number(self._sequence(event))
+        entity = self._entity(event)
+        if entity is None:
+            raise ValueError("no entity")
+        return number, _name(str(entity)), _number(self._sequence(event))
 
     def _read(self, read: Callable[[Event], T], event: Event) -> T:
         """Read something of a genuine event. Raises Problem if it has no such thing."""
         try:
             return read(event)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            log.warning(
+                "A request of %s is genuine, and has no readable id, entity or sequence: %s",
+                self.sender,
+                reason_of(error),
+            )
             raise self._refused(malformed()) from error
 
     def _refused(self, problem: Problem) -> Problem:
@@ -187,6 +196,21 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         metrics.webhooks.labels(self.sender, problem.code).inc()
         log.info("A webhook request of %s is refused: %s", self.sender, problem)
         return problem
+
+
+def _fault_of(verify: object, *, id: Any, entity: Any, sequence: Any, headers: Any) -> str:  # noqa: A002
+    if not isinstance(verify, Verifier):
+        return " needs a Verifier. Write verify=GitHub(secret), or derive a class"
+    if (entity is None) is not (sequence is None):
+        return " needs entity= and sequence= together, or neither"
+    for name, given in {"entity": entity, "sequence": sequence}.items():
+        if given is not None and not callable(given):
+            return f": {name}= is a function of the event, not {given!r}"
+    if not (id is None or isinstance(id, str) or callable(id)):
+        return f": id= is a header or a function of the event, not {id!r}"
+    if id is None and type(verify).id_of is Verifier.id_of and not (verify.id_header or verify.id_member):
+        return f": {type(verify).__name__} names no id. Write id="
+    return f": headers= is a list of names, not {headers!r}" if isinstance(headers, str) else ""
 
 
 def _not_now() -> Problem:

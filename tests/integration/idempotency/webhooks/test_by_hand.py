@@ -125,7 +125,11 @@ class TestReplay:
             replay(number, operator="ann", note=" ")
         assert applied() == ["e1"]
 
-    def test_the_admin_applies_it_and_logs_who_and_why(self, operator: Client) -> None:
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_the_admin_applies_it_and_logs_who_and_why(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch, atomic: bool
+    ) -> None:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
         row = f"{LIST}{quarantined().pk}"
 
         def press(note: str) -> str:

@@ -1,6 +1,7 @@
 """A sender's event: applied once however many copies arrive; nothing is stored of what is not genuine."""
 
 from collections import Counter
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -14,9 +15,19 @@ from prometheus_client import REGISTRY
 from idempotency.maintenance import reap
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.postgres.statements import broken_constraint
-from idempotency.webhooks import GitHub, apply_stored_events, webhook
+from idempotency.webhooks import GitHub, Verifier, apply_stored_events, replay, webhook
+from idempotency.webhooks.applying import declared
 from tests.integration.idempotency.functions.work import Starts
-from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, HOOKS, PLAN, SECRET, applied, now, send
+from tests.integration.idempotency.webhooks.hooks import (
+    ATTEMPTS_MAX,
+    HOOKS,
+    PLAN,
+    SECRET,
+    applied,
+    now,
+    send,
+    signed,
+)
 from tests.threads import at_once
 
 
@@ -92,6 +103,65 @@ def test_wrong_content_is_malformed() -> None:
     for body in (b"[]", b"no json", b'{"id": null}', b'{"id": "e1", "order": "o", "number": "1"}'):
         assert send("ordered", body=body).json()["code"] == "malformed"
     assert not WebhookEvent.objects.exists()
+
+
+@pytest.mark.parametrize("body", [{"number": 1}, {"order": None, "number": 1}, {"order": "o1", "number": "1"}])
+def test_a_genuine_one_that_cannot_be_read_is_logged_with_the_reason(
+    body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert send("ordered", "e1", body).json()["code"] == "malformed"
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "ordered is genuine, and has no readable id, entity or sequence" in line
+    assert ("KeyError: 'order'" in line) is ("order" not in body)
+    assert not WebhookEvent.objects.exists()
+
+
+def test_a_chunked_body_is_read_to_its_end() -> None:
+    raw, headers = signed("e1")
+    for sent, status in ((raw, 200), (b"x" * 1001, 413)):
+        request = RequestFactory().post("/", content_type="application/json", headers=headers)
+        server = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True, "wsgi.input": BytesIO(sent)}
+        request.META.update(server, CONTENT_LENGTH="")
+        assert now(request).status_code == status
+    assert bytes(WebhookEvent.objects.get().body or b"") == raw
+
+
+def test_inside_a_transaction_nothing_is_acknowledged() -> None:
+    send("later")
+    number = WebhookEvent.objects.get().pk
+    calls: list[Callable[[], Any]] = [
+        lambda: now(_request("e2")),
+        apply_stored_events,
+        lambda: replay(number, operator="ann", note="why not"),
+    ]
+    for call in calls:
+        with transaction.atomic(), pytest.raises(RuntimeError, match="transaction is open"):
+            call()
+        transaction.set_autocommit(False)
+        with pytest.raises(RuntimeError, match="set_autocommit"):
+            call()
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert list(WebhookEvent.objects.values_list("event_id", "status", "attempts")) == [("e1", "stored", 0)]
+
+
+def _request(event_id: str) -> Any:
+    raw, headers = signed(event_id)
+    return RequestFactory().post("/", raw, content_type="application/json", headers=headers)
+
+
+class Later:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize("handler", [lambda event: Later(), lambda event: (each for each in [event])])
+def test_a_handler_that_returns_before_its_work_is_done_has_failed(
+    handler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declared["now"], "handler", handler)
+    assert send("now").status_code == 500
+    assert "before its work is done" in WebhookEvent.objects.get().error
 
 
 def test_an_id_may_be_a_number() -> None:
@@ -177,6 +247,10 @@ async def coroutine(event: Any) -> None: ...
     [
         ({"verify": SECRET}, TypeError, "needs a Verifier"),
         ({"entity": str}, TypeError, "together"),
+        ({"entity": "order", "sequence": "number"}, TypeError, "entity= is a function of the event, not 'order'"),
+        ({"id": 5}, TypeError, "id= is a header or a function of the event, not 5"),
+        ({"headers": "X-Extra"}, TypeError, "headers= is a list of names, not 'X-Extra'"),
+        ({"verify": Verifier(SECRET)}, TypeError, "Verifier names no id. Write id="),
         ({"sender": ""}, ValueError, "1 to 96"),
         ({"sender": "now"}, ValueError, "hooks.now too"),
         ({"handler": coroutine}, TypeError, "Write `def`"),
@@ -187,6 +261,17 @@ def test_a_wrong_use_is_refused_with_what_to_write(given: Any, error: type[Excep
     handler = options.pop("handler", lambda event: None)
     with pytest.raises(error, match=words):
         webhook(options.pop("sender"), **options)(handler)
+
+
+def test_one_declaration_is_for_one_function() -> None:
+    declaration = webhook("declared once", verify=GitHub(SECRET))
+    declaration(wait_not)
+    with pytest.raises(ValueError, match="wait_not too"):
+        declaration(lambda event: None)
+    assert declaration.handler is wait_not
+
+
+def wait_not(event: Any) -> None: ...
 
 
 def test_no_writer_changes_an_applied_event() -> None:
