@@ -1,5 +1,7 @@
 """Errors of the client, beside httpx's own."""
 
+from typing import Any
+
 import httpx
 
 
@@ -40,6 +42,14 @@ class GaveUp(httpx.TransportError):
         self.intent = intent
         self.attempts = attempts
         self.last_response = last_response
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it: a worker's error that cannot be unpickled breaks its whole process pool."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[GaveUp], args: tuple[Any, ...]) -> GaveUp:
+    return kind.__new__(kind, *args)
 
 
 class IntentBoundElsewhere(ValueError):

@@ -134,6 +134,15 @@ class Sending:
         limited = {name: remaining if value is None else min(value, remaining) for name, value in given.items()}
         self._request.extensions = {**self._extensions, "timeout": limited}
 
+    def must_be_in_time(self) -> None:
+        """Require that the deadline is not over: time-outs are for one wait each, and an answer may drip.
+
+        Raises:
+            httpx.ReadTimeout: it is.
+        """
+        if self._elapsed_seconds() >= self._sender.deadline_seconds:
+            raise httpx.ReadTimeout("The answer is not whole at the deadline.", request=self._request)
+
     def end(self) -> None:
         """Restore the request's own time-outs; it may be sent once more, for a redirect say."""
         self._request.extensions = self._extensions

@@ -53,7 +53,7 @@ class IdempotentTransport(httpx.BaseTransport):
         try:
             while True:
                 sending.begin_attempt()
-                outcome = self._attempt(request)
+                outcome = self._attempt(request, sending)
                 wait = sending.wait_after(outcome)
                 if wait is None:
                     return cast(httpx.Response, outcome)
@@ -65,12 +65,15 @@ class IdempotentTransport(httpx.BaseTransport):
         """Close the inner transport."""
         self._inner.close()
 
-    def _attempt(self, request: httpx.Request) -> httpx.Response | Exception:
+    def _attempt(self, request: httpx.Request, sending: Sending) -> httpx.Response | Exception:
         try:
-            response = self._inner.handle_request(request)
+            response, content = self._inner.handle_request(request), bytearray()
             stream = cast(httpx.SyncByteStream, response.stream)
             try:
-                response.stream = httpx.ByteStream(b"".join(stream))
+                for part in stream:
+                    sending.must_be_in_time()
+                    content += part
+                response.stream = httpx.ByteStream(bytes(content))
             finally:
                 stream.close()
         except Exception as error:
@@ -116,7 +119,7 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         try:
             while True:
                 sending.begin_attempt()
-                outcome = await self._attempt(request)
+                outcome = await self._attempt(request, sending)
                 wait = sending.wait_after(outcome)
                 if wait is None:
                     return cast(httpx.Response, outcome)
@@ -128,12 +131,15 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         """Close the inner transport."""
         await self._inner.aclose()
 
-    async def _attempt(self, request: httpx.Request) -> httpx.Response | Exception:
+    async def _attempt(self, request: httpx.Request, sending: Sending) -> httpx.Response | Exception:
         try:
-            response = await self._inner.handle_async_request(request)
+            response, content = await self._inner.handle_async_request(request), bytearray()
             stream = cast(httpx.AsyncByteStream, response.stream)
             try:
-                response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
+                async for part in stream:
+                    sending.must_be_in_time()
+                    content += part
+                response.stream = httpx.ByteStream(bytes(content))
             finally:
                 await stream.aclose()
         except Exception as error:

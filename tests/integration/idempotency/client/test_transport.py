@@ -1,6 +1,8 @@
 """Both transports against a server that fails in every way: what is sent again, with which key, what comes back."""
 
 import gzip
+import itertools
+import pickle
 import socket
 import threading
 from collections.abc import Iterator
@@ -101,6 +103,9 @@ def test_giving_up_on_an_answer_or_an_error(sends: Sends, server: Server) -> Non
     assert gave_up.__cause__ is None
     assert f"Retry with the same key, Idempotency-Key: {server.keys[1]}." in str(gave_up)
     assert gave_up.request.method == "POST"
+    travelled = pickle.loads(pickle.dumps(gave_up))  # as from a worker of a process pool
+    assert str(travelled) == str(gave_up)
+    assert (travelled.key, travelled.last_response.content) == (gave_up.key, b"the database is away")
 
     server.script += [UNAVAILABLE, HANG_UP]
     with pytest.raises(GaveUp, match="by the same intent 'invoice-17'") as hung_up:
@@ -226,6 +231,15 @@ def test_no_attempt_may_outlive_the_deadline(sends: Sends, server: Server) -> No
     assert isinstance(caught.value.__cause__, httpx.ReadTimeout)
     # the request has its own time-outs back
     assert caught.value.request.extensions["timeout"]["read"] is None
+
+
+def test_no_answer_drips_beyond_the_deadline(sends: Sends, server: Server) -> None:
+    """Each part comes in time for itself; a second passes with each look at the clock."""
+    server.script = [Says(200, body=b"x" * 4_000_000)]
+    sends.options = {"deadline_seconds": 20, "clock": itertools.count().__next__}
+    with pytest.raises(GaveUp, match="deadline of 20 s") as caught:
+        sends("POST", server.url)
+    assert (isinstance(caught.value.__cause__, httpx.ReadTimeout), len(server.keys)) == (True, 1)
 
 
 def test_threads_share_a_transport(server: Server) -> None:
