@@ -10,7 +10,7 @@ The protocol is that of a keyed view, and a result is stored like the answer of 
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from inspect import Parameter, Signature, signature, unwrap
+from inspect import Parameter, Signature, isawaitable, signature, unwrap
 from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
@@ -48,7 +48,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
     Args:
         name: of the operation, such as ``orders.place``: 1..96 visible ASCII characters, and never changed.
         key: of this call, the same in every copy: 1..255 visible ASCII characters. An int or a UUID is its text.
-        payload: content, any JSON value; the same key with another payload is refused.
+        payload: content, any JSON value; the same key with another payload is refused. Without one the key alone
+            names the call, whatever the function and its arguments.
         lease: seconds after the death of its process in which no copy takes over; renewed while the process lives.
         wait: seconds to wait for a copy that is running; None: ``IDEMPOTENCY["WAIT_SECONDS"]``.
         principal: on whose behalf; the same key of another principal is another call.
@@ -126,7 +127,10 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
             return exchange
 
         async def handler() -> HttpResponseBase:
-            return self._answer(await _taking_call(fn, exchange)(*args, **kwargs))
+            made = _taking_call(fn, exchange)(*args, **kwargs)
+            if not isawaitable(made):
+                raise TypeError(f"{fn!r} returned no awaitable. Write `await sync_to_async(once(…).run)(…)`.")
+            return self._answer(await made)
 
         with explaining_missing_tables():
             result: T = _result(await execute_async(begin, handler, rewind=_again))

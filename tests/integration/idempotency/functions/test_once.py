@@ -305,6 +305,12 @@ def test_mistakes_are_named() -> None:
         once("n", key="k").run(coroutine)
 
 
+async def test_a_plain_function_is_not_awaited(transactional_db: None) -> None:
+    for plain in (lambda: {"id": 1}, str):
+        with pytest.raises(TypeError, match=r"returned no awaitable.*once\(…\)\.run\)"):
+            await once("n", key="k").arun(plain)  # type: ignore[arg-type]
+
+
 def test_with_keys_disabled_it_runs_each_time() -> None:
     with override_settings(IDEMPOTENCY={"ENABLED": False}):
         results = [once("n", key="k").run(place) for _ in range(2)]
