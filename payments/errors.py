@@ -36,9 +36,12 @@ class ProviderRejected(ProviderError):
     """
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(code, message)  # with all of them, an error travels between processes
         self.code = code
         self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
 
 
 class ProviderUnavailable(ProviderError):
