@@ -60,7 +60,7 @@ def due_endpoints() -> list[str]:
 
 
 def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
-    """Send what is due to an endpoint, until nothing is, it gives no answer, or `seconds` have passed.
+    """Send what is due to an endpoint, until nothing is, it fails or is silent, or `seconds` have passed.
 
     Returns the numbers ``delivered`` and ``not delivered``.
 
@@ -80,7 +80,7 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
         is_gone = status == httpx.codes.GONE
         send(Statement(queries.NOT_DELIVERED, [is_gone, answer, delay, row.id, row.attempt]))
         results["not delivered"] += 1
-        if not status:
+        if not status or status >= 500:
             break
     return results
 
@@ -124,7 +124,7 @@ def _attempt(session: httpx.Client, name: str, endpoint: Endpoint, row: _Claimed
         signed = signer(name, endpoint).sign(row.id.hex, body, at=time.time())
         headers = {"Content-Type": "application/json", **signed}
         request = session.build_request("POST", endpoint.url, content=body, headers=headers)
-        answer = transport.send(session, request, bytes_max=ANSWER_BYTES_MAX)
+        status = transport.status_of(session, request, bytes_max=ANSWER_BYTES_MAX)
     except (ProviderError, ConfigError, Unverifiable, httpx.InvalidURL) as error:
         return 0, str(error)
-    return answer.status, ANSWERED % {"status": answer.status}
+    return status, ANSWERED % {"status": status}

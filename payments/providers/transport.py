@@ -9,7 +9,7 @@ import ssl
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
@@ -89,23 +89,53 @@ def send(
     """
     host, seconds = request.url.host, seconds_max or session.timeout.read
     request.headers["Accept-Encoding"] = "identity"
-    try:
-        with limits(), within(seconds), closing(session.send(request, stream=True)) as response:
-            if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
-                raise OutcomeUnknown(f"{host} answered in the encoding {encoding!r:.80}, which was not asked for")
-            content = bytearray()
+    with (
+        _failures(host),
+        limits(),
+        within(seconds),
+        closing(session.send(request, stream=True)) as response,
+    ):
+        if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+            raise OutcomeUnknown(f"{host} answered in the encoding {encoding!r:.80}, which was not asked for")
+        content = bytearray()
+        for part in response.iter_raw():
+            content += part
+            if len(content) > bytes_max:
+                raise OutcomeUnknown(f"the answer of {host} is larger than {bytes_max} bytes")
+    if response.status_code >= 500:
+        raise OutcomeUnknown(f"{host} answered {response.status_code}")
+    return Answer(status=response.status_code, headers=response.headers, content=bytes(content))
+
+
+def status_of(session: httpx.Client, request: httpx.Request, *, bytes_max: int) -> int:
+    """Send, and return the status: it counts as soon as it is there, whatever the body is or becomes of it.
+
+    Args:
+        bytes_max: of the body that is drained, so that the connection may be used again.
+
+    Raises:
+        ProviderUnavailable: it did not leave this machine.
+        OutcomeUnknown: it left, and no status came in time.
+    """
+    failures, left = _failures(request.url.host), bytes_max
+    with failures, within(session.timeout.read), closing(session.send(request, stream=True)) as response:
+        with suppress(httpx.HTTPError):
             for part in response.iter_raw():
-                content += part
-                if len(content) > bytes_max:
-                    raise OutcomeUnknown(f"the answer of {host} is larger than {bytes_max} bytes")
+                if (left := left - len(part)) < 0:
+                    break
+        return response.status_code
+
+
+@contextmanager
+def _failures(host: str) -> Iterator[None]:
+    """Raise what a failure proves, `ProviderUnavailable` or `OutcomeUnknown`, in place of httpx's errors."""
+    try:
+        yield
     except _NEVER_SENT as error:
         raise ProviderUnavailable(f"{host} cannot be reached: {type(error).__name__}") from error
     except httpx.HTTPError as error:
         # the text of one about a broken answer holds what was read of it
         raise OutcomeUnknown(f"no answer from {host}: {type(error).__name__}") from None
-    if response.status_code >= 500:
-        raise OutcomeUnknown(f"{host} answered {response.status_code}")
-    return Answer(status=response.status_code, headers=response.headers, content=bytes(content))
 
 
 def ask(session: httpx.Client, limits: Limits, method: str, url: str, **request: Any) -> Answer:

@@ -25,13 +25,13 @@ class Receiver(Server):
     """Takes deliveries in.
 
     Attributes:
-        answers: status of the next requests; 200 where there is none.
+        answers: the next ones, or their status; 200 where there is none.
         received: genuine events.
         secrets: that it verifies with.
     """
 
     def __init__(self) -> None:
-        self.answers: list[int] = []
+        self.answers: list[int | Reply] = []
         self.received: list[Event] = []
         self.secrets = [secret("a")]
         super().__init__(self._take)
@@ -44,7 +44,8 @@ class Receiver(Server):
         )
         StandardWebhooks(self.secrets).check(event)
         self.received.append(event)
-        return Reply(status=self.answers.pop(0) if self.answers else 200, headers={"Location": "/elsewhere"})
+        answer = self.answers.pop(0) if self.answers else 200
+        return answer if isinstance(answer, Reply) else Reply(status=answer, headers={"Location": "/elsewhere"})
 
     def heard(self, payment_id: Any = None) -> list[tuple[str, int]]:
         """Type and sequence of each event, in order; of one payment or all."""
