@@ -20,7 +20,6 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -213,11 +212,6 @@ def plain_pool(client: Any) -> Any:
     """Return the pool of a client that sends commands as they are. None if only the client knows the way."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
-
-
-def is_cluster(client: Any) -> bool:
-    """Return whether the client leads to a Redis Cluster."""
-    return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"
 
 
 class ClientConnection:

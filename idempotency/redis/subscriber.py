@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from redis.exceptions import RedisError
 
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
+from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.connection import hang_up, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
@@ -215,10 +217,6 @@ class Subscriber:
             self.mailbox.confirmed = True
         return message is not None
 
-    def discard(self) -> None:
-        """Give up what it holds before anyone has used it."""
-        self._called.close()
-
     def _may_end(self) -> bool:
         """Return whether nobody reads the subscription, nor can from now on."""
         return self._subscription is None or self._subscription.lead(self)
@@ -232,24 +230,35 @@ class Subscriber:
             return False
 
 
-_subscribers: dict[int, Subscriber] = {}
-os.register_at_fork(after_in_child=_subscribers.clear)
+_ATTRIBUTE = "_payonce_subscriber"
+_owners: "weakref.WeakSet[Any]" = weakref.WeakSet()  # clients and pools that have one
 
 
 def subscriber_of(client: Any) -> Subscriber:
     """Return the one subscriber of this process for `client`.
 
-    django-redis makes a client for each thread, and they share a pool.
+    django-redis makes a client for each thread, and they share a pool. That has the subscriber as an attribute: a
+    client that nobody uses any more takes it along.
+
+    Raises:
+        ValueError: it is no client for threads.
     """
     pool = plain_pool(client)
-    leads_to = client if pool is None else pool
-    found = _subscribers.get(id(leads_to))
+    owner = client if pool is None else pool
+    found = getattr(owner, "__dict__", {}).get(_ATTRIBUTE)
     if found is None:
-        made = Subscriber(client)
-        found = _subscribers.setdefault(id(leads_to), made)
-        if found is not made:  # another thread was faster
-            made.discard()
-    return found
+        refuse_other_client(client, awaited=False)
+        _owners.add(owner)
+        found = vars(owner).setdefault(_ATTRIBUTE, Subscriber(client))  # or that of a faster thread
+    return found  # type: ignore[no-any-return]
+
+
+def _forget() -> None:
+    for owner in list(_owners):
+        vars(owner).pop(_ATTRIBUTE, None)
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class ChannelBell(Bell):

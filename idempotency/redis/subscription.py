@@ -42,7 +42,7 @@ class Call:
         except BlockingIOError:
             return False
 
-    def close(self) -> None:
+    def __del__(self) -> None:
         """Close its sockets; nobody calls or waits any more."""
         self._reader.close()
         self._writer.close()

@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
-from idempotency.redis.connection import is_cluster
+from idempotency.redis.clients import is_cluster
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import IDLE_READS, READ_SECONDS, Listener, Mailbox, back_off_seconds
 from idempotency.redis.task_connection import plain_pool, whole

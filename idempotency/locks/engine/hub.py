@@ -19,7 +19,7 @@ from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import ROOT, prefix
 from idempotency.redis.availability import is_denied, is_unavailable
-from idempotency.redis.connection import is_cluster
+from idempotency.redis.clients import is_cluster
 from idempotency.redis.fastpath import Script
 from idempotency.redis.mailbox import Mailbox
 

@@ -5,6 +5,7 @@ import logging
 import time
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
@@ -23,6 +24,7 @@ from idempotency.locks.engine.steps import (
     perform_async,
 )
 from idempotency.redis.async_clients import async_client, close_client, drop_closed
+from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import TaskBell
 from idempotency.redis.task_connection import Cancelled, connection_of
@@ -90,9 +92,7 @@ class TaskHub(Hub):
         try:
             reply = await step.script.run_async(ask, step.keys, step.arguments)
         except FAILURES as error:
-            if known := lock_error(error):
-                raise known from error
-            raise
+            raise lock_error(error) from error
         if isinstance(step, SendNowait) and step.then is not None:
             step.then(reply)
         return reply
@@ -125,20 +125,21 @@ class TaskHub(Hub):
         await self._connection.aclose()
 
 
-_hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}
+_ATTRIBUTE = "_payonce_hubs"
+_hubs: "dict[asyncio.AbstractEventLoop, WeakSet[TaskHub]]" = {}
 
 
 def hub_of(client: Any) -> TaskHub:
-    """Return the one hub of the running loop for `client`."""
-    loop = asyncio.get_running_loop()
-    hubs = _hubs.get(loop)
-    if hubs is None:
+    """Return the one hub of the running loop for `client`, an attribute of it as in `subscriber_of`."""
+    refuse_other_client(client, awaited=True)
+    loop, of_client = asyncio.get_running_loop(), vars(client).setdefault(_ATTRIBUTE, {})
+    hub = of_client.get(loop)
+    if hub is None or not hub.serves_here():
+        drop_closed(of_client)
         drop_closed(_hubs)
-        hubs = _hubs[loop] = {}
-    hub = hubs.get(id(client))
-    if hub is None or hub.process != holder.process:
-        hub = hubs[id(client)] = TaskHub(client)
-    return hub
+        hub = of_client[loop] = TaskHub(client)
+        _hubs.setdefault(loop, WeakSet()).add(hub)
+    return hub  # type: ignore[no-any-return]
 
 
 async def close() -> None:
@@ -147,7 +148,7 @@ async def close() -> None:
     Call it before the loop ends. Holds are renewed no more. A loop that ends without this is forgotten when a
     later one asks for a lock.
     """
-    for hub in _hubs.pop(asyncio.get_running_loop(), {}).values():
+    for hub in list(_hubs.pop(asyncio.get_running_loop(), ())):
         await hub.end()
     await close_client()
 

@@ -1,22 +1,29 @@
 """Hubs: what the clients, threads and short-lived owners of a process share, and what they leave behind."""
 
+import asyncio
+import gc
 import hashlib
 import threading
+import weakref
+from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from redis.asyncio import RedisCluster
 
 from idempotency import locks
-from idempotency.locks import RateExceeded
+from idempotency.locks import RateExceeded, aio
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.threads import hub_of
+from idempotency.observability import watchdog
+from idempotency.redis import subscriber, task_subscriber
 from idempotency.redis.connection import ClientConnection
 from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.subscription import Subscription
-from tests.integration.idempotency.locks.actors import Actor
+from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
@@ -62,6 +69,46 @@ class TestTheProjectsOwnClient:
             ]
             given = [each.acquire(lease_seconds=60, wait_seconds=0) for each in both]
             assert [permit is not None for permit in given] == [True, False]
+
+
+class TestClientsThatComeOnce:
+    """A client that nobody uses any more takes its hub along, with its threads and connections."""
+
+    def test_on_threads(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(subscriber, "READ_SECONDS", 0.01)
+        monkeypatch.setattr(watchdog, "LINGER_SECONDS", 0.01)
+        client = redis.Redis.from_url(desk.servers.url)
+        with locks.Lock("thing", client=client):
+            locks.RateLimiter("thing", permits=1, client=client).acquire()
+        pool = weakref.ref(client.connection_pool)
+        del client
+        until(lambda: gc.collect() and pool() is None, "the pool goes")
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of what nobody closed
+    def test_on_a_loop_that_goes_on(self, desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(task_subscriber, "READ_SECONDS", 0.01)
+
+        async def used() -> Any:
+            client = redis.asyncio.Redis.from_url(desk_of_tasks.servers.url)
+            async with aio.Lock("thing", client=client):
+                await aio.RateLimiter("thing", permits=1, client=client).acquire()
+            await client.aclose()
+            return weakref.ref(client)
+
+        client = desk_of_tasks.run(used())
+        until(lambda: gc.collect() and client() is None, "the client goes")
+
+
+@pytest.mark.parametrize("client", ["redis://localhost", 5, object()])
+def test_what_is_no_client_of_its_face_is_refused_by_name(desk: Bench, client: Any) -> None:
+    async def take() -> None:
+        await aio.Lock("thing", client=desk.plain if client == 5 else client).acquire()
+
+    with pytest.raises(ValueError, match="client= must be a client of redis, for threads"):
+        locks.Lock("thing", client=redis.asyncio.Redis() if client == 5 else client).acquire()
+    with pytest.raises(ValueError, match=r"client= must be a client of redis\.asyncio"):
+        asyncio.run(take())
+    assert not desk.plain.exists(tagged("lock", "thing"))
 
 
 class TestOwnersThatComeOnce:
