@@ -1,6 +1,7 @@
 -- A rate, by a sliding window or a token bucket. A caller that may wait gets a time in the future, and nobody else
--- gets that one. The same request again changes nothing. Times are microseconds of this server's clock.
--- KEYS[1] the rate that the server stores: permits, interval, share of a client, and when all was forgotten last
+-- gets that one. The same request again changes nothing. Times are microseconds of this server's clock, which goes on
+-- from the last one `seen` where it was set back: it is so much `ahead` of the server's from then on.
+-- KEYS[1] the rate that the server stores: permits, interval, share of a client, when all was forgotten, seen, ahead
 -- KEYS[2] the reply to this request   KEYS[3] what all were given   KEYS[4] what a client was, if there is one
 -- KEYS[5] clients, scored by when what they were given last counts no more
 -- ARGV[1] rate or bucket   [2] request   [3] permits   [4] interval   [5] share, or 0; of the caller, where the server
@@ -12,12 +13,26 @@
 --   delete: forget the rate and what was used                                these return 1 if it was done
 
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 local request, what, wanted = ARGV[2], ARGV[6], tonumber(ARGV[7])
-local stored = redis.call('HMGET', KEYS[1], 'permits', 'interval', 'share', 'cleared')
-local rate, cleared = {}, tonumber(stored[4] or 0)
+local stored = redis.call('HMGET', KEYS[1], 'permits', 'interval', 'share', 'cleared', 'seen', 'ahead')
+local rate, cleared, seen = {}, tonumber(stored[4] or 0), tonumber(stored[5] or 0)
+local now = time[1] * 1000000 + time[2] + (stored[6] or 0)
+if now < seen then
+    redis.call('HSET', KEYS[1], 'ahead', string.format('%.0f', (stored[6] or 0) + seen - now))
+    now = seen
+end
 for part = 1, 3 do rate[part] = tonumber(stored[1] and stored[part] or ARGV[2 + part]) end
 local interval = rate[2]
+
+-- never shortened: a key holds what others were given for later than this
+local function keep(key, life)
+    redis.call('PEXPIRE', key, math.max(math.ceil(life / 1000) + 1, redis.call('PTTL', key)))
+end
+
+local function see(field, life)
+    redis.call('HSET', KEYS[1], field, string.format('%.0f', now))
+    if not stored[1] then keep(KEYS[1], math.max(life, redis.call('PTTL', KEYS[3]) * 1000)) end
+end
 
 -- the times of the permits given, as a sorted set: in no span of the interval are there more
 local window = {}
@@ -30,8 +45,7 @@ function window.free_at(key, _, over)  -- so many of the oldest must be an inter
 end
 function window.take(key, _, at)
     for number = 1, wanted do redis.call('ZADD', key, at, request .. '/' .. number) end
-    -- never shortened: the key holds what others were given for later than this
-    redis.call('PEXPIRE', key, math.max(math.ceil((at - now + interval) / 1000) + 1, redis.call('PTTL', key)))
+    keep(key, at - now + interval)
 end
 function window.release(key, _, own)  -- the newest in `own`, but none that somebody waits for
     local given = ARGV[8] and {} or redis.call('ZREVRANGEBYSCORE', own, now, '-inf', 'LIMIT', 0, wanted)
@@ -78,9 +92,9 @@ function ways.acquire()
     if limits[2] then
         redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
         redis.call('ZADD', KEYS[5], 'GT', at + interval, ARGV[9])
-        local life = math.ceil((at - now + interval) / 1000) + 1
-        redis.call('PEXPIRE', KEYS[5], math.max(life, redis.call('PTTL', KEYS[5])))
+        keep(KEYS[5], at - now + interval)
     end
+    see('seen', at - now + interval)
     return {1, at - now}
 end
 function ways.clients() return redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', now, 'LIMIT', 0, wanted) end
@@ -95,15 +109,15 @@ end
 function ways.set()
     if what == 'init' and stored[1] then return 0 end
     redis.call('HSET', KEYS[1], 'permits', ARGV[7], 'interval', ARGV[8], 'share', ARGV[9])
-    if ARGV[10] == '1' then redis.call('HSET', KEYS[1], 'cleared', string.format('%.0f', now)) end
+    if ARGV[10] == '1' then see('cleared', 0) end
     return redis.call('PERSIST', KEYS[1]) * 0 + 1
 end
 ways.init = ways.set
 function ways.delete()  -- clients have keys that this does not know: `cleared` lasts as long as what they hold
-    redis.call('DEL', KEYS[1])
-    redis.call('HSET', KEYS[1], 'cleared', string.format('%.0f', now))
-    redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(interval, ARGV[4]) / 1000) + 1)
-    return stored[1] and 1 or 0
+    local had = redis.call('HDEL', KEYS[1], 'permits', 'interval', 'share')
+    stored[1] = nil
+    see('cleared', math.max(interval, ARGV[4]))
+    return math.min(had, 1)
 end
 
 -- the others change nothing, or know the request

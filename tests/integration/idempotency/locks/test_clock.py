@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from idempotency.locks import LockLost, RateExceeded
+from idempotency.locks import LockLost, Rate, RateExceeded
 from idempotency.locks.engine.hub import tagged
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -82,6 +82,39 @@ def test_a_bucket_is_not_used_by_a_clock_that_steps_back(desk: Bench) -> None:
     with pytest.raises(RateExceeded) as refused:
         bucket.acquire()
     assert refused.value.retry_after_seconds <= 300
+
+
+def step_of_a_limit(client: redis.Redis, key: str, seconds: int) -> None:
+    """As `step`, for what a limit has given."""
+    later = -seconds * 1_000_000
+    for each in client.keys(f"{key}*"):
+        kind = client.type(each)
+        if kind == b"zset":
+            client.zadd(each, {member: at + later for member, at in client.zrange(each, 0, -1, withscores=True)})
+        elif kind == b"hash" and (seen := client.hget(each, "seen")):
+            client.hset(each, "seen", int(seen) + later)
+        elif each in {key.encode(), f"{key}:one".encode()}:
+            out, at = struct.unpack(">dd", client.get(each))
+            client.set(each, struct.pack(">dd", out, at + later))
+
+
+@pytest.mark.parametrize("kind", ["RateLimiter", "TokenBucket"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_limit_is_the_same_by_a_clock_that_steps_back(desk: Bench, kind: str, stored: bool) -> None:
+    limiter = desk.make(kind, permits=2, interval_seconds=600, permits_per_client=2)
+    if stored:
+        limiter.set_rate(Rate(2, 600, 2))
+    limiter.acquire(2, caller="one")
+    step_of_a_limit(desk.plain, limiter._key, -HOUR)
+    with pytest.raises(RateExceeded) as refused:
+        limiter.acquire(2, caller="one")
+    assert refused.value.retry_after_seconds <= 600
+    step_of_a_limit(desk.plain, limiter._key, 600)  # so much time has passed
+    assert (limiter.available(), limiter.available(caller="one")) == (2, 2)
+    assert limiter.delete() is stored
+    limiter.acquire(2, caller="one")
+    with pytest.raises(RateExceeded):
+        limiter.acquire()
 
 
 def test_a_client_goes_by_no_wall_clock() -> None:
