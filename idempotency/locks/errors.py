@@ -2,7 +2,7 @@
 
 
 class LockError(Exception):
-    """Any error below. Itself where the server's ACL refuses the client's user a command or a channel."""
+    """Any error below. Itself where the server refuses a command: by its ACL, or for a key that is not ours."""
 
 
 class LockTimeout(LockError):

@@ -43,6 +43,8 @@ class SeveralLocks(Several):
         cls, names: Sequence[str], *, client: Any = None, prefix: str | None = None, **settings: Unpack[Common]
     ) -> Self:
         """Make one of plain locks with these names; one named twice counts once."""
+        if isinstance(names, str):
+            raise ValueError(f"names must be a list of names, not the one text {names!r}")
         return cls([cls._lock(name, client=client, prefix=prefix) for name in set(names)], **settings)
 
     @operation

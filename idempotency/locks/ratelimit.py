@@ -134,7 +134,7 @@ class Limiter(Waited, Resource):
     @operation
     def shares(self, *, most: int = 100) -> Steps[dict[str, int]]:
         """Ask how many permits of its share each of the latest callers has used: two commands."""
-        ask = self._ask("clients", most)
+        ask = self._ask("clients", whole_number("most", most))
         ask.keys.append(f"{self._key}#clients")
         callers = [force_str(caller) for caller in (yield ask)[0]]
         ask = self._ask("shares")

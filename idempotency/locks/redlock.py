@@ -49,8 +49,8 @@ class Majority(Several):
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         **settings: Unpack[Common],
     ) -> None:
-        if len(clients) < 3 or len(clients) % 2 == 0:
-            raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
+        if len(clients) < 3 or len(clients) % 2 == 0 or len(set(map(id, clients))) < len(clients):
+            raise ValueError(f"a RedLock needs an odd number of servers, at least three, each once, not {clients}")
         super().__init__(name, **settings)
         self.majority = self.quorum = len(clients) // 2 + 1
         self._lease_seconds = lease_seconds

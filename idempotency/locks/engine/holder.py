@@ -56,6 +56,8 @@ def current() -> Holder:
 
 def named(owner: str) -> Holder:
     """Make a holder with the caller's name, for code that crosses threads. Alive as long as the process."""
+    if owner == "":
+        raise ValueError("owner must not be empty: all callers that give no name would be one holder")
     return Holder(f"named:{owner}", lambda: True)
 
 

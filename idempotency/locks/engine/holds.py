@@ -23,9 +23,10 @@ NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 def bounded(name: str, seconds: float) -> float:
     """Return `seconds`, or raise `ValueError` where no server stores anything for so long."""
-    if not 0 < seconds <= LONGEST_SECONDS:
-        raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds}")
-    return seconds
+    with contextlib.suppress(TypeError):  # no number
+        if not isinstance(seconds, bool) and 0 < seconds <= LONGEST_SECONDS:
+            return seconds
+    raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds!r}")
 
 
 def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:

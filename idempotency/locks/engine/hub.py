@@ -123,7 +123,7 @@ class Resource:
 
     Args:
         name: any text; the same name is the same resource everywhere.
-        client: a redis-py client (of `redis.asyncio` for asyncio), made once, for it is kept; None: the settings'.
+        client: a redis-py client (of `redis.asyncio` for asyncio), made once, not for a call; None: the settings'.
         prefix: of its keys, in place of that of the project, its database and tenant: to share it with others.
     """
 
@@ -145,15 +145,15 @@ class Resource:
         return tagged(self._kind, self.name, self._prefix)
 
 
-def lock_error(error: Exception) -> LockError | None:
-    """Translate a client's error for a lock; None for a fault of ours, which is raised as it is."""
+def lock_error(error: Exception) -> LockError:
+    """Translate a client's error for a lock."""
     if is_denied(error):
         return LockError(
             f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"
         )
     if is_unavailable(error):
         return LockUnavailable(f"Redis did not answer: {type(error).__name__}")
-    return None
+    return LockError(f"Redis refused a command of a lock, whose keys may hold what is not ours: {error}")
 
 
 def refuse_no_redis() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
+from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded, whole_number
 from idempotency.locks.engine.hub import Hub, Resource, script, tagged
 from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Listen, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.waits import Question, Waited
@@ -66,8 +66,8 @@ class Placed(Waited, Asked, Resource):
             token: of the one hold to end, or acquire of permits; None ends every reader's, the writer's, or every
                 permit.
         """
-        hub = self.hub()
-        ask = Ask(_FORCE, self._keys, [self._terms(hub, self._share), hub.new_request(), token or 0])
+        hub, ended = self.hub(), 0 if token is None else whole_number("token", token)
+        ask = Ask(_FORCE, self._keys, [self._terms(hub, self._share), hub.new_request(), ended])
         return bool((yield from self._insist(ask)))
 
     def _state(self) -> Steps[State]:

@@ -70,9 +70,7 @@ class ThreadHub(Hub):
         except FAILURES as error:
             if interrupt := interruption(error):
                 raise interrupt from None
-            if known := lock_error(error):
-                raise known from error
-            raise
+            raise lock_error(error) from error
         finally:
             self._connections.give_back(connection)
 

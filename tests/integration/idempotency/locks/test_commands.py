@@ -240,7 +240,7 @@ class TestACopyComesLate:
     def test_after_its_undoing(self, desk: Bench) -> None:
         lock = desk.make("Lock")
         hub = lock.hub()
-        late, owner = hub.new_request(), named("")
+        late, owner = hub.new_request(), named("late")
         lock.run(lock._undo(owner, late, (0, 1)))
         arguments = [lock._terms(hub, (0, 1), 30.0), late, owner.name, hub.channel, "1", "0"]
         assert places._ACQUIRE.run(ClientConnection(desk.plain), lock._keys, arguments)[0] != 1

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, RateExceeded, ratelimit
+from idempotency.locks import LockError, LockLost, LockUnavailable, RateExceeded, ratelimit
 from idempotency.locks.engine import places
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import tagged
@@ -46,7 +46,7 @@ def test_several_are_not_taken_while_one_was_lost_meanwhile(desk: Bench) -> None
 
 
 def test_a_cancel_ends_the_wait_for_all_also_while_one_is_taken(desk: Bench) -> None:
-    both, b = locks.MultiLock.of("ab", client=desk.client), desk.make("Lock", "b")
+    both, b = locks.MultiLock.of(["a", "b"], client=desk.client), desk.make("Lock", "b")
     holder, waiter, other = desk.actors(3)
     assert holder.do(b.acquire)
     cancels = iter([both.cancel])
@@ -324,7 +324,19 @@ class TestALongestTime:
 
     @pytest.mark.parametrize("way", WAYS)
     def test_more_is_refused_and_nothing_written(self, one: Bench, way: str) -> None:
-        for seconds in (sys.maxsize, 2**53, LONGEST_SECONDS * 1.001, math.inf, math.nan, 0, -1):
+        for seconds in (
+            sys.maxsize,
+            2**53,
+            LONGEST_SECONDS * 1.001,
+            math.inf,
+            math.nan,
+            0,
+            -1,
+            True,
+            "5",
+            [],
+            b"5",
+        ):
             with pytest.raises(ValueError, match=r"(lease|life|interval|ttl)_seconds must be above 0 and at most"):
                 one.actor().do(lambda seconds=seconds: self.WAYS[way](one, seconds))
         assert one.plain.keys("*") == []
@@ -341,3 +353,25 @@ class TestALongestTime:
         with pytest.raises(ValueError, match="lease_seconds"):
             permits.prolong(permit, lease_seconds=sys.maxsize)
         permits.release(permit)
+
+
+def test_a_key_that_is_not_ours_is_an_error_of_locks(one: Bench) -> None:
+    one.plain.set(tagged("lock", "thing"), "theirs")
+    actor, lock = one.actor(), one.make("Lock")
+    for verb in (lock.acquire, lock.release, lock.state, lock.force_release):
+        with pytest.raises(LockError, match=r"Redis refused a command of a lock, .* WRONGTYPE"):
+            actor.do(verb)
+    assert one.plain.get(tagged("lock", "thing")) == b"theirs"
+
+
+def test_what_would_be_another_lock_than_was_meant_is_refused(desk: Bench) -> None:
+    with pytest.raises(ValueError, match="names must be a list of names"):
+        locks.MultiLock.of("ab", client=desk.client)
+    with pytest.raises(ValueError, match="owner must not be empty"):
+        desk.make("Lock", owner="")
+    with pytest.raises(ValueError, match="token must be a whole number"):
+        desk.make("Lock").force_release(token="7")
+    with pytest.raises(ValueError, match="each once"):
+        locks.RedLock("thing", clients=[desk.client, desk.client, desk.plain])
+    with pytest.raises(ValueError, match="most must be a whole number"):
+        desk.make("RateLimiter", permits=1).shares(most="7")

@@ -291,7 +291,7 @@ def test_a_lock_shows_its_kind_and_its_key() -> None:
         for face in (locks, aio):
             assert re.fullmatch(rf"<(Async)?{kind} \S+:{key}:{{thing}}>", repr(getattr(face, kind)("thing")))
     assert repr(locks.MultiLock.of(["b", "a"])) == "<MultiLock 'a, b'>"
-    assert repr(locks.RedLock("thing", clients=[None] * 3)) == "<RedLock 'thing'>"
+    assert repr(locks.RedLock("thing", clients=range(3))) == "<RedLock 'thing'>"
     assert repr(locks.HostSemaphore("thing", permits=1)) == "<HostSemaphore 'thing'>"
     assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
     assert repr(ZooKeeperLock("thing", client=KazooClient())) == "<ZooKeeperLock 'thing'>"
