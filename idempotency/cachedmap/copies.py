@@ -89,7 +89,7 @@ class Copies:
     def flight(self, key: str) -> Iterator[None]:
         """Let one thread at a time read `key`."""
         with self.lock:
-            flight = self.flights.setdefault(key, [threading.Lock(), 0])
+            flight = self.flights.setdefault(key, [threading.RLock(), 0])  # a read may get its own key
             flight[1] += 1
         try:
             with flight[0]:

@@ -9,10 +9,12 @@ copy. Without Redis every process goes by its own copies. A caller that listens 
 """
 
 import json
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
@@ -20,6 +22,8 @@ from idempotency.cachedmap.in_redis import MICROSECONDS, Entry
 from idempotency.cachedmap.tasks import OnTasks
 from idempotency.locks import Topic
 from idempotency.names import prefix
+
+log = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
@@ -68,7 +72,7 @@ class CachedMap(OnTasks[V], Listenable):
         self._ttl_seconds, self._idle_seconds = ttl_seconds, idle_seconds
         self._entries_max, self._copy_seconds = entries_max, copy_seconds
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        _maps.add(self)
 
     def _begin(self) -> None:
         self._of_tenant: dict[str, Copies] = {}  # a fork may have copied a lock while it was held
@@ -204,8 +208,15 @@ class CachedMap(OnTasks[V], Listenable):
                 return self._load(copies, key, filled_at=found and found[0])
             return self._copied(copies, key, *found[1:], changes=changes)
 
-    def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V:
-        value = self._loads(stored)
+    def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V | Any:
+        try:
+            value = self._loads(stored)
+        except Exception:  # of another version of the caller's code
+            if self._read is None:
+                raise
+            log.warning("The map %r cannot load what Redis has for %r; it is read again.", self.name, key)
+            self._change(copies, [key], "remove", key)
+            return self._load(copies, key)
         seconds = min(lasts / MICROSECONDS / 2, self._copy_seconds)  # half: Redis must see that it is used
         copies.put(key, value, seconds=seconds, idle_seconds=math.inf, changes=changes)
         return value
@@ -271,3 +282,14 @@ class CachedMap(OnTasks[V], Listenable):
         if reply is None:
             self._behind.add(prefix())
         return reply
+
+
+_maps: WeakSet[CachedMap[Any]] = WeakSet()
+
+
+def _begin_all() -> None:
+    for each in _maps:
+        each._begin()
+
+
+os.register_at_fork(after_in_child=_begin_all)

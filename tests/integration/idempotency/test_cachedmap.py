@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -424,6 +426,35 @@ def test_a_forks_child_has_copies_of_its_own_and_hears_changes(single: Any, maps
     assert (one.get("a"), ours.recv()) == ("changed", 2)
     for each in (process, reading):
         each.join(30)
+
+
+def test_a_value_that_cannot_be_loaded_is_read_again(single: Any, maps: Any) -> None:
+    """As after a deployment, whose code writes values otherwise."""
+    old = maps(client=single, dumps=lambda value: "old")
+    new = maps(client=single, copy_seconds=0, read=lambda key: "read")
+    old.set("a", 1)
+    assert (new.get("a"), new.get_many(["a"])) == ("read", {"a": "read"})
+    old.set("a", 1)
+    assert new.get_many(["a"]) == {"a": "read"}
+    assert maps(client=single).get("a") is None
+    old.set("a", 1)
+    with pytest.raises(ValueError, match="Expecting value"):
+        maps(client=single).get("a")  # it has no other source
+
+
+def test_a_read_that_gets_its_own_key_does_not_wait_for_itself(maps: Any) -> None:
+    def read(key: str) -> Any:
+        return one.get(key)
+
+    one = maps("", read=read)
+    with pytest.raises(RecursionError):
+        one.get("a")
+
+
+def test_a_map_that_nobody_uses_any_more_goes() -> None:
+    one = weakref.ref(CachedMap("", read=str))
+    gc.collect()
+    assert one() is None
 
 
 def test_one_of_many_is_the_first(client: Any, maps: Any) -> None:
