@@ -77,11 +77,7 @@ class Latch(Waited, Asked, Resource):
 
     @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
-        """Wait until nothing is left; return False when the time was over.
-
-        Args:
-            wait_seconds: None waits for ever, 0 looks once.
-        """
+        """Wait until nothing is left, None for ever, 0 not at all; return False when the time was over."""
         hub = self.hub()
         request, deadline = hub.new_request(), deadline_of(wait_seconds)
         look = _Look(self._keys, f"{hub.channel} {request}", hub=hub, request=request, deadline=deadline)

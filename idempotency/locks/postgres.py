@@ -231,8 +231,8 @@ class Advisory(Counted):
 
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:
         parameters = connections[self._using].get_connection_params()
-        hold = {"shared": self._shared, "notify": self._notify}
-        session = Session(self.name, self._holder(), parameters, schema=schema(self._using), **hold)
+        how: dict[str, Any] = {"schema": schema(self._using), "shared": self._shared, "notify": self._notify}
+        session = Session(self.name, self._holder(), parameters, **how)
         self._waits.add(session)
         try:
             yield Work(partial(session.ask, wait_seconds))

@@ -87,19 +87,10 @@ class QueueLock(Counted):
         return State(tuple(owners), tuple(node for node in nodes if node not in holders))
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
-        ends_at = deadline_of(wait_seconds)
-        places = [
-            Place(
-                client=self._client,
-                folder=queue.folder,
-                holder=self._holder(),
-                shared=self._shared,
-                ends_at=ends_at,
-                notify=self._notify,
-                hears=queue is self._queue and "lost" in self._listeners.calls,
-            )
-            for queue in self._queues
-        ]
+        how: dict[str, Any] = {"client": self._client, "holder": self._holder(), "shared": self._shared}
+        how |= {"ends_at": deadline_of(wait_seconds), "notify": self._notify}
+        places = [Place(folder=queue.folder, **how) for queue in self._queues]
+        places[-1].hears = "lost" in self._listeners.calls
         self._waits.update(places)
         try:
             for queue, place in zip(self._queues, places, strict=True):
