@@ -13,9 +13,10 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import column, time_column
 from payments import display
+from payments.admin.find import numbers_in
 from payments.admin.forms import ResolutionForm
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import Act, ResolvableAdmin, advice, link, number_in, resolving, section, table
+from payments.admin.pages import Act, ResolvableAdmin, advice, link, resolving, section, table
 from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
 from payments.operations import approval
@@ -133,8 +134,7 @@ class AnomalyAdmin(ResolvableAdmin):
         """Search with all channels and kinds, because the unique index begins with them."""
         names = [term[:160], *(f"{one.merchant}/{term}"[:160] for one in channels.current().values())]
         filed = Q(kind__in=Kind.values, channel__in=["", *channels.names()], reference__in=names)
-        ours = number_in(term)
-        return rows.filter(filed | Q(payment_id=ours) if ours else filed)
+        return rows.filter(filed | Q(payment_id__in=numbers_in(term)))
 
     what_to_do = column(_advice, _("what to do"))
     age = column(lambda anomaly: timesince(anomaly.created_at, depth=1), _("age"))

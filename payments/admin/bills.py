@@ -21,6 +21,7 @@ from idempotency.admin.labels import label
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, numbers_among_newest
 from payments.admin.badges import badge
+from payments.admin.find import numbers_in
 from payments.admin.money_filters import AtChannel, ToDo
 from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, advice, link, money_column, resolving, section
 from payments.channels.accounts import account_name, of_merchant
@@ -117,7 +118,7 @@ class DifferenceAdmin(ResolvableAdmin):
     acts = {"resolve": resolving("resolve_difference", _resolved)}
     views = [("csv/", "csv_view", "payments_difference_csv")]
     search_help_text = format_lazy(
-        _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade."),
+        _("A whole number, of the newest {newest:,} lines: the provider's, or ours of the trade or refund."),
         newest=LOOKED_AT,
     )
     fieldsets = (
@@ -131,7 +132,8 @@ class DifferenceAdmin(ResolvableAdmin):
         return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def search(self, rows: QuerySet[Difference], term: str) -> QuerySet[Difference]:
-        wanted = Q(provider_txn_id=term) | Q(out_trade_no=term)
+        ours = [term, *(number.hex for number in numbers_in(term))]
+        wanted = Q(provider_txn_id__in=ours) | Q(out_trade_no__in=ours) | Q(out_refund_no__in=ours)
         return rows.filter(pk__in=numbers_among_newest(rows, wanted))
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:

@@ -18,8 +18,9 @@ from idempotency.admin.filters import newest
 from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import book_name
+from payments.admin.find import numbers_in
 from payments.admin.money_filters import Account, AtProvider, Booked
-from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment, number_in
+from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment
 from payments.display import amounts, money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
 from payments.operations import figures
@@ -52,10 +53,11 @@ class JournalEntryAdmin(MoneyAdmin):
         return [Tool(address=reverse("admin:payments_trial_balance"), words=_("Trial balance"))]
 
     def search(self, rows: QuerySet[JournalEntry], term: str) -> QuerySet[JournalEntry]:
-        ours = number_in(term)
-        if ours is None:
+        ours = numbers_in(term)
+        if not ours:
             return rows.filter(pk__in=JournalLine.objects.filter(account=term).values("entry_id"))
-        attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
+        of_ours = Q(pk__in=ours) | Q(payment_id__in=ours)
+        attempts = list(Attempt.objects.filter(of_ours).values_list("pk", flat=True)[:100])
         return rows.filter(observation__attempt__in=attempts)
 
     number = column(lambda entry: str(entry.pk), _("number"))

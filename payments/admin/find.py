@@ -22,6 +22,7 @@ from payments import order_keys
 from payments.channels import configured as channels
 from payments.models import Anomaly, Attempt, Difference, Notification, Observation, Payment
 from payments.money import EXPONENTS, from_decimal
+from payments.settlement.state import as_id
 
 FIRST = (Payment, LedgerEntry)
 THEN = (Anomaly, Difference, Notification)  # only where the first know nothing: a payment's page names them
@@ -54,6 +55,15 @@ def with_number(term: str) -> QuerySet[Observation]:
         )
         found = found | ours
     return found
+
+
+def numbers_in(term: str) -> set[UUID]:
+    """Read a number of ours: 32 digits, with or without dashes, or the form that a provider of ours takes."""
+    written = {term.replace("-", "").lower()}
+    for provider in channels.current().values():
+        with suppress(ValueError):  # a number of the provider's own
+            written.add(getattr(provider, "read_number", str)(term))
+    return set(filter(None, map(as_id, written)))
 
 
 def described(rows: QuerySet[Payment], term: str) -> set[UUID]:

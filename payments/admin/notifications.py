@@ -13,6 +13,7 @@ from idempotency.admin.labels import label
 from idempotency.admin.pages import column, time_column
 from payments import display
 from payments.admin.badges import badge_column
+from payments.admin.find import numbers_in
 from payments.admin.money_filters import AtAccount
 from payments.admin.pages import (
     Act,
@@ -20,7 +21,6 @@ from payments.admin.pages import (
     breakable,
     link_to_number,
     link_to_payment,
-    number_in,
     section,
 )
 from payments.channels import configured as channels
@@ -82,10 +82,8 @@ class NotificationAdmin(MoneyAdmin):
         return super().get_queryset(request).defer("body", "headers")
 
     def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
-        ours = number_in(term)
-        return rows.filter(
-            Q(channel__in=channels.names(), notification_id=term) | Q(out_trade_no=ours.hex if ours else term)
-        )
+        trades = [term, *(ours.hex for ours in numbers_in(term))]
+        return rows.filter(Q(channel__in=channels.names(), notification_id=term) | Q(out_trade_no__in=trades))
 
     @admin.display(description=_("notification"))
     def short_id(self, row: Notification) -> str:

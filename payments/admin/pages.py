@@ -25,13 +25,13 @@ from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, in_utc, time_co
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
 from payments.admin.badges import badge, badge_column
+from payments.admin.find import numbers_in
 from payments.admin.forms import ReasonForm, ResolutionForm
 from payments.channels.accounts import account_name, provider_name
 from payments.display import money, stored_text
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations import actions
-from payments.settlement.state import as_id
 
 BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
 
@@ -187,8 +187,8 @@ class OwnNumberAdmin(MoneyAdmin):
     number = column(lambda row: shortened(row.pk), gettext_lazy("our number"))
 
     def search(self, rows: models.QuerySet[Any], term: str) -> models.QuerySet[Any]:
-        ours = number_in(term)
-        return rows.filter(Q(pk=ours) | Q(payment_id=ours)) if ours else rows.none()
+        ours = numbers_in(term)
+        return rows.filter(Q(pk__in=ours) | Q(payment_id__in=ours))
 
 
 class ResolvableAdmin(MoneyAdmin):
@@ -272,8 +272,3 @@ def short(number: uuid.UUID) -> str:
 def shortened(number: uuid.UUID) -> SafeString:
     """Shorten a number for a list, with the whole one where the mouse rests."""
     return format_html('<span title="{}">{}</span>', number.hex, short(number))
-
-
-def number_in(term: str) -> uuid.UUID | None:
-    """Parse one of our 32-character numbers, with or without dashes; None for anything else."""
-    return as_id(term.strip().replace("-", "").lower())

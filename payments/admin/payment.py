@@ -32,7 +32,6 @@ from payments.admin.pages import (
     link,
     link_to_order,
     money_column,
-    number_in,
     page_of,
     section,
     short,
@@ -192,12 +191,10 @@ class PaymentAdmin(MoneyAdmin):
         """Look each number up in its own index; what else describes a payment, among the newest."""
         payments = set(find.with_number(term).values_list("attempt__payment_id", flat=True)[:10])
         payments |= find.of_order(rows, term)
-        ours = number_in(term)
-        if ours is not None:
-            payments |= {ours}
-            payments |= set(Attempt.objects.filter(pk=ours).values_list("payment_id", flat=True))
-            payments |= set(Refund.objects.filter(pk=ours).values_list("payment_id", flat=True))
-            return rows.filter(pk__in=payments)
+        ours = find.numbers_in(term)
+        payments |= ours
+        payments |= set(Attempt.objects.filter(pk__in=ours).values_list("payment_id", flat=True))
+        payments |= set(Refund.objects.filter(pk__in=ours).values_list("payment_id", flat=True))
         return rows.filter(pk__in=payments | find.described(rows, term))
 
     number = column(lambda payment: shortened(payment.pk), gettext_lazy("number"))

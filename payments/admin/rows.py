@@ -13,9 +13,9 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, in_utc, time_column
 from idempotency.admin.searching import LOOKED_AT, numbers_among_newest, numbers_of
 from payments.admin.badges import badge
-from payments.admin.find import with_number
+from payments.admin.find import numbers_in, with_number
 from payments.admin.money_filters import AtAccount, AtChannel, Unanswered, Waiting
-from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, link_to_payment, number_in
+from payments.admin.pages import MoneyAdmin, OwnNumberAdmin, link, link_to_payment
 from payments.display import money, source_in_words, stored_text
 from payments.models import Attempt, AuditEntry, Observation, PaymentEvent, Refund
 from payments.models.choices import choices
@@ -84,8 +84,7 @@ class PaymentEventAdmin(MoneyAdmin):
     fields = ("name", "payment_link", "paid", "refunded", "attempts", "created", "handled")
 
     def search(self, rows: QuerySet[PaymentEvent], term: str) -> QuerySet[PaymentEvent]:
-        ours = number_in(term)
-        return rows.filter(payment_id=ours) if ours else rows.none()
+        return rows.filter(payment_id__in=numbers_in(term))
 
     name = column(lambda event: f"{event.number} {event.status_in_words}", _("event"))
     paid = column(lambda event: money(event.paid_minor, event.payment.currency), _("paid by then"))
@@ -115,11 +114,11 @@ class ObservationAdmin(MoneyAdmin):
         """Search each number by its own index; of a former merchant account, among the newest."""
         found = numbers_of(with_number(term), "channel", "merchant", "provider_txn_id")
         found |= numbers_among_newest(rows, Q(provider_txn_id=term))
-        ours = number_in(term)
-        if ours is not None:
-            attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True))
-            refunded = list(Refund.objects.filter(pk=ours).values_list("attempt_id", flat=True))
-            of_refund = Q(attempt__in=refunded, out_refund_no=ours.hex)
+        if ours := numbers_in(term):
+            of_ours = Q(pk__in=ours) | Q(payment_id__in=ours)
+            attempts = list(Attempt.objects.filter(of_ours).values_list("pk", flat=True))
+            refunded = list(Refund.objects.filter(pk__in=ours).values_list("attempt_id", flat=True))
+            of_refund = Q(attempt__in=refunded, out_refund_no__in=[one.hex for one in ours])
             found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
         return rows.filter(pk__in=found)
 
