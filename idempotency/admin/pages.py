@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -33,7 +35,28 @@ class Tool:
     words: Any
 
 
-class UnsortedList(ChangeList):
+class FilteredList(ChangeList):
+    """List that its page's own filters narrow: another lookup could guess at columns that no page shows."""
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        """Let the filters take their lookups. Raises DisallowedModelAdminLookup for any that is left."""
+        try:
+            filters = super().get_filters(request)
+        except (ValueError, OverflowError) as error:  # the year after 9999
+            raise IncorrectLookupParameters(error) from error
+        if left := filters[2].keys() - {*getattr(self.model_admin, "linked", ())}:
+            raise DisallowedModelAdminLookup(f"Filtering by {', '.join(sorted(left))} not allowed")
+        return filters
+
+
+class OwnFilters:
+    """Mixin of an admin page whose list takes no lookup but its filters'; it comes before `ModelAdmin`."""
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return FilteredList
+
+
+class UnsortedList(FilteredList):
     """List in its page's own order, also where an address asks for another one (`?o=`)."""
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
@@ -47,6 +70,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     Attributes:
         is_decided_about: operators decide about the rows, so their page links to `history_view`.
         appears: sentence of an empty list: what will stand there, and when.
+        linked: lookups that other pages link to, and a date hierarchy's.
     """
 
     paginator = EstimatingPaginator
@@ -60,6 +84,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     object_history_template = "admin/idempotency/object_history.html"
     is_decided_about: ClassVar[bool] = False
     appears: ClassVar[Any] = ""
+    linked: ClassVar[tuple[str, ...]] = ()
 
     class Media:
         css = {"all": ["idempotency/admin.css"]}

@@ -77,7 +77,7 @@ class BillComparisonAdmin(MoneyAdmin):
         found = bills.open_differences(row)[:1000]
         if not found:
             return badge("agrees")
-        address = f"{reverse('admin:payments_difference_changelist')}?comparison__id__exact={row.pk}"
+        address = f"{reverse('admin:payments_difference_changelist')}?comparison={row.pk}"
         return format_html(
             '<a href="{}">{}</a>', address, badge("open", gettext("%(count)s open") % {"count": len(found)})
         )
@@ -115,6 +115,7 @@ class DifferenceAdmin(ResolvableAdmin):
         newest("moved", [("paid", _("paid")), ("refunded", _("refunded"))]),
     )
     list_select_related = ("comparison",)
+    linked = ("comparison",)  # from a comparison's page to its lines
     acts = {"resolve": resolving("resolve_difference", _resolved)}
     views = [("csv/", "csv_view", "payments_difference_csv")]
     search_help_text = format_lazy(
@@ -126,10 +127,6 @@ class DifferenceAdmin(ResolvableAdmin):
         section(_("The line"), "comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no"),
         section(_("Resolution"), "in_the_end", "settled"),
     )
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Allow the link from a comparison's page to its own lines."""
-        return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def search(self, rows: QuerySet[Difference], term: str) -> QuerySet[Difference]:
         ours = [term, *(number.hex for number in numbers_in(term))]

@@ -175,6 +175,7 @@ class FlashSaleAdmin(ReadOnlyAdmin):
     list_select_related = ("product",)
     search_fields = ("product__sku",)
     date_hierarchy = "starts_at"
+    linked = ("starts_at__gte", "starts_at__lt")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return FlashSaleForm.Meta.fields if obj is None else self.list_display

@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from idempotency.admin.pages import column
+from idempotency.admin.pages import OwnFilters, column
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
 from payments.admin.forms import in_minor
@@ -155,7 +155,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial |= shown["values"] | {"seen": seen}
 
 
-class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ProductAdmin(OwnFilters, admin.ModelAdmin):  # type: ignore[type-arg]
     """Products: texts and price are edited, stock is moved."""
 
     form = ProductForm

@@ -14,14 +14,14 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import Token
 
-from idempotency.admin.pages import column
+from idempotency.admin.pages import OwnFilters, column
 from shop.api import authentication
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 DJANGOS = {"add": "Add", "change": "Change", "delete": "Delete", "view": "View"}
 
 
-class Rights:
+class Rights(OwnFilters):
     """Permissions in the reader's language, where their rows hold English."""
 
     def formfield_for_manytomany(self, *args: Any, **kwargs: Any) -> Any:
