@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -25,7 +24,7 @@ from idempotency.admin.decision_form import DecisionForm
 from idempotency.admin.entry_history import timeline
 from idempotency.admin.filters import NeedsAPerson, leading, newest
 from idempotency.admin.labels import condition, utc
-from idempotency.admin.locks import LockPages
+from idempotency.admin.locks import DECIDE, LockPages
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, time_of
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
@@ -121,7 +120,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         ]
 
     def tools(self, request: HttpRequest, row: LedgerEntry) -> list[Tool]:
-        if not self._may_decide(request) or not _is_open(row):
+        if self.lacks(request, DECIDE) or not _is_open(row):
             return []
         return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words=_("Resolve or abandon"))]
 
@@ -170,8 +169,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
         """Chart executions by the hour, and list what is open."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         hours = statistics.executed_by_hour()
         still_open = statistics.open_entries()
         oldest_open = LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")
@@ -188,8 +186,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def decide_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resolve or abandon an entry: shown first, done on POST."""
-        if not self._may_decide(request):
-            raise PermissionDenied
+        self.require(request, DECIDE)
         entry = get_object_or_404(LedgerEntry, pk=pk)
         detail = reverse("admin:idempotency_ledgerentry_change", args=[pk])
         if not _is_open(entry):
@@ -218,9 +215,6 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         }
         template = "admin/idempotency/ledgerentry/decide.html"
         return self.own_page(request, template, _("Resolve or abandon"), **context)
-
-    def _may_decide(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
 
 
 def _is_open(entry: LedgerEntry) -> bool:

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.core.validators import RegexValidator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
@@ -23,6 +22,7 @@ from idempotency.admin.lock_release import release_by_force
 from idempotency.admin.pages import ReadOnlyAdmin, reason_field
 from idempotency.locks import Owner
 
+DECIDE = "close_ledgerentry"  # the permission
 WAITERS_SHOWN = 20
 
 
@@ -61,8 +61,7 @@ class LockPages(ReadOnlyAdmin):
 
     def locks_view(self, request: HttpRequest) -> HttpResponse:
         """Show who holds the locks of a name, and who waits."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         name = request.GET.get("name", "").strip()
         context: dict[str, Any] = {"name": name, "locks": [], "fault": ""}
         if name:
@@ -74,8 +73,7 @@ class LockPages(ReadOnlyAdmin):
 
     def release_view(self, request: HttpRequest) -> HttpResponse:
         """Take a lock from its holder: shown first, done on POST."""
-        if not self._may_release(request):
-            raise PermissionDenied
+        self.require(request, DECIDE)
         wanted = LockWanted(request.GET)
         if not wanted.is_valid():
             return HttpResponseRedirect(reverse("admin:idempotency_locks"))
@@ -105,7 +103,7 @@ class LockPages(ReadOnlyAdmin):
 
     def _row(self, request: HttpRequest, name: str, lock: lock_display.ShownLock) -> dict[str, Any]:
         waiters = lock.state.waiters if lock.state else ()
-        may = self._may_release(request)
+        may = not self.lacks(request, DECIDE)
         return {
             "words": lock.words,
             "error": lock.error,
@@ -116,9 +114,6 @@ class LockPages(ReadOnlyAdmin):
             "waiting": len(waiters),
             "waiters": waiters[:WAITERS_SHOWN],
         }
-
-    def _may_release(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
 
 
 def _in_columns(owner: Owner | None) -> tuple[str, str]:

@@ -98,6 +98,18 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return UnsortedList
 
+    def lacks(self, request: HttpRequest, permission: str = "") -> str:
+        """Name what the user lacks to see the rows, or to do this with them; empty if that is nothing."""
+        wanted = f"{self.opts.app_label}.{permission}"
+        if not self.has_view_permission(request):
+            return f"{self.opts.app_label}.view_{self.opts.model_name}"
+        return "" if not permission or request.user.has_perm(wanted) else wanted
+
+    def require(self, request: HttpRequest, permission: str = "") -> None:
+        """Refuse users who lack it, before anything about a row is shown. Raises PermissionDenied, naming it."""
+        if lacking := self.lacks(request, permission):
+            raise PermissionDenied(_("Your account needs the permission %s for this.") % lacking)
+
     def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
         """List the buttons of a row's page that the user may press."""
         return []
@@ -121,8 +133,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def own_page(self, request: HttpRequest, template: str, title: Any, **context: Any) -> HttpResponse:
         """Show a page beside list and detail to users who may see the rows; its template extends `own.html`."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.require(request)
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
         return TemplateResponse(request, template, {**shared, "media": self.media, **context})
 

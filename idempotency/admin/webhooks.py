@@ -8,7 +8,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -24,6 +23,8 @@ from idempotency.admin.searching import WholeTermSearch
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.postgres import home
 from idempotency.webhooks import NotReplayable, replay
+
+REPLAY = "replay_webhookevent"  # the permission
 
 
 class ReplayForm(forms.Form):
@@ -72,7 +73,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
         return [path("<int:pk>/replay/", view, name="idempotency_replay"), *super().get_urls()]
 
     def tools(self, request: HttpRequest, row: WebhookEvent) -> list[Tool]:
-        if row.status == EventStatus.APPLIED or not self._may_replay(request):
+        if row.status == EventStatus.APPLIED or self.lacks(request, REPLAY):
             return []
         return [Tool(address=reverse("admin:idempotency_replay", args=[row.pk]), words=_("Apply now"))]
 
@@ -81,8 +82,7 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
 
         Not one of the admin's own views, because those run in a transaction; nor in that of ATOMIC_REQUESTS.
         """
-        if not self._may_replay(request):
-            raise PermissionDenied
+        self.require(request, REPLAY)
         row = get_object_or_404(WebhookEvent, pk=pk)
         form = ReplayForm(request.POST or None)
         if request.method != "POST" or not form.is_valid():
@@ -100,6 +100,3 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
                 request, gettext("The event is %(status)s.") % {"status": EventStatus(result).label}
             )
         return HttpResponseRedirect(reverse("admin:idempotency_webhookevent_change", args=[pk]))
-
-    def _may_replay(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request) and request.user.has_perm("idempotency.replay_webhookevent")

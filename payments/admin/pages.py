@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import quote as admin_quote
-from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.db.models import F, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -113,16 +112,6 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
             *super().get_urls(),
         ]
 
-    def may(self, request: HttpRequest, permission: str) -> bool:
-        """Check that the user may see the rows, and do this with them."""
-        allowed = not permission or request.user.has_perm(f"payments.{permission}")
-        return allowed and self.has_view_permission(request)
-
-    def require(self, request: HttpRequest, permission: str = "") -> None:
-        """Refuse users who may not, before anything about a row is shown. Raises PermissionDenied."""
-        if not self.may(request, permission):
-            raise PermissionDenied
-
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -143,7 +132,7 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         return [
             Tool(address=reverse(f"{name}_{act}", args=[row.pk]), words=one.title)
             for act, one in self.acts.items()
-            if self.may(request, one.permission) and one.is_open(row)
+            if not self.lacks(request, one.permission) and one.is_open(row)
         ]
 
     def act_view(self, request: HttpRequest, pk: Any, act: str) -> HttpResponse:

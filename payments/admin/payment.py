@@ -178,7 +178,7 @@ class PaymentAdmin(MoneyAdmin):
 
     def tools(self, request: HttpRequest, row: Payment) -> list[Tool]:
         found = super().tools(request, row)
-        by_hand = manual.recordable(row) if self.may(request, RECORD.permission) else []
+        by_hand = [] if self.lacks(request, RECORD.permission) else manual.recordable(row)
         for one in by_hand:
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
             several = len(by_hand) > 1

@@ -198,7 +198,9 @@ def test_it_needs_the_permissions(client: Client, held: Lock) -> None:
     user.user_permissions.set(Permission.objects.filter(codename="view_ledgerentry"))
     page = client.get(PAGE, {"name": NAME})
     assert (page.status_code, b"Release by force" in page.content) == (200, False)
-    assert client.post(f"{PAGE}release/", {"note": "x"}).status_code == 403
+    refused = client.post(f"{PAGE}release/", {"note": "x"})
+    assert refused.status_code == 403
+    assert "needs the permission idempotency.close_ledgerentry for this." in refused.text
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:

@@ -368,8 +368,11 @@ class TestPermissions:
             user.user_permissions.set(Permission.objects.filter(codename__in=others))
             assert link not in shown(client, page(row))
             assert {client.get(act).status_code, client.post(act, given).status_code} == {403}
+            assert f"needs the permission payments.{permission} for this." in client.get(act).text
             user.user_permissions.set(Permission.objects.filter(codename=permission))
-            assert client.get(act).status_code == 403  # who may not see it may not act on it
+            refused = client.get(act)  # who may not see it may not act on it
+            assert refused.status_code == 403
+            assert f"payments.view_{row._meta.model_name} for this." in refused.text
             assert len(audit()) == before
             user.user_permissions.set(Permission.objects.filter(codename__in=[*views, permission]))
             assert link in shown(client, page(row))
