@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -168,7 +169,7 @@ def _next_question(work: Work) -> str:
         return former % {"account": account_name(work.about)}
     if work.due is None:
         return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
-    about = {"channel": account_name(work.about), "at": f"{work.due:%H:%M:%S}"}
+    about = {"channel": account_name(work.about), "at": f"{utc(work.due)[-8:]} UTC"}
     return _("%(channel)s is asked again at %(at)s; nothing moves twice.") % about
 
 
@@ -182,8 +183,8 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
         case "attempt" | "refund" if request.user.has_perm("payments.view_payment"):
             return _("Record the outcome"), reverse("admin:payments_payment_change", args=[work.payment_id])
         case "notification" if request.user.has_perm("payments.view_notification"):
-            address = f"{reverse('admin:payments_notification_changelist')}?q={work.reference}"
-            return _("Process it again"), address
+            found = urlencode({"q": work.reference})
+            return _("Process it again"), f"{reverse('admin:payments_notification_changelist')}?{found}"
         case "event" | "delivery":
             words = _("See the event") if work.source == "event" else _("See the delivery")
             if work.source == "delivery" and request.user.has_perm("payments.replay_delivery"):

@@ -8,6 +8,7 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from idempotency.admin.labels import utc
 from payments.channels.accounts import account_name
 from payments.display import money
 from payments.states import OPEN_REFUNDS, AnomalyKind, AttemptStatus, RefundStatus
@@ -217,8 +218,9 @@ def _about(one: Money, case: Case) -> dict[str, str]:
 
 
 def _time(at: datetime, case: Case) -> str:
-    """Write the time, with the day where it is not the payment's first."""
-    return f"{at:%H:%M:%S}" if at.date() == case.opened_at.date() else f"{at:%Y-%m-%d %H:%M:%S}"
+    """Write the time in UTC, with the day where it is not the payment's first."""
+    day, time = utc(at).split()
+    return f"{time} UTC" if day in utc(case.opened_at) else f"{day} {time} UTC"
 
 
 def _after(begin: datetime, end: datetime) -> str:

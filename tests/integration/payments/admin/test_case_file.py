@@ -59,7 +59,7 @@ def twice(open_attempt: OpenAttempt) -> Payment:
 
 
 def test_a_payment_that_was_charged_twice_says_so_first(admin_client: Client, twice: Payment) -> None:
-    charged = r"Charged twice: 19\.90 CNY by Alipay at [\d:]+,"
+    charged = r"Charged twice: 19\.90 CNY by Alipay at [\d:]+ UTC,"
     assert re.search(rf"{charged} the refund is on its way\.", case(admin_client, twice).text)
     give_back(twice)
     shown = case(admin_client, twice).text
@@ -148,10 +148,10 @@ def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_a
     payment = payment_of(attempt)
     refund_asked(payment.pk, 300)
     shown = case(admin_client, payment).content.decode()
-    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+\.", shown)
+    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+ UTC\.", shown)
     fold(refunded(attempt, 500, "portal-1"), source="bill")
     shown = case(admin_client, payment).content.decode()
-    assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+\.", shown)
+    assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+ UTC\.", shown)
     assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["19.90", "5.00", "14.90", "3.00"]
 
 
@@ -175,5 +175,5 @@ def test_a_refund_counts_with_the_sum_that_its_provider_reports(
     assert "9.90 CNY by WeChat Pay" in case(admin_client, payment).text
     fold(refunded(attempt, 600, number), source="query")
     shown = case(admin_client, payment).text
-    assert re.search(r"Refunded: 6\.00 CNY by WeChat Pay at [\d:]+\.", shown)
+    assert re.search(r"Refunded: 6\.00 CNY by WeChat Pay at [\d:]+ UTC\.", shown)
     assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", "6.00", "13.90", "0.00"]

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -88,12 +89,24 @@ def test_each_kind_of_work_has_money_customer_order_and_one_next_step(
         type(row).objects.update(resolved_at=timezone.now(), resolution="seen")
 
 
+def test_a_notification_of_any_id_is_reached(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    """Its provider chooses the id, and an address takes `&`, `#` and `+` for its own."""
+    given, attempt = "a&b#c+d", open_attempt()
+    letter(attempt, notification_id=given).send()
+    Anomaly.objects.create(
+        kind="notification_failed", channel="wechat", reference=given, payment=payment_of(attempt)
+    )
+    action = next(line for line in queue(admin_client) if "Process it again" in line)
+    found = admin_client.get(unescape(re.findall(r"/admin/\S+", action)[-1])).context["cl"].result_list
+    assert [row.notification_id for row in found] == [given]
+
+
 def test_what_is_uncertain_says_what_will_happen(admin_client: Client, open_attempt: OpenAttempt) -> None:
     asked, given_up = open_attempt(status="uncertain"), open_attempt(status="uncertain")
     Attempt.objects.filter(pk=given_up.pk).update(next_query_at=None)
     Attempt.objects.filter(pk=asked.pk).update(next_query_at=timezone.now().replace(hour=7, minute=8, second=9))
     first, second = queue(admin_client)
-    assert "WeChat Pay is asked again at 07:08:09; nothing moves twice. 19.90 CNY ann" in first
+    assert "WeChat Pay is asked again at 07:08:09 UTC; nothing moves twice. 19.90 CNY ann" in first
     assert f"/admin/payments/payment/{asked.payment_id}/ask/ Ask now" in first
     assert "is not asked again by itself" in second
     assert f"/admin/payments/payment/{given_up.payment_id}/change/ Record the outcome" in second

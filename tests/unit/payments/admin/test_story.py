@@ -1,6 +1,6 @@
 """A payment in sentences, and its sums: a table of facts and what a person reads."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -42,18 +42,20 @@ def uncounted(kind: AnomalyKind | None, refund: Return | None, **known: Any) -> 
 
 
 TWICE = (charge(), uncounted(AnomalyKind.PAID_TWICE, back(2.4)))
-PAID = "Paid: 39.80 CNY by WeChat Pay at 05:56:14."
+PAID = "Paid: 39.80 CNY by WeChat Pay at 05:56:14 UTC."
 TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["Nothing was charged."]),
     ({"trades": (trade(AttemptStatus.CLOSED),)}, ["Nothing was charged."]),
     ({"charges": (charge(),)}, [PAID]),
     (
         {"charges": TWICE[::-1]},
-        [PAID, "Charged twice: 39.80 CNY by Alipay at 05:56:16, refunded 0.4 s later."],
+        [PAID, "Charged twice: 39.80 CNY by Alipay at 05:56:16 UTC, refunded 0.4 s later."],
     ),
     (
         {"charges": (uncounted(AnomalyKind.AMOUNT_MISMATCH, back(9, RefundStatus.PROCESSING), amount_minor=5),)},
-        ["Paid in another amount: 0.05 CNY instead of 39.80 CNY by Alipay at 05:56:16, the refund is on its way."],
+        [
+            "Paid in another amount: 0.05 CNY instead of 39.80 CNY by Alipay at 05:56:16 UTC, the refund is on its way."
+        ],
     ),
     (
         {
@@ -61,35 +63,37 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
                 uncounted(AnomalyKind.PAID_AFTER_CLOSE, back(9, RefundStatus.FAILED, message="NOT_ENOUGH")),
             )
         },
-        ["Paid too late: 39.80 CNY by Alipay at 05:56:16, the refund was refused (NOT_ENOUGH)."],
+        ["Paid too late: 39.80 CNY by Alipay at 05:56:16 UTC, the refund was refused (NOT_ENOUGH)."],
     ),
     (
         {"charges": (uncounted(AnomalyKind.PAID_TWICE, back(9, RefundStatus.UNCERTAIN)),)},
-        ["Charged twice: 39.80 CNY by Alipay at 05:56:16, the refund has no answer yet and is asked about again."],
+        [
+            "Charged twice: 39.80 CNY by Alipay at 05:56:16 UTC, the refund has no answer yet and is asked about again."
+        ],
     ),
     (
         {"charges": (uncounted(None, None),)},
-        ["Received, not counted: 39.80 CNY by Alipay at 05:56:16, not refunded."],
+        ["Received, not counted: 39.80 CNY by Alipay at 05:56:16 UTC, not refunded."],
     ),
     (
         {"charges": (charge(),), "returns": (back(90_000, amount_minor=500), back(60, RefundStatus.REQUESTED))},
         [
             PAID,
-            "On its way back: 39.80 CNY by Alipay since 05:57:14.",
-            "Refunded: 5.00 CNY by Alipay at 2026-11-25 06:56:14.",
+            "On its way back: 39.80 CNY by Alipay since 05:57:14 UTC.",
+            "Refunded: 5.00 CNY by Alipay at 2026-11-25 06:56:14 UTC.",
         ],
     ),
     (
         {"returns": (back(1, RefundStatus.UNCERTAIN, due=AT), back(2, RefundStatus.FAILED, message="closed"))},
         [
-            "Refund without an answer: 39.80 CNY by Alipay. It is asked again at 05:56:14; nothing moves twice.",
+            "Refund without an answer: 39.80 CNY by Alipay. It is asked again at 05:56:14 UTC; nothing moves twice.",
             "Refund refused: 39.80 CNY by Alipay. closed",
         ],
     ),
     (
         {"trades": (trade(AttemptStatus.UNCERTAIN, due=AT), trade(AttemptStatus.UNCERTAIN))},
         [
-            "No answer: WeChat Pay may have charged 39.80 CNY. It is asked again at 05:56:14; nothing moves twice.",
+            "No answer: WeChat Pay may have charged 39.80 CNY. It is asked again at 05:56:14 UTC; nothing moves twice.",
             "No answer: WeChat Pay may have charged 39.80 CNY. It is not asked again by itself; record the outcome.",
         ],
     ),
@@ -97,7 +101,7 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
         {"trades": (trade(AttemptStatus.FAILED, message="limit"), trade(AttemptStatus.PENDING))},
         [
             "Refused: WeChat Pay did not open 39.80 CNY. limit",
-            "Waiting for the shopper: 39.80 CNY by WeChat Pay until 06:26:14.",
+            "Waiting for the shopper: 39.80 CNY by WeChat Pay until 06:26:14 UTC.",
         ],
     ),
     ({"charges": (charge(),), "trades": (trade(AttemptStatus.FAILED),)}, [PAID]),
@@ -131,11 +135,16 @@ def test_what_is_over_is_no_alarm() -> None:
     assert [one.alarm for one in sentences(waits)] == [True, True]
 
 
+def test_times_are_utc_where_the_database_answers_in_another_zone() -> None:
+    elsewhere = AT.astimezone(timezone(timedelta(hours=20)))  # the next day there
+    assert [one.text for one in sentences(case(charges=(charge(at=elsewhere),)))] == [PAID]
+
+
 def test_in_chinese() -> None:
     with translation.override("zh-hans"):
         assert [one.text for one in sentences(case(charges=TWICE))] == [
-            "支付成功：05:56:14 通过微信支付收款 39.80 CNY。",
-            "重复支付：05:56:16 通过支付宝收款 39.80 CNY，0.4 秒后已退款。",
+            "支付成功：05:56:14 UTC 通过微信支付收款 39.80 CNY。",
+            "重复支付：05:56:16 UTC 通过支付宝收款 39.80 CNY，0.4 秒后已退款。",
         ]
 
 
