@@ -1,6 +1,5 @@
 """Form by which an operator closes an entry whose outcome is unknown."""
 
-import json
 from typing import Any
 
 from django import forms
@@ -8,7 +7,7 @@ from django.core.validators import RegexValidator
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.pages import reason_field
-from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abandon, resolve
+from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abandon, must_be_json, resolve
 
 
 class DecisionForm(forms.Form):
@@ -54,7 +53,7 @@ class DecisionForm(forms.Form):
         cleaned = super().clean() or {}
         if cleaned.get("outcome") == "resolved" and cleaned.get("status") != 204:
             try:
-                json.loads(cleaned.get("body") or "")
+                must_be_json(cleaned.get("body") or "")
             except ValueError:
                 self.add_error("body", _("This is not JSON."))
         return cleaned

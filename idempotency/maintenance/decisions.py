@@ -61,14 +61,23 @@ def resolve(decision: Decision, *, status: int, body: str, location: str = "") -
     if status not in RESOLVE_STATUSES:
         raise ValueError(f"The status must be one of {', '.join(map(str, RESOLVE_STATUSES))}.")
     if status != 204:
-        try:
-            json.loads(body)
-        except ValueError as error:
-            raise ValueError(f"The answer's body must be JSON: {error}.") from error
+        must_be_json(body)
     headers = {"Content-Type": "application/json"} | ({"Location": location} if location else {})
     _close(
         decision, Outcome.RESOLVED, status=status, headers=headers, body=b"" if status == 204 else body.encode()
     )
+
+
+def must_be_json(body: str) -> None:
+    """Refuse a body that a caller's parser would not read. Raises ValueError."""
+    try:
+        json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The answer's body must be JSON: {error}.") from error
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is Python's alone")
 
 
 def abandon(decision: Decision) -> None:

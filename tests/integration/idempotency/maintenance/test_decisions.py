@@ -91,7 +91,7 @@ def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry) -> None:
 
 
 def test_a_decision_without_reason_or_with_a_bad_answer_changes_nothing(uncertain: LedgerEntry) -> None:
-    for body in ("", "{", "nope"):
+    for body in ("", "{", "nope", "NaN", "[" * 100_000):
         with pytest.raises(ValueError, match="JSON"):
             resolve(decision(uncertain), status=200, body=body)
     for status in (202, 500):
@@ -138,6 +138,7 @@ def test_in_the_admin_it_is_shown_asked_and_done_once(
     asked = operator.get(decide).content.decode()
     assert "run 1 outcome unknown" in asked
     given = {"outcome": "resolved", "note": "", "status": "201", "body": "{", "fence": str(uncertain.fence)}
+    assert "This is not JSON" in operator.post(decide, given | {"body": "[" * 100_000}).text
     refused = operator.post(decide, given).content.decode()
     assert "This is not JSON" in refused
     assert "This field is required" in refused
