@@ -24,7 +24,7 @@ from payments.admin.find import by_short_number
 from payments.admin.pages import shortened
 from payments.display import money
 from shop import sales as flashsale
-from shop.admin.products import ProductAdmin
+from shop.admin.products import AddedOnce, ProductAdmin
 from shop.admin.sales import FlashSaleForm
 from shop.admin.users import AccountAdmin, RolesAdmin
 from shop.models import (
@@ -166,7 +166,7 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 
 @admin.register(FlashSale)
-class FlashSaleAdmin(ReadOnlyAdmin):
+class FlashSaleAdmin(AddedOnce, ReadOnlyAdmin):
     """Flash sales; a new one can be announced, none changed."""
 
     form = FlashSaleForm

@@ -12,7 +12,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core import signing
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext
@@ -31,6 +31,7 @@ from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
 
 ARRANGED = ("strategy", "segments")
 SALT = "shop.admin.orders.product.2"  # changes with the shape of what is signed
+UNITS_MAX = 10**9  # a column holds twice as many
 FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
 
 TEXTS_AND_PRICE = (
@@ -78,6 +79,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         label=_("Stock difference"),
         required=False,
         initial=0,
+        max_value=UNITS_MAX,
         help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
     )
     strategy = forms.ChoiceField(
@@ -155,7 +157,18 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial |= shown["values"] | {"seen": seen}
 
 
-class ProductAdmin(OwnFilters, admin.ModelAdmin):  # type: ignore[type-arg]
+class AddedOnce:
+    """Mixin of an admin page that judges a form again whose unique value was taken meanwhile: it then says so."""
+
+    def changeform_view(self, *args: Any, **kwargs: Any) -> HttpResponse:
+        view: Any = super().changeform_view  # type: ignore[misc]
+        try:
+            return view(*args, **kwargs)  # type: ignore[no-any-return]
+        except IntegrityError:
+            return view(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+class ProductAdmin(AddedOnce, OwnFilters, admin.ModelAdmin):  # type: ignore[type-arg]
     """Products: texts and price are edited, stock is moved."""
 
     form = ProductForm

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from payments.models import AuditEntry
 from shop import sales as flashsale
 from shop import stock
 from shop.catalog import products as catalog
-from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
+from shop.models import Coupon, FlashSale, FlashSalePurchase, Like, Order, Product
 from shop.orders import checkout
 from shop.orders import placing as orders
 from shop.sales import coupons
@@ -24,6 +25,7 @@ from tests.integration.payments.conftest import refund_asked
 from tests.integration.shop.conftest import Caller, placed
 from tests.integration.shop.settling import number_of, on_payment, settle
 from tests.integration.shop.web.test_refund_pages import given_back
+from tests.threads import at_once
 
 
 @pytest.fixture
@@ -106,6 +108,38 @@ def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Produc
     assert "changed successfully" in send(operator, mug, fields | {"stock_difference": "-100"})
     mug.refresh_from_db()
     assert (mug.stock, mug.name) == (0, "Cup")
+
+
+def test_more_units_than_a_column_holds_are_refused(operator: Client, mug: Product) -> None:
+    assert "less than or equal to 1000000000" in edit(operator, mug, stock_difference="9" * 30)
+    mug.refresh_from_db()
+    assert mug.stock == 100
+
+
+def test_two_add_the_same_at_once_and_one_reads_that_it_is_there(transactional_db: None) -> None:
+    boss = User.objects.create_superuser("boss")
+    sale = Product.objects.create(sku="sale", name="Sale", price_minor=100, stock=5, flash_only=True)
+    bag = {
+        "sku": "bag",
+        "name": "Bag",
+        "picture": "parcel",
+        "price_minor": "1.00",
+        "currency": "CNY",
+        "stock": "7",
+    }
+    begins = {"product": sale.pk, "units": "3", "starts_at_0": "2026-12-01", "starts_at_1": "10:00:00"}
+
+    def add(what: str, form: dict[str, Any]) -> int:
+        client = Client()
+        client.force_login(boss)
+        return client.post(f"/admin/shop/{what}/add/", form).status_code
+
+    for what, form in (
+        ("product", bag),
+        ("flashsale", begins | {"ends_at_0": "2026-12-02", "ends_at_1": "10:00:00"}),
+    ):
+        assert sorted(at_once(*[partial(add, what, form)] * 3)) == [200, 200, 302]
+    assert (Product.objects.filter(sku="bag").count(), FlashSale.objects.count()) == (1, 1)
 
 
 def test_an_editor_puts_nothing_back_that_another_saved_meanwhile(operator: Client, mug: Product) -> None:
