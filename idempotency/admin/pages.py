@@ -44,7 +44,9 @@ class FilteredList(ChangeList):
             filters = super().get_filters(request)
         except (ValueError, OverflowError) as error:  # the year after 9999
             raise IncorrectLookupParameters(error) from error
-        if left := filters[2].keys() - {*getattr(self.model_admin, "linked", ())}:
+        # a filter's own column alone means as much as its `__exact`
+        columns = {one[0] if isinstance(one, tuple) else one for one in self.list_filter}
+        if left := filters[2].keys() - {*getattr(self.model_admin, "linked", ()), *columns}:
             raise DisallowedModelAdminLookup(f"Filtering by {', '.join(sorted(left))} not allowed")
         return filters
 

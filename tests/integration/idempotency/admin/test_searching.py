@@ -103,7 +103,7 @@ def numbers(rows: list[LedgerEntry]) -> list[int]:
         ({"q": "key-%"}, []),
         ({"q": digest_of(scope="user:98 POST things", key="key-19998")}, [19_998]),
         ({"q": "user:7 POST", "response_status": "409"}, [*range(19_907, ROWS - NEWEST, -100)]),
-        ({"q": "key-0", "state__exact": "running"}, []),
+        ({"q": "key-0", "state": "running"}, []),
         ({"q": "key-0", "mode": "atomic"}, [20_000]),  # a filter among the newest
         ({"mode": "phased"}, []),
         ({"response_status": "410"}, []),
