@@ -219,7 +219,8 @@ def _record(
     compared = paired(provider, lines)
     theirs = [one.line for one in compared if one.line is not None]
     compared += absent
-    ours = [one.fact for one in compared if one.fact is not None]
+    # once, though several lines may name it
+    ours = {one.fact.pk: one.fact for one in compared if one.fact is not None}.values()
     currency = next(iter([line.currency for line in theirs] + [fact.currency for fact in ours]), "")
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
@@ -237,7 +238,8 @@ def _record(
     Difference.objects.bulk_create(
         [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
     )
-    now_listed = agreed(compared)
+    # one line of a number may agree while another does not
+    now_listed = agreed(compared) - {one.identity for _, one in found}
     _resolve(open_differences(comparison), now_listed.union(elsewhere), "it agrees now")
     others = Difference.objects.filter(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True

@@ -124,6 +124,20 @@ def test_a_line_that_is_listed_twice_counts_once_and_each_currency_by_itself(
     assert open_ones() == [("missing_here", "paid")]
 
 
+@pytest.mark.parametrize("kind", ["amount", "missing_here"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_number_listed_again_with_other_content_is_a_difference(
+    open_attempt: OpenAttempt, bank: Bank, kind: str, order: int
+) -> None:
+    attempt, other = known(open_attempt()), known(open_attempt())
+    changed = {"amount": {"amount_minor": 5}, "missing_here": {"out_trade_no": other.out_trade_no}}[kind]
+    bank.lines = (line(attempt), line(other), line(attempt, **changed))[::order]
+    for _ in range(2):
+        compared = bills.compare(account="wechat", day=DAY)
+        assert open_ones() == [(kind, "paid")]
+    assert compared.ours_minor == 3980
+
+
 def test_what_disputes_moved_is_learned_from_the_bill_and_agrees(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     of = {"out_trade_no": "", "provider_txn_id": "du_1", "paid_txn_id": paid(attempt).provider_txn_id}
