@@ -7,12 +7,14 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
+MOST = 10**9  # PostgreSQL takes no LIMIT above 2**63 - 1, and nobody means one
+
 
 def positive(text: str) -> int:
     """Parse a whole number from 1; raise argparse's error, which is shown to the operator."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= MOST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST:,}")
     return number
 
 

@@ -4,7 +4,7 @@ import argparse
 import getpass
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from idempotency import ledger
 from idempotency.admin import lock_display, searching
@@ -17,6 +17,7 @@ from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import BATCH, reap
 from idempotency.management.arguments import active_user, positive, seconds
+from idempotency.management.base import LedgerCommand
 from idempotency.models import EventStatus, LedgerEntry
 from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable
@@ -26,7 +27,7 @@ FOUND_MAX = 20
 SCHEDULED = ("reap", "complete", "apply")
 
 
-class Command(BaseCommand):
+class Command(LedgerCommand):
     """Command over the ledger; each subcommand is bounded and may be run again, also at the same time."""
 
     help = "Look at the idempotency ledger, clear it, and decide about entries whose outcome is unknown."
@@ -157,6 +158,8 @@ class Command(BaseCommand):
             self.stdout.write("\n".join(lock_display.lines(lock)))
         if not found:
             self.stdout.write("Nobody holds a lock of this name, and nobody waits for one.")
+        if any(lock.error for lock in found):
+            raise CommandError("Not every kind could be asked; see above.")
 
     def _release(self, found: list[lock_display.ShownLock], options: dict[str, Any]) -> None:
         kind, token, note = options["kind"], options["token"], options["note"].strip()

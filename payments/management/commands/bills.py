@@ -1,18 +1,22 @@
 """Compare the providers' daily bills with our facts: `manage.py bills compare|export`."""
 
+import argparse
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from idempotency.management.base import LedgerCommand
 from payments.channels import configured as channels
 from payments.display import money
 from payments.errors import ProviderError
 from payments.models import Difference
 from payments.reconciliation import bills
 
+FIRST_YEAR = 2000
 
-class Command(BaseCommand):
+
+class Command(LedgerCommand):
     """Bounded and safe to run again: a day that is compared twice lists nothing twice."""
 
     help = "Compare a day's bill with our facts, or write the differences as CSV."
@@ -20,7 +24,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["compare", "export"])
         parser.add_argument("--account", "--channel", help="one of the configured accounts (default: all)")
-        parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: the account's yesterday)")
+        parser.add_argument("--day", type=_day, help="YYYY-MM-DD (default: the account's yesterday)")
         parser.add_argument("--open", action="store_true", help="export: only what is not resolved")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -63,6 +67,16 @@ class Command(BaseCommand):
             rows = rows.filter(resolved_at__isnull=True)
         for line in bills.export(rows.iterator(chunk_size=1000)):
             self.stdout.write(line, ending="")
+
+
+def _day(text: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = date.min
+    if day.year < FIRST_YEAR:
+        raise argparse.ArgumentTypeError(f"must be a day such as 2026-02-28, from {FIRST_YEAR} on")
+    return day
 
 
 def _finished(account: str, day: date | None) -> date:

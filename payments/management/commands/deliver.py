@@ -3,13 +3,14 @@
 import math
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from idempotency.management.base import LedgerCommand
 from payments.conf import config
 from payments.deliveries import sending
 
 
-class Command(BaseCommand):
+class Command(LedgerCommand):
     """Bounded by what is due, and safe to run at any time, also beside the worker."""
 
     help = "Send what is due to your endpoints."
@@ -18,6 +19,8 @@ class Command(BaseCommand):
         parser.add_argument("--endpoint", choices=list(config().webhooks), help="to this one alone")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not config().webhooks:
+            self.stdout.write("No endpoint is configured.")
         failed = 0
         for name in [options["endpoint"]] if options["endpoint"] else config().webhooks:
             results = sending.send_due(name, seconds=math.inf)

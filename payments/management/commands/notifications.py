@@ -3,16 +3,17 @@
 from collections import Counter
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from idempotency.management.arguments import active_user, positive
+from idempotency.management.base import LedgerCommand
 from payments.models import Notification
 from payments.operations import actions
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
 
 
-class Command(BaseCommand):
+class Command(LedgerCommand):
     """Bounded and safe to run again: a fact counts once, however often its notification is processed."""
 
     help = "Show a stored notification, or process stored ones again."
@@ -30,6 +31,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         rows = self._chosen(number=options["number"], verdict=options["verdict"])
+        if not rows.exists():
+            self.stdout.write("There is no notification of this verdict.")
         if options["action"] == "show":
             for row in rows[: options["limit"]]:
                 self._show(row)

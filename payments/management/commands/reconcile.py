@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from idempotency.management.arguments import positive
+from idempotency.management.base import LedgerCommand
 from payments.reconciliation import reconcile
 
 LIMIT = 1000
 
 
-class Command(BaseCommand):
+class Command(LedgerCommand):
     """Bounded and safe to run again, also beside the timer."""
 
     help = "Ask the payment providers about open attempts and refunds that are due."

@@ -218,7 +218,7 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
         ("abandon", "#0", "--note", "x"): "There is no entry",
         ("abandon", "abc", "--note", "x"): "no entry's number",
         ("resolve", str(uncertain.pk), "--note", "x", "--body", "{"): "JSON",
-        ("reap", "--batch", "0"): "must be 1 or more",
+        **{("reap", "--batch", batch): "must be a whole number from 1" for batch in ("0", "-1", "x", "9" * 20)},
     }
     for arguments, sentence in mistakes.items():
         with pytest.raises(CommandError, match=sentence):

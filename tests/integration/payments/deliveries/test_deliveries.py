@@ -382,8 +382,11 @@ def test_the_worker_and_the_command_send(
 
 def test_nothing_is_queued_where_nothing_is_configured(settings: Any) -> None:
     settings.PAYMENTS = {name: value for name, value in settings.PAYMENTS.items() if name != "WEBHOOKS"}
+    printed = StringIO()
     with CaptureQueriesContext(connection) as queries:
         assert sending.due_endpoints() == []
+        call_command("deliver", stdout=printed)
+    assert printed.getvalue() == "No endpoint is configured.\n"
     assert len(queries) == 0
 
 

@@ -504,6 +504,9 @@ def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank,
     for action in ("compare", "export"):
         with pytest.raises(CommandError, match="'coins' is not configured"):
             call_command("bills", action, "--channel", "coins")
+    for day in ("2026-02-30", "yesterday", "0001-01-01"):
+        with pytest.raises(CommandError, match="must be a day such as"):
+            call_command("bills", "compare", "--day", day)
     with pytest.raises(CommandError, match="is not over at wechat"):
         call_command("bills", "compare", "--day", datetime.now(UTC).date().isoformat())
 

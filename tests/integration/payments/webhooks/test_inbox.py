@@ -277,6 +277,8 @@ def test_the_command_replays_by_verdict_and_says_who_and_why(open_attempt: OpenA
     for _ in range(3):
         letter(open_attempt()).send()
     Notification.objects.update(verdict="error", processed_at=None)
+    call_command("notifications", "replay", "--verdict", "held", *BY)
+    assert capsys.readouterr().out == "There is no notification of this verdict.\n"
     call_command("notifications", "replay", "--verdict", "error", *BY)
     printed = capsys.readouterr().out
     assert ("3 of 3" in printed, "duplicate: 3" in printed) == (True, True)

@@ -1,0 +1,33 @@
+"""What the management commands have in common."""
+
+import os
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError
+
+
+class LedgerCommand(BaseCommand):
+    """Command that ends with a sentence where the database fails, or nobody reads what it prints."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run as Django does; the outcome of a command that may run again is no traceback.
+
+        Raises:
+            CommandError: so that the exit code is 1; `--traceback` shows the cause.
+        """
+        try:
+            printed: str | None = super().execute(*args, **options)
+            self.stdout.flush()
+            return printed
+        except (OperationalError, InterfaceError) as error:
+            raise CommandError(f"The database failed; run it again: {error}") from error
+        except BrokenPipeError as error:
+            _write_nowhere()
+            raise CommandError("The output was closed before the end; run it again.") from error
+
+
+def _write_nowhere() -> None:
+    """Lead standard output to nowhere, or the interpreter fails once more as it flushes it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
