@@ -45,10 +45,10 @@ LABELS = {
 # what the machine stores in columns of text, whose reader may speak another language
 REFUNDED_UNDER = gettext_noop("refunded %(money)s under %(number)s")
 IN_BILL_OF = gettext_noop("it is in the bill of %(day)s")
+AGREES = gettext_noop("it agrees now")
 ANSWERED = gettext_noop("answered %(status)s")
 STORED_TEXTS = (
-    *(REFUNDED_UNDER, IN_BILL_OF, ANSWERED),
-    gettext_noop("it agrees now"),
+    *(REFUNDED_UNDER, IN_BILL_OF, AGREES, ANSWERED),
     gettext_noop("processed later"),
     gettext_noop("it came before its payment, and was applied after it"),
     gettext_noop("the provider closed it without moving money"),

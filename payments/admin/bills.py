@@ -27,7 +27,7 @@ from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, advice, link,
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
-from payments.reconciliation import bills
+from payments.reconciliation import spreadsheet
 
 Kind = Difference.Kind
 
@@ -151,7 +151,7 @@ class DifferenceAdmin(ResolvableAdmin):
         """Export all lines of one comparison, or all open ones, for a spreadsheet."""
         self.require(request)
         rows = self._exported(request).iterator(chunk_size=1000)
-        lines = bills.export(rows, headings=map(label, bills.COLUMNS), every_digit=True)
+        lines = spreadsheet.export(rows, headings=map(label, spreadsheet.COLUMNS), every_digit=True)
         response = StreamingHttpResponse(chain([BOM], lines), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="differences.csv"'
         return response

@@ -5,11 +5,8 @@ fact, so money that was never notified counts after all. The rest is a differenc
 again is safe: what agrees by then is resolved, nothing is listed twice.
 """
 
-import csv
-import io
 import logging
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import date, datetime, timedelta
 
 from django.db import transaction
@@ -18,7 +15,7 @@ from django.db.models.functions import Now
 
 from payments.attempts import calling
 from payments.channels import configured as channels
-from payments.display import IN_BILL_OF
+from payments.display import AGREES, IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference, Observation
 from payments.providers.base import INCOMING, BillLine, Fact, Provider, RefundStatus
@@ -50,16 +47,9 @@ DAYS_A_RUN = 7
 # of a run of the timer, UTC: the first at 10:30 China time, when yesterday's are ready
 HOURS, MINUTE = (2, 5, 8), 30
 
-_LONG = re.compile(r"[0-9]{16,}|[0-9]+[eE][0-9]+")  # to a spreadsheet of 15 digits, or with an exponent
-# what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
-_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+AS_FOUND = ("kind", "out_trade_no", "out_refund_no", "theirs_minor", "ours_minor", "currency", "payment")
 
 NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
-
-COLUMNS = (
-    *("day", "channel", "merchant", "kind", "moved", "out_trade_no", "out_refund_no", "provider_txn_id"),
-    *("theirs_minor", "ours_minor", "currency", "payment", "found_at", "resolved_at", "resolution"),
-)
 
 
 def compare(*, account: str, day: date) -> BillComparison:
@@ -145,22 +135,6 @@ def resolve(difference_id: int, *, resolution: str) -> None:
     unresolved.update(resolved_at=Now(), resolution=resolution[:160])
 
 
-def export(
-    differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS, every_digit: bool = False
-) -> Iterator[str]:
-    """Write differences as lines of CSV, with no cell that a spreadsheet takes for a formula.
-
-    Args:
-        every_digit: end long numbers with a tab, or a spreadsheet keeps 15 digits.
-    """
-    yield _csv_line(headings, every_digit)
-    for one in differences:
-        values = {name: getattr(one, name, None) for name in COLUMNS}
-        values |= {name: getattr(one.comparison, name) for name in ("day", "channel", "merchant")}
-        values["payment"] = one.payment_id.hex if one.payment_id else ""
-        yield _csv_line(["" if values[name] is None else values[name] for name in COLUMNS], every_digit)
-
-
 def _take(provider: Provider, line: BillLine) -> None:
     """Settle a line that was never notified, if it is about a trade of ours.
 
@@ -235,12 +209,10 @@ def _record(
         },
     )
     found = [(kind, one) for one in compared if (kind := one.difference) is not None]
-    Difference.objects.bulk_create(
-        [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
-    )
+    _list(comparison, [_difference(comparison, kind, one) for kind, one in found])
     # one line of a number may agree while another does not
     now_listed = agreed(compared) - {one.identity for _, one in found}
-    _resolve(open_differences(comparison), now_listed.union(elsewhere), "it agrees now")
+    _resolve(open_differences(comparison), now_listed.union(elsewhere), AGREES)
     others = Difference.objects.filter(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
     ).exclude(comparison=comparison)
@@ -249,8 +221,21 @@ def _record(
     # a refund under way when its bill was compared, about which the timer did not ask
     while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
     early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
-    _resolve(early, elsewhere, "it agrees now")
+    _resolve(early, elsewhere, AGREES)
     return comparison
+
+
+def _list(comparison: BillComparison, differences: list[Difference]) -> None:
+    """Store the differences as this bill has them; one that was resolved, but by `AGREES`, stays so."""
+    resolved = comparison.differences.filter(resolved_at__isnull=False).exclude(resolution=AGREES)
+    stay = set(resolved.values_list("moved", "provider_txn_id"))
+    found = {(one.moved, one.provider_txn_id): one for one in reversed(differences)}
+    Difference.objects.bulk_create(
+        [one for number, one in found.items() if number not in stay],
+        update_conflicts=True,
+        unique_fields=["comparison", "moved", "provider_txn_id"],
+        update_fields=[*AS_FOUND, "resolution", "resolved_at"],
+    )
 
 
 def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], resolution: str) -> None:
@@ -279,15 +264,3 @@ def _sum(moved: Iterable[BillLine | Observation], currency: str) -> int:
     """Sum what came in less what went back, of an account with several currencies in one of them."""
     ours = [one for one in moved if one.currency == currency]
     return sum(one.amount_minor if one.kind in INCOMING else -one.amount_minor for one in ours)
-
-
-def _csv_line(cells: Iterable[object], every_digit: bool) -> str:
-    written = io.StringIO()
-    csv.writer(written).writerow(_safe(cell, every_digit) if isinstance(cell, str) else cell for cell in cells)
-    return written.getvalue()
-
-
-def _safe(cell: str, every_digit: bool) -> str:
-    if _FORMULA.match(cell):
-        return f"'{cell}"
-    return f"{cell}\t" if every_digit and _LONG.fullmatch(cell) else cell

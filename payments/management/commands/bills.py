@@ -11,7 +11,7 @@ from payments.channels import configured as channels
 from payments.display import money
 from payments.errors import ProviderError
 from payments.models import Difference
-from payments.reconciliation import bills
+from payments.reconciliation import bills, spreadsheet
 
 FIRST_YEAR = 2000
 
@@ -65,7 +65,7 @@ class Command(LedgerCommand):
             rows = rows.filter(comparison__day=day)
         if only_open:
             rows = rows.filter(resolved_at__isnull=True)
-        for line in bills.export(rows.iterator(chunk_size=1000)):
+        for line in spreadsheet.export(rows.iterator(chunk_size=1000)):
             self.stdout.write(line, ending="")
 
 

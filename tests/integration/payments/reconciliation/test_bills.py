@@ -19,7 +19,7 @@ from payments.errors import ProviderUnavailable
 from payments.models import Anomaly, Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
 from payments.providers.stripe.bill import bill_line
-from payments.reconciliation import bills
+from payments.reconciliation import bills, spreadsheet
 from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND
 from payments.tasks import compare_bills
@@ -186,6 +186,17 @@ def test_what_agrees_later_is_resolved_and_what_was_settled_stays(open_attempt: 
     assert listed() == []
     resolutions = set(Difference.objects.values_list("resolution", flat=True))
     assert resolutions == {"the other shop's", "it agrees now"}
+
+
+def test_what_differs_again_is_open_again_with_the_newest_amount(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = known(open_attempt())
+    for minor, difference in ((1000, 1000), (1500, 1500), (1990, None), (1000, 1000)):
+        bank.lines = (line(attempt, amount_minor=minor),)
+        bills.compare(account="wechat", day=DAY)
+        assert listed() == ([("amount", "paid", difference, 1990)] if difference else [])
+    Difference.objects.update(resolved_at=NOON, resolution="the bank's mistake")
+    bills.compare(account="wechat", day=DAY)
+    assert (listed(), Difference.objects.get().resolution) == ([], "the bank's mistake")
 
 
 def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
@@ -483,7 +494,7 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(open_attempt: OpenAttempt, bank: 
     told = {f"4200-{n}{sign}": f"{blank}{sign}HYPERLINK(1)" for n, blank in enumerate(before) for sign in "=+-@＝"}
     bank.lines = tuple(line(attempt, out_trade_no=cell, provider_txn_id=number) for number, cell in told.items())
     bills.compare(account="wechat", day=DAY)
-    rows = csv.DictReader(io.StringIO("".join(bills.export(Difference.objects.all())), newline=""))
+    rows = csv.DictReader(io.StringIO("".join(spreadsheet.export(Difference.objects.all())), newline=""))
     assert {row["provider_txn_id"]: row["out_trade_no"] for row in rows} == {
         number: f"'{cell}" for number, cell in told.items()
     }
