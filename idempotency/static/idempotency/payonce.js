@@ -80,14 +80,14 @@
 
   const post = (url, body, { intent = url, button, ...options } = {}) => {
     const sent = JSON.stringify(body ?? {});
-    const same = running.get(intent);
-    if (same?.sent === sent) return same.promise;
+    const call = JSON.stringify([intent, url, sent]);
+    if (running.has(call)) return running.get(call);
     if (button) busy(button, true);
     const promise = send(intent, url, sent, options).finally(() => {
-      if (running.get(intent)?.promise === promise) running.delete(intent);
+      running.delete(call);
       if (button) busy(button, false);
     });
-    if (!same) running.set(intent, { sent, promise });
+    running.set(call, promise);
     return promise;
   };
 

@@ -209,3 +209,17 @@ def test_final_answers_forget_the_key(page: Page) -> None:
     )
     assert answer == 403
     assert page.evaluate(PENDING) == []
+
+
+def test_the_same_body_for_another_address_meanwhile_is_refused(page: Page) -> None:
+    refused = page.evaluate(
+        """
+        async () => {
+          const [first, second] = await Promise.allSettled(
+            ["/api/v1/orders", "/nowhere"].map((url) => payonce.post(url, {}, { intent: "same" }))
+          );
+          return [first.value?.status, second.reason instanceof payonce.GaveUp];
+        }
+        """
+    )
+    assert refused == [403, True]
