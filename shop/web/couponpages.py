@@ -34,8 +34,8 @@ def show(request: HttpRequest) -> HttpResponse:
 
 
 def _not_drawn(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpResponse:
-    if problem.code == "none_left":
-        messages.info(request, problems.words_for(problem.code).text)
+    if problem.code == "none_left" or problem.code in problems.STALE:
+        messages.info(request, problems.STALE.get(problem.code, problems.words_for(problem.code).text))
         return redirect("coupons")
     return problems.render_problem(request, problem)
 

@@ -60,6 +60,14 @@ def test_a_coupon_is_drawn_used_and_paid_less(shopper: Client, demo: User, coupo
     assert Payment.objects.get().amount_minor == 5075
 
 
+def test_a_form_of_yesterday_is_renewed(shopper: Client, transactional_db: None) -> None:
+    with transaction.atomic():
+        coupons.open_campaign(slug="welcome", name="Welcome", name_zh="新人券", count=2, percent_off=15)
+    fields = form_of(shopper.get("/coupons"), "/coupons/welcome/draw") | {"idempotency_token": "made-up"}
+    assert shopper.post("/coupons/welcome/draw", fields)["Location"] == "/coupons"
+    assert b"has been refreshed" in shopper.get("/coupons").content
+
+
 def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, coupon: Coupon) -> None:
     first, second = an_order(demo), an_order(demo)
     use(shopper, first, coupon)
