@@ -14,7 +14,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.template.loader import render_to_string
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils.translation import gettext as gettext_of
 from django.utils.translation import override
 from django.utils.translation.template import templatize
@@ -22,6 +22,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from idempotency.admin.labels import english
 from shop.models import Product
+from shop.platform.fallbacks import server_error
 
 ROOT = Path(__file__).resolve().parents[4]
 APPS = ("idempotency", "payments", "shop")
@@ -208,3 +209,10 @@ def test_a_product_is_named_in_the_callers_language(demo: User) -> None:
         assert client.get("/api/v1/products/bowl", headers=speaking).json()["name"] == "Bowl", (
             "for want of another"
         )
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Something went wrong"), ("zh-hans", "不会重复扣款")])
+def test_a_fault_of_ours_is_said_in_the_shoppers_language(language: str, words: str, rf: RequestFactory) -> None:
+    with override(language):
+        page = server_error(rf.get("/orders")).content.decode()
+    assert (words in page, f'lang="{language}"' in page) == (True, True)
