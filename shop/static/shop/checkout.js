@@ -3,16 +3,28 @@
   "use strict";
   const { busy, wait } = window.payonce;
 
-  // The page's own navigation waits while the shopper's is under way, which it would cancel.
-  let leaving = false;
+  // The page's own navigation waits while the shopper's is under way, which it would cancel. No event says that the
+  // shopper stopped that: after a while the page goes on, and a button pressed again sends the same token.
+  const STOPPED_MS = 30000;
+  const forms = document.querySelectorAll("form[data-once]");
+  let leaving = 0;
   let postponed = null;
   const navigate = (go) => {
     if (leaving) postponed = go;
     else go();
   };
   const renew = ({ dataset }) => navigate(() => location.replace(dataset.page)); // may stand at a form's address
+  const stay = () => {
+    clearTimeout(leaving);
+    leaving = 0;
+    postponed?.();
+    postponed = null;
+    for (const form of forms) busy(form, false);
+  };
   const leave = (event) => {
-    leaving ||= !event.defaultPrevented;
+    if (event.defaultPrevented) return;
+    clearTimeout(leaving);
+    leaving = setTimeout(stay, STOPPED_MS);
   };
   addEventListener("submit", leave);
   addEventListener("click", (event) => {
@@ -21,7 +33,7 @@
   });
 
   // Disable the pressed button, after the browser has read the form's fields.
-  for (const form of document.querySelectorAll("form[data-once]")) {
+  for (const form of forms) {
     form.addEventListener("submit", (event) => setTimeout(() => busy(form, true, event.submitter), 0));
   }
 
@@ -32,10 +44,7 @@
       location.reload();
       return;
     }
-    leaving = false;
-    postponed?.();
-    postponed = null;
-    for (const form of document.querySelectorAll("form[data-once]")) busy(form, false);
+    stay();
   });
 
   // A sent order's token stays with its page's entry in the history: after "back" or a reload, Buy is the same order.

@@ -151,6 +151,22 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
     assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
 
 
+def test_buttons_work_again_after_the_shopper_stopped_the_page(page: Page) -> None:
+    page.clock.install()
+    page.goto("/products/mug")
+    page.route("**/buy", lambda _route: None)  # never answered
+    button = page.locator("form.buy button[data-busy]")
+    with page.expect_request("**/buy"):
+        button.click(no_wait_after=True)
+    page.context.new_cdp_session(page).send("Page.stopLoading")
+    page.unroute("**/buy")
+    expect(button).to_be_disabled()
+    page.clock.fast_forward(30_000)
+    expect(button).to_be_enabled(timeout=5000)
+    button.click()
+    arrived(page, ORDER)
+
+
 def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, shop: RunningShop) -> None:
     before = order_ids(shop)
     page.goto("/products/mug")
