@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import control
+from tests.system.browser.conftest import control, open_page
 
 ORDER = re.compile(r"/orders/([0-9a-f]{32})")
 
@@ -165,6 +165,22 @@ def test_buttons_work_again_after_the_shopper_stopped_the_page(page: Page) -> No
     expect(button).to_be_enabled(timeout=5000)
     button.click()
     arrived(page, ORDER)
+
+
+def test_a_login_in_two_tabs_leads_both_on(browser: Browser, shop: RunningShop) -> None:
+    first = open_page(browser, shop)
+    tabs = [first, first.context.new_page()]
+    for tab in tabs:
+        tab.goto("/accounts/login/?next=/products/mug")
+    for tab in tabs:
+        tab.fill("#id_username", "demo")
+        tab.fill("#id_password", "demo")
+        tab.locator("main button").click()
+        tab.wait_for_load_state()
+    tabs[1].get_by_text("Reload page").click()
+    for tab in tabs:
+        assert tab.url.endswith("/products/mug")
+    first.context.close()
 
 
 def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, shop: RunningShop) -> None:
