@@ -22,6 +22,7 @@ from shop.web.login import LoginView
 from shop.web.rates import limits_guesses
 
 handler400 = "shop.platform.fallbacks.bad_request"
+handler403 = "shop.platform.fallbacks.refused"
 handler404 = "shop.platform.fallbacks.not_found"
 handler500 = "shop.platform.fallbacks.server_error"
 

@@ -44,6 +44,11 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     return no_such_call(request) if is_of_api(request.path) else defaults.page_not_found(request, exception)
 
 
+def refused(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Answer 403 with the sentence of `exception`, mostly of the admin's."""
+    return defaults.permission_denied(request, exception, template_name="shop/refused.html")
+
+
 def csrf_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer 403 to a form of another session. A GET of its address leads to the page with the form."""
     return render(request, "403_csrf.html", status=403)

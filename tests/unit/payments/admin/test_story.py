@@ -112,9 +112,9 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
         },
         [
             PAID,
-            "Disputed by Stripe at 05:56:24: open (fraudulent), 39.80 CNY is taken back."
+            "Disputed by Stripe at 05:56:24 UTC: open (fraudulent), 39.80 CNY is taken back."
             " To be answered by 2026-12-04.",
-            "Disputed by Stripe at 05:56:24: - (fraudulent), 0.00 CNY is taken back.",
+            "Disputed by Stripe at 05:56:24 UTC: - (fraudulent), 0.00 CNY is taken back.",
         ],
     ),
 ]
