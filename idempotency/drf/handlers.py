@@ -12,6 +12,7 @@ from django.http.response import HttpResponseBase
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSetMixin
 
 from idempotency.call import missing, with_call
 from idempotency.errors import AnonymousRefused, Problem, ResultExpired
@@ -233,21 +234,21 @@ class IdempotentMixin:
 
     Attributes:
         idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode, or a dict of the
-            options of `idempotent`; unless given `post`, or `create` of a class without.
+            options of `idempotent`; unless given `post`, or `create` of a ViewSet.
     """
 
     idempotent_handlers: Mapping[str, Mode | Phases | Mapping[str, Any]] = {"post": ATOMIC}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        before = cls.__mro__[: cls.__mro__.index(IdempotentMixin)]
-        if any("as_view" in vars(base) and not issubclass(base, IdempotentMixin) for base in before):
+        if {APIView, ViewSetMixin}.intersection(cls.__mro__[: cls.__mro__.index(IdempotentMixin)]):
             raise TypeError(f"{cls.__qualname__}: write IdempotentMixin before the view it inherits from.")
-        is_default = cls.idempotent_handlers is IdempotentMixin.idempotent_handlers
-        if is_default and not hasattr(cls, "post") and hasattr(cls, "create"):
-            cls.idempotent_handlers = {"create": ATOMIC}
         if not isinstance(cls.idempotent_handlers, Mapping):
             raise TypeError(f"{cls.__qualname__}: write idempotent_handlers = {{'create': Mode.ATOMIC}}, a dict.")
+        cls._key_handlers()
+
+    @classmethod
+    def _key_handlers(cls) -> None:
         for name, chosen in cls.idempotent_handlers.items():
             handler = getattr(cls, name, None)
             if handler is not None and not hasattr(handler, "idempotency_mode"):
@@ -261,6 +262,10 @@ class IdempotentMixin:
         Raises:
             TypeError: it has not one of its handlers, and would run unkeyed.
         """
+        is_default = cls.idempotent_handlers is IdempotentMixin.idempotent_handlers
+        if is_default and issubclass(cls, ViewSetMixin) and hasattr(cls, "create") and not hasattr(cls, "post"):
+            cls.idempotent_handlers = {"create": ATOMIC}  # not before: subclasses of a base may name others
+            cls._key_handlers()
         for name in cls.idempotent_handlers:
             if not hasattr(cls, name):
                 raise TypeError(

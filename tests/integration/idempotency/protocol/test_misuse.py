@@ -17,13 +17,15 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
+from rest_framework.generics import GenericAPIView
+from rest_framework.mixins import CreateModelMixin
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.test import force_authenticate
 from rest_framework.views import APIView
-from rest_framework.viewsets import ModelViewSet, ViewSet
+from rest_framework.viewsets import GenericViewSet, ModelViewSet, ViewSet
 
 from idempotency import drf, views
 from idempotency.models import LedgerEntry
@@ -218,6 +220,45 @@ def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
 
         class Listed(drf.IdempotentMixin, ModelViewSet):
             idempotent_handlers = ["create"]
+
+
+def test_a_mixin_keys_what_its_last_class_names() -> None:
+    class Wrapping:
+        """A mixin that asks for the next `as_view`."""
+
+        @classmethod
+        def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+            return super().as_view(*args, **kwargs)  # type: ignore[misc]
+
+    class AnyOrders(Wrapping, drf.IdempotentMixin, CreateModelMixin):
+        """A base of views."""
+
+        def pay(self, request: Request) -> Response:
+            raise NotImplementedError
+
+    class Posted(AnyOrders, GenericAPIView[Any]):
+        def post(self, request: Request) -> Response:
+            raise NotImplementedError
+
+    class Base(AnyOrders, GenericViewSet[Any]):
+        """A base of ViewSets."""
+
+    class Paid(Base):
+        idempotent_handlers = {"pay": Mode.ATOMIC}
+
+    class Created(Base):
+        """Its `create` is keyed."""
+
+    Posted.as_view()
+    for ordered in (Paid, Created):
+        ordered.as_view({"post": "create"})
+    keyed = {
+        (each.__name__, name)
+        for each in (Posted, Paid, Created)
+        for name in ("post", "create", "pay")
+        if hasattr(getattr(each, name, None), "idempotency_mode")
+    }
+    assert keyed == {("Posted", "post"), ("Paid", "pay"), ("Created", "create")}
 
 
 def test_a_method_that_changes_nothing_has_no_key() -> None:
