@@ -192,6 +192,7 @@ def stop(database: BaseDatabaseWrapper) -> None:
     if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
         for name in former.replaced:
             del own[name]
+        former.begin()  # other code may have put its own cursors since
     if (traffic := _traffic_of(database)) is not None:
         traffic.begin()
 

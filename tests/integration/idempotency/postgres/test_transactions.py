@@ -156,6 +156,19 @@ class TestRoundTrips:
             del database.chunked_cursor
         assert seen == ["cursor"]
 
+    def test_nothing_waits_after_a_call_that_other_code_put_its_own_in(self) -> None:
+        raw = connection.connection
+        ours = raw.cursor_factory
+        try:
+            with keyed():
+                insert("a")
+                raw.cursor_factory = ClientCursor
+        finally:
+            raw.cursor_factory = ours
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN; COMMIT")  # outside of a keyed call it is the project's own
+        assert names() == ["a"]
+
     @pytest.mark.parametrize(
         ("redis", "wanted"),
         [
