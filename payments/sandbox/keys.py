@@ -74,7 +74,7 @@ def load(folder: Path) -> Keys:
     """Load all keys of `folder`, made if missing; what the environment sets of the shop's own replaces them."""
     settings = ensure(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
-    settings |= {name: os.environ[name] for name in settings.keys() - _PLATFORMS if os.environ.get(name)}
+    settings |= {name: value for name in settings.keys() - _PLATFORMS if (value := _chosen(name))}
     public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
 
     def private(name: str) -> rsa.RSAPrivateKey:
@@ -96,6 +96,12 @@ def load(folder: Path) -> Keys:
         alipay_certificates=alipay_keys.load(folder),
         paypal=paypal_keys.load(folder),
     )
+
+
+def _chosen(name: str) -> str:
+    """Read what the environment, or a file that it names, sets; of several secrets the first: the newest."""
+    file = os.environ.get(f"{name}_FILE")
+    return (Path(file).read_text() if file else os.environ.get(name, "")).strip().partition("\n")[0]
 
 
 def make_platform_pair(folder: Path, *, name: str) -> None:

@@ -102,8 +102,12 @@ def test_the_sandbox_knows_what_is_set_but_for_keys_that_it_holds_itself(
     made = complete(plan, {})
     for name in ("STRIPE_WEBHOOK_SECRET", "WECHAT_PLATFORM_KEYS_DIR"):
         monkeypatch.setenv(name, "mine")
+    secrets = plan.data_dir / "newest first"
+    secrets.write_text("mine too\nolder\n")
+    monkeypatch.setenv("WECHAT_API_V3_KEY_FILE", str(secrets))
     found = keys.load(plan.data_dir / "sandbox").settings
-    assert found == {name: made[name] for name in found} | {"STRIPE_WEBHOOK_SECRET": "mine"}
+    mine = {"STRIPE_WEBHOOK_SECRET": "mine", "WECHAT_API_V3_KEY": "mine too"}
+    assert found == {name: made[name] for name in found} | mine
 
 
 def test_the_sandbox_may_stand_behind_a_proxy_of_this_machine(plan: Plan) -> None:
