@@ -276,7 +276,7 @@ class _Travelling:
 
 
 def _traffic_of(database: BaseDatabaseWrapper) -> _Traffic | None:
-    """Return that of a connection; None with another driver, or where other code has put its own cursors since."""
+    """Return the traffic of a connection; None with another driver, or behind other code's cursors."""
     traffic: _Traffic | None = getattr(getattr(database.connection, "cursor_factory", None), "traffic", None)
     return traffic
 

@@ -78,7 +78,7 @@ class Verifier:
         return ""
 
     def must_be_fresh(self, timestamp: str, event: Event) -> None:
-        """As the function `must_be_fresh`, of the arrival and our tolerance."""
+        """Require a time near the arrival, as the function of this name. Raises NotGenuine."""
         arrived = event.received_at.timestamp()
         must_be_fresh(timestamp, now=arrived, tolerance_seconds=self._tolerance_seconds)
 
