@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from copy import deepcopy
 from typing import Any
 from uuid import uuid4
 
@@ -27,19 +28,19 @@ INSERT = "INSERT INTO auth_group (name) VALUES (%s)"
 
 
 @contextmanager
-def keyed() -> Iterator[None]:
+def keyed(using: str | None = None) -> Iterator[None]:
     """Open a transaction as a keyed call does."""
-    block = transaction.atomic(durable=True)
+    block = transaction.atomic(using, durable=True)
     block.__enter__()
-    transactions.defer(transaction.get_connection())
+    transactions.defer(transaction.get_connection(using))
     try:
         yield
     except BaseException as error:
-        transactions.stop(transaction.get_connection())
+        transactions.stop(transaction.get_connection(using))
         if not block.__exit__(type(error), error, error.__traceback__):
             raise
     else:
-        transactions.stop(transaction.get_connection())
+        transactions.stop(transaction.get_connection(using))
         block.__exit__(None, None, None)
 
 
@@ -168,6 +169,27 @@ class TestRoundTrips:
         with connection.cursor() as cursor:
             cursor.execute("BEGIN; COMMIT")  # outside of a keyed call it is the project's own
         assert names() == ["a"]
+
+    def test_a_pool_may_give_its_connection_to_another_of_djangos(self) -> None:
+        chosen = deepcopy(connection.settings_dict)
+        chosen["OPTIONS"] |= {"pool": {"min_size": 1, "max_size": 1}}
+        wrappers: list[Any] = [type(connections["default"])(chosen, "pooled") for _ in range(2)]
+        raws = set()
+        try:
+            for number in range(4):
+                connections["pooled"] = database = wrappers[number % 2]
+                with keyed("pooled"), database.cursor() as cursor:
+                    cursor.execute(INSERT, [f"outer {number}"])
+                    with transaction.atomic("pooled"):
+                        cursor.execute(INSERT, [f"undone {number}"])
+                        transaction.set_rollback(True, "pooled")
+                raws.add(database.connection)
+                database.close()
+        finally:
+            wrappers[0].close_pool()
+            del connections["pooled"]
+        assert len(raws) == 1
+        assert names() == [f"outer {number}" for number in range(4)]
 
     @pytest.mark.parametrize(
         ("redis", "wanted"),
