@@ -1,4 +1,4 @@
-"""Texts of statements: those that are known to parse, and those that would end the transaction of a keyed call."""
+"""Texts of statements: those that are known to parse, and those that would end the transaction of a handler."""
 
 import re
 from typing import Any
@@ -41,6 +41,7 @@ def refuse_end(query: Any, cursor: Any) -> None:
     text = text if isinstance(text, str) else text.as_string(cursor)
     if found := _ENDS.search(_NO_CODE.sub(" ", text)):
         raise RuntimeError(
-            f"{found[1].upper()} by hand would end the transaction of a keyed call, whose writes and answer "
-            "commit together. Remove it: undo a part by transaction.atomic(), commit steps by Mode.PHASED."
+            f"{found[1].upper()} by hand would end the transaction, which commits a handler's writes and what "
+            "says that they are done. Remove it: undo a part by transaction.atomic(); a keyed view commits steps "
+            "by Mode.PHASED."
         )

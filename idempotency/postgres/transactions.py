@@ -39,7 +39,7 @@ class _Traffic:
 
     Attributes:
         merges: several may go in one message.
-        is_watched: a keyed call's transaction is open, which no statement of its handler may end.
+        is_watched: the transaction of a handler is open, which no statement of it may end.
         travels: its transaction control goes with the next statement.
         is_ours: the statement that runs now is one of `execute`.
         waiting: SAVEPOINT and RELEASE statements, in order.

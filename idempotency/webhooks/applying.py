@@ -1,7 +1,8 @@
 """Application of stored events, each in one transaction with its handler's writes.
 
 An event of an entity is applied under the entity's lock, and held until its predecessor is applied; then what is
-held after it follows. A run that fails is recorded; after `attempts_max` of them a person decides.
+held after it follows. A run that fails is recorded, and one that ends its worker; after `attempts_max` of them a
+person decides.
 """
 
 import logging
@@ -21,7 +22,7 @@ from idempotency.locks.errors import LockError
 from idempotency.locks.postgres import transaction_lock
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
-from idempotency.postgres import home
+from idempotency.postgres import home, transactions
 from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.event import Event, NotReplayable
@@ -66,7 +67,7 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
         for number in found:
             if _execute(queries.CLAIM, [number]):
                 row = WebhookEvent.objects.using(home.alias()).defer("body").get(pk=number)
-                for result in apply(known[row.sender], row):
+                for result in apply(known[row.sender], row, is_counted=True):
                     results[result] = results.get(result, 0) + 1
         after_id, seen = found[-1], seen + len(found)
     return results
@@ -103,13 +104,16 @@ def replay(number: int, *, operator: str, note: str) -> str:
     return result
 
 
-def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> list[str]:
+def apply(hook: Hook, row: WebhookEvent, *, note: str = "", is_counted: bool = False) -> list[str]:
     """Apply a stored event, then what waits for it; return what became of each.
 
     Args:
         note: of the operator who applies it by hand.
+        is_counted: `CLAIM` has counted this attempt.
     """
-    results = [_apply_one(hook, row, note=note)]
+    results = [_apply_one(hook, row, note=note, runs=0 if is_counted else 1)]
+    if is_counted and results[0] in {BUSY, EventStatus.HELD}:
+        _execute(queries.UNCOUNT, [row.pk])
     while results[-1] in _DONE and row.sequence is not None and len(results) <= FOLLOWERS_MAX:
         follower = WebhookEvent.objects.using(home.alias()).filter(
             sender=row.sender,
@@ -132,18 +136,19 @@ def _known() -> dict[str, Hook]:
     return declared
 
 
-def _apply_one(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:
+def _apply_one(hook: Hook, row: WebhookEvent, *, note: str = "", runs: int = 1) -> str:
+    """Apply one event; `runs` is to be added to its attempts."""
     try:
         with transaction.atomic(home.alias()):
-            result = _run(hook, row, note=note)
+            result = _run(hook, row, note=note, runs=runs)
     except Exception as error:
         log.exception("A webhook event of %s could not be applied", hook.sender)
-        result = _note_failure(hook, row.pk, error)
+        result = _note_failure(hook, row.pk, error, runs=runs)
     metrics.webhooks.labels(hook.sender, result).inc()
     return result
 
 
-def _run(hook: Hook, seen: WebhookEvent, *, note: str) -> str:
+def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
     """Run the handler under the locks of entity and row, unless the event is applied or too early."""
     if seen.sequence is not None:
         try:
@@ -158,10 +163,18 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str) -> str:
     if not note and not _is_next(row):
         _execute(queries.HOLD, [row.pk])
         return EventStatus.HELD
-    done = hook.handler(_event_of(row))
+    attempt = row.attempts + runs
+    if attempt > hook.attempts_max and not note:
+        raise RuntimeError(f"None of {hook.attempts_max} attempts is left; one that ends its process counts too.")
+    database = home.connection()
+    transactions.defer(database)
+    try:
+        done = hook.handler(_event_of(row, attempt=attempt))
+    finally:
+        transactions.stop(database)
     if isawaitable(done) or isgenerator(done) or isasyncgen(done):
         raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
-    _execute(queries.APPLIED, [note, row.pk])
+    _execute(queries.APPLIED, [runs, note, row.pk])
     return EventStatus.APPLIED
 
 
@@ -173,21 +186,22 @@ def _is_next(row: WebhookEvent) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _event_of(row: WebhookEvent) -> Event:
+def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
     return Event(
         sender=row.sender,
         id=row.event_id,
         headers=CaseInsensitiveMapping(row.headers),
         body=bytes(row.body or b""),
         received_at=row.received_at,
-        attempt=row.attempts + 1,
+        attempt=attempt,
     )
 
 
-def _note_failure(hook: Hook, number: int, error: Exception) -> str:
-    """Record that a run failed; raises the database's error if it is away, and nothing counts."""
+def _note_failure(hook: Hook, number: int, error: Exception, *, runs: int) -> str:
+    """Record that a run failed; raises the database's error if it is away, and no more counts."""
+    values = {"runs": runs, "error": reason_of(error), "attempts_max": hook.attempts_max, "id": number}
     with home.connection().cursor() as cursor:
-        cursor.execute(queries.FAILED, [reason_of(error), hook.attempts_max, number])
+        cursor.execute(queries.FAILED, values)
         found = cursor.fetchone()
     # no row: a copy was applied meanwhile, or only what waited for the commit has failed
     return EventStatus.APPLIED if found is None else EventStatus(found[0])

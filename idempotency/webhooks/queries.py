@@ -7,20 +7,25 @@ VALUES (%s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (sender, event_id) DO NOTHING RETURNING id
 """
 
+# after a claim without a run
+UNCOUNT = "UPDATE idempotency_webhookevent SET attempts = attempts - 1 WHERE id = %s AND status <> 'applied'"
+
 HOLD = "UPDATE idempotency_webhookevent SET status = 'held' WHERE id = %s"
 
 APPLIED = """
 UPDATE idempotency_webhookevent
-SET status = 'applied', attempts = attempts + 1, applied_at = statement_timestamp(), note = %s WHERE id = %s
+SET status = 'applied', attempts = attempts + %s, applied_at = statement_timestamp(), note = %s WHERE id = %s
 """
 
 # the next run of a worker comes later each time, up to an hour; a copy from the sender is applied at once
 FAILED = """
 UPDATE idempotency_webhookevent
-SET attempts = attempts + 1, error = %s,
-    status = CASE WHEN status = 'quarantined' OR attempts + 1 >= %s THEN 'quarantined' ELSE 'failed' END,
-    due_at = statement_timestamp() + least(15 * 2 ^ least(attempts, 10), 3600) * interval '1 second'
-WHERE id = %s AND status <> 'applied' RETURNING status
+SET attempts = attempts + %(runs)s, error = %(error)s,
+    status = CASE WHEN status = 'quarantined' OR attempts + %(runs)s >= %(attempts_max)s
+        THEN 'quarantined' ELSE 'failed' END,
+    due_at = statement_timestamp()
+        + least(15 * 2 ^ least(attempts + %(runs)s - 1, 10), 3600) * interval '1 second'
+WHERE id = %(id)s AND status <> 'applied' RETURNING status
 """
 
 # an event comes after its predecessor, and never after one of its own number or a later one: a person applied
@@ -44,10 +49,12 @@ WHERE status IN ('stored', 'held', 'failed') AND due_at <= statement_timestamp()
 ORDER BY id LIMIT %s
 """  # noqa: S608  our own
 
-# for five minutes no worker tries it again: an event that ends its process keeps no other from being applied
+# An event that ends its process keeps no other from being applied: for five minutes no worker tries it again. The
+# attempt counts before it begins, or it would never be the last one.
 CLAIM = """
-UPDATE idempotency_webhookevent SET due_at = statement_timestamp() + interval '5 minutes'
-WHERE id = %s AND due_at <= statement_timestamp()
+UPDATE idempotency_webhookevent
+SET attempts = attempts + 1, due_at = statement_timestamp() + interval '5 minutes'
+WHERE id = %s AND due_at <= statement_timestamp() AND status <> 'applied'
 """
 
 # the requests of applied events

@@ -237,7 +237,7 @@ class TestItsEnd:
     @pytest.mark.parametrize("text", ENDS, ids=str)
     def test_no_statement_ends_it(self, text: Any) -> None:
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="would end the transaction of a keyed call"), keyed():
+            with pytest.raises(RuntimeError, match="by hand would end the transaction"), keyed():
                 by_hand(text)
         assert names() == []
 

@@ -1,5 +1,7 @@
 """Events that need a person or a timer: quarantine and replay, by worker, command and admin; and the check."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -51,6 +53,26 @@ def all_are_due() -> None:
     WebhookEvent.objects.update(due_at=F("due_at") - timedelta(days=1))
 
 
+@contextmanager
+def _busy(entity: str) -> Iterator[None]:
+    """Have another connection apply an event of `entity`, and this one wait for no lock."""
+    with psycopg.connect(**connection.get_connection_params()) as other, connection.cursor() as cursor:
+        other.execute("SELECT pg_advisory_lock(%s)", [lock_key(f"webhook ordered {entity}")])
+        cursor.execute("SET lock_timeout = 20")
+        try:
+            yield
+        finally:
+            cursor.execute("RESET lock_timeout")
+
+
+def _die_of(event_id: str, child_of: Starts) -> None:
+    """Apply stored events in a process that this one ends."""
+    child = child_of(f"{HOOKS}.work_and_die({event_id!r})")
+    assert child.line() == "ready"
+    child.go()
+    assert child.result() is None
+
+
 @pytest.fixture
 def operator(client: Client) -> Client:
     names = ["view_webhookevent", "replay_webhookevent"]
@@ -85,14 +107,33 @@ class TestTheWorker:
     def test_an_event_that_ends_its_process_keeps_no_other_waiting(self, child_of: Starts) -> None:
         send("later", "e1")
         send("later", "e2")
-        child = child_of(f"{HOOKS}.work_and_die('e1')")
-        assert child.line() == "ready"
-        child.go()
-        assert child.result() is None
+        _die_of("e1", child_of)
         assert apply_stored_events() == {"applied": 1}
         assert applied() == ["e2"]
         all_are_due()
         assert apply_stored_events() == {"applied": 1}
+        assert list(WebhookEvent.objects.order_by("pk").values_list("attempts", flat=True)) == [2, 1]
+
+    def test_an_event_that_ends_its_process_each_time_is_quarantined(self, child_of: Starts) -> None:
+        send("later")
+        for _ in range(ATTEMPTS_MAX):
+            _die_of("e1", child_of)
+            all_are_due()
+        assert apply_stored_events() == {"quarantined": 1}
+        row = WebhookEvent.objects.get()
+        assert row.status == "quarantined"
+        assert f"None of {ATTEMPTS_MAX} attempts is left" in row.error
+        assert (apply_stored_events(), applied()) == ({}, [])
+        replay(row.pk, operator="ann", note="mended")
+        assert applied() == ["e1"]
+
+    def test_a_run_that_waits_in_vain_for_its_entity_is_no_attempt(self) -> None:
+        PLAN["o1-1"] = RuntimeError("not yet")
+        step(1)
+        all_are_due()
+        with _busy("o1"):
+            assert apply_stored_events() == {"busy": 1}
+        assert list(WebhookEvent.objects.values_list("status", "attempts")) == [("failed", 1)]
 
     def test_a_sender_without_a_handler_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send("later")
@@ -153,15 +194,10 @@ class TestReplay:
     def test_one_whose_entity_is_busy_is_tried_again(self, operator: Client) -> None:
         step(2)
         number = WebhookEvent.objects.get().pk
-        with psycopg.connect(**connection.get_connection_params()) as other, connection.cursor() as cursor:
-            other.execute("SELECT pg_advisory_lock(%s)", [lock_key("webhook ordered o1")])
-            cursor.execute("SET lock_timeout = 20")
-            try:
-                page = operator.post(f"{LIST}{number}/replay/", {"note": "why"}, follow=True).content.decode()
-                with pytest.raises(CommandError, match="Try again"):
-                    run("replay", f"#{number}", "--note", "why")
-            finally:
-                cursor.execute("RESET lock_timeout")
+        with _busy("o1"):
+            page = operator.post(f"{LIST}{number}/replay/", {"note": "why"}, follow=True).content.decode()
+            with pytest.raises(CommandError, match="Try again"):
+                run("replay", f"#{number}", "--note", "why")
         assert "Try again" in page
         assert (applied(), LogEntry.objects.count()) == ([], 0)
 
