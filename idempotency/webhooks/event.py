@@ -8,6 +8,11 @@ from functools import cached_property
 from typing import Any
 
 
+def place_of(function: Any) -> str:
+    """Name a function of the project's by module and name."""
+    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+
+
 class NotGenuine(Exception):
     """Error of a request that its sender did not sign, or not lately."""
 

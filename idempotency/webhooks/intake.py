@@ -23,7 +23,7 @@ from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
 from idempotency.webhooks.door import door
-from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+from idempotency.webhooks.event import Event, NotGenuine, Unverifiable, place_of
 from idempotency.webhooks.verifiers import Verifier
 
 log = logging.getLogger("idempotency")
@@ -31,6 +31,9 @@ log = logging.getLogger("idempotency")
 T = TypeVar("T")
 Handler = Callable[[Event], object]
 View = Callable[..., HttpResponse]
+
+# errors of a function that reads a request which is not as it expects
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 NAME_MAX = 255  # characters of an id or an entity, as their columns have
 SEQUENCE_MAX = 2**63 - 1
@@ -88,8 +91,8 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         if iscoroutinefunction(handler):
             raise TypeError(f"@webhook({self.sender!r}) is on a coroutine function. Write `def`.")
         other = declared.get(self.sender)
-        if other and _place(other.handler) != _place(handler):
-            place = _place(other.handler)
+        if other and place_of(other.handler) != place_of(handler):
+            place = place_of(other.handler)
             raise ValueError(f"@webhook({self.sender!r}) is on {place} too. Give each its own sender.")
         self.handler = handler
         declared[self.sender] = self
@@ -138,6 +141,10 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         except Unverifiable as error:
             log.error("Webhook requests of %s cannot be verified: %s", self.sender, error)
             raise self._refused(_not_now()) from error
+        except UNREADABLE as error:
+            what = f"{place_of(type(self.verify))}.check raised {reason_of(error)}"
+            log.warning("A webhook request of %s is refused: %s. Raise NotGenuine there.", self.sender, what)
+            raise self._refused(Problem(400, "signature_invalid", "Not genuine: it cannot be read.")) from error
         return event
 
     def _body(self, request: HttpRequest) -> bytes:
@@ -171,19 +178,19 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         return apply(self, rows.get(sender=self.sender, event_id=number))[0]
 
     def _names(self, event: Event) -> tuple[str, str, int | None]:
-        number = _name(event.header(self._id) if isinstance(self._id, str) else self._id(event))
+        number = event.header(self._id) if isinstance(self._id, str) else self._id(event)
+        name = _name(number, of=f"id={self._id if isinstance(self._id, str) else place_of(self._id)}")
         if self._entity is None or self._sequence is None:
-            return number, "", None
-        entity = self._entity(event)
-        if entity is None:
-            raise ValueError("no entity")
-        return number, _name(str(entity)), _number(self._sequence(event))
+            return name, "", None
+        entity, of = self._entity(event), f"entity={place_of(self._entity)}"
+        text = _name(None if entity is None else str(entity), of=of)
+        return name, text, _number(self._sequence(event), of=f"sequence={place_of(self._sequence)}")
 
     def _read(self, read: Callable[[Event], T], event: Event) -> T:
         """Read something of a genuine event. Raises Problem if it has no such thing."""
         try:
             return read(event)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             log.warning(
                 "A request of %s is genuine, and has no readable id, entity or sequence: %s",
                 self.sender,
@@ -219,18 +226,14 @@ def _not_now() -> Problem:
     )
 
 
-def _name(given: str | int) -> str:
-    text = str(given) if isinstance(given, int) else given
-    if isinstance(given, bool) or not 1 <= len(text) <= NAME_MAX or not text.isprintable():
-        raise ValueError("not 1 to 255 printable characters")
+def _name(given: object, *, of: str) -> str:
+    text = str(given) if isinstance(given, int | str) and not isinstance(given, bool) else ""
+    if not 1 <= len(text) <= NAME_MAX or not text.isprintable():
+        raise ValueError(f"{of} returned a {type(given).__name__}, not 1 to 255 printable characters")
     return text
 
 
-def _number(value: int) -> int:
+def _number(value: object, *, of: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SEQUENCE_MAX:
-        raise ValueError("no whole number from 1")
+        raise ValueError(f"{of} returned a {type(value).__name__}, not a whole number from 1")
     return value
-
-
-def _place(handler: Any) -> str:
-    return f"{handler.__module__}.{handler.__qualname__}"

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core.handlers.asgi import ASGIRequest
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
@@ -206,6 +208,28 @@ def _reference_nothing() -> None:
         cursor.execute("INSERT INTO auth_group_permissions (group_id, permission_id) VALUES (-1, -1)")
 
 
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_a_handler_cannot_end_the_transaction_by_hand(statement: str) -> None:
+    """Or the row would say that it was applied, whatever became of the handler's writes."""
+    PLAN["e1"] = lambda: connection.cursor().execute(statement)
+    assert send("now").status_code == 500
+    row = WebhookEvent.objects.get()
+    assert (row.status, applied()) == ("failed", [])
+    assert f"{statement} by hand would end the transaction" in row.error
+
+
+def test_a_part_of_a_handler_can_be_undone() -> None:
+    def undo_a_part() -> None:
+        with suppress(IntegrityError), transaction.atomic():
+            Group.objects.create(name="now e1")
+        with transaction.atomic():
+            Group.objects.create(name="of e1")
+
+    PLAN["e1"] = undo_a_part
+    assert send("now").json() == {"status": "applied"}
+    assert applied() == ["e1", "e1"]
+
+
 def test_after_so_many_failures_it_is_quarantined_and_acknowledged() -> None:
     PLAN["e1"] = RuntimeError("never")
     answers = [send("now").status_code for _ in range(ATTEMPTS_MAX + 2)]
@@ -237,6 +261,64 @@ def test_a_secret_may_be_missing_until_it_is_set() -> None:
     answer = view(RequestFactory().post("/", b"{}", content_type="application/json"))
     assert answer.status_code == 503
     assert not WebhookEvent.objects.exists()
+
+
+def raising(*_: Any) -> Any:
+    raise KeyError("GITHUB_SECRET")
+
+
+class Careless(GitHub):
+    check = raising
+
+
+@pytest.mark.parametrize(
+    ("verify", "status", "words"),
+    [
+        (GitHub(raising), 503, "test_intake.raising, which returns its secret, raised KeyError"),
+        (Careless(SECRET), 400, "test_intake.Careless.check raised KeyError: 'GITHUB_SECRET'. Raise NotGenuine"),
+    ],
+)
+def test_a_fault_of_the_projects_own_verification_is_named(
+    verify: Verifier, status: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = webhook("careless", verify=verify)(lambda event: None)
+    answer = view(RequestFactory().post("/", b"{}", content_type="application/json"))
+    assert answer.status_code == status
+    assert words in caplog.text
+    assert not WebhookEvent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "words"),
+    [
+        (
+            "sequence",
+            "7",
+            "sequence=test_intake.returning.<locals>.read returned a str, not a whole number from 1",
+        ),
+        ("entity", None, "entity=test_intake.returning.<locals>.read returned a NoneType"),
+        ("id", None, "id=test_intake.returning.<locals>.read returned a NoneType, not 1 to 255 printable"),
+    ],
+)
+def test_a_function_that_returns_another_type_is_named(
+    option: str, given: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {
+        "id": returning("e1"),
+        "entity": returning("o1"),
+        "sequence": returning(1),
+        option: returning(given),
+    }
+    view = webhook("other type", verify=GitHub(SECRET), **options)(lambda event: None)
+    assert view(_request("e1")).status_code == 400
+    assert words.replace("test_intake", __name__) in caplog.text
+
+
+def returning(value: Any) -> Callable[[Any], Any]:
+    def read(event: Any) -> Any:
+        return value
+
+    return read
 
 
 async def coroutine(event: Any) -> None: ...
