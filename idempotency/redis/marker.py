@@ -149,6 +149,8 @@ def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:
 def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
     if value is None:
         return None
+    if not isinstance(value, bytes):  # of another server, or a proxy in front of one
+        raise TypeError("no value of a marker")
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
     if config().body_keys:

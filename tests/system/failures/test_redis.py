@@ -11,6 +11,7 @@ from redis.retry import Retry
 
 from idempotency.models import LedgerEntry
 from idempotency.redis import fastpath, marker
+from idempotency.redis.connection import PipelinedConnection
 from idempotency.request.keys import digest_of
 from tests.conftest import hanging
 from tests.system.failures.conftest import Stage
@@ -97,6 +98,18 @@ def test_f20_nonsense_stands_there(redis_stage: Stage, view: Any, value: bytes) 
     first = redis_stage.send(view)
     for name in redis_stage.server.keys("*:key:*"):
         redis_stage.server.set(name, value)
+    assert redis_stage.send(view) == first
+    redis_stage.happened(1)
+
+
+@BOTH
+@pytest.mark.parametrize("reply", [[b"an", b"array"], 7, {}])
+def test_f20_redis_replies_nonsense(
+    redis_stage: Stage, view: Any, reply: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another server, or a proxy in front of one, may reply to a claim."""
+    first = redis_stage.send(view)
+    monkeypatch.setattr(PipelinedConnection, "ask", lambda *_args, **_options: reply)
     assert redis_stage.send(view) == first
     redis_stage.happened(1)
 
