@@ -42,9 +42,17 @@ def _is_redis_url(value: str) -> bool:
     return True
 
 
+# headers that a browser, a server or this package reads otherwise
+_TAKEN_HEADERS = {
+    *("authorization", "proxy-authorization", "cookie", "host", "content-type", "content-length", "user-agent"),
+    *("accept", "origin", "referer", "x-csrftoken", "idempotency-token"),
+}
+
+
 def is_header_name(value: Any) -> bool:
     """Check if `value` can name the header with the key."""
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
+    is_name = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
+    return is_name and value.lower() not in _TAKEN_HEADERS
 
 
 def is_number(value: Any) -> bool:
@@ -142,6 +150,6 @@ count = must_be(f"0 or a positive integer {UP_TO}", lambda value: is_number(valu
 switch = must_be("True or False", lambda value: isinstance(value, bool))
 text = must_be("a text", lambda value: isinstance(value, str))
 names = must_be("a list of names", _is_names)
-header = must_be("the name of a header", is_header_name)
+header = must_be("the name of a header with no other meaning", is_header_name)
 address = must_be("an http(s) address or a path", lambda value: value is None or _is_address(value))
 anonymous = must_be("'accept' or 'refuse'", lambda value: value in ("accept", "refuse"))

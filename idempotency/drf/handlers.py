@@ -114,7 +114,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handle
             _ = run.request.data  # a body that cannot be read is refused before any problem of its key
             if policy.on_problem is None:
                 raise  # the view's EXCEPTION_HANDLER shows it
-            return policy.on_problem(run.request, problem)
+            return policy.show(run.request, problem)
 
     return wrapper
 
@@ -194,7 +194,7 @@ class _Run:
     def _shown(self, error: Exception) -> HttpResponseBase:
         """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
         if isinstance(error, Problem) and self.policy.on_problem is not None:
-            return self.policy.on_problem(self.request, error)
+            return self.policy.show(self.request, error)
         try:
             return self.view.handle_exception(error)
         except Problem as left:

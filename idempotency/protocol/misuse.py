@@ -87,8 +87,10 @@ def mark_not_keyed(view: Any) -> None:
     """Exempt a view or class from the setting KEYED.
 
     Raises:
-        TypeError: it is keyed by its decorator.
+        TypeError: it is keyed by its decorator, or no view.
     """
+    if not callable(view):
+        raise TypeError(f"@not_keyed was given {view!r} in the place of a view. Write @not_keyed above a view.")
     handlers = [getattr(view, name, None) for name in dir(view)] if isinstance(view, type) else [view]
     if any(hasattr(handler, "idempotency_mode") for handler in handlers):
         name = getattr(view, "__qualname__", repr(view))

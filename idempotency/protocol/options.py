@@ -57,7 +57,11 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
         ("lease", _is_seconds(policy.lease) and policy.lease != 0, f"give seconds, more than 0, {UP_TO}"),
         ("lease", policy.lease is None or policy.mode is not Mode.ATOMIC, "only a phased handler has a lease"),
         ("lifetime", _is_seconds(policy.lifetime), f"give seconds, 0 or more, {UP_TO}"),
-        ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
+        (
+            "header",
+            policy.header is None or is_header_name(policy.header),
+            "give one with no other meaning",
+        ),
         ("principal", policy.principal is None or callable(policy.principal), "give a function"),
         ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
         ("redact", _is_names(policy.redact), "give a list of names"),

@@ -67,6 +67,10 @@ class Response:
     body: Any
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if type(self.status) is not int or not 100 <= self.status <= 599:
+            raise TypeError(f"Response({self.status!r}, …) has no status of HTTP. Write Response(201, …).")
+
     def made(self) -> JsonResponse:
         content_type = "application/problem+json" if self.status >= 400 else "application/json"
         return JsonResponse(

@@ -26,9 +26,12 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
     [
         ({"WAIT": 1}, r"did you mean 'WAIT_SECONDS'\?"),
         ({"zzz": 1}, "known are ANONYMOUS, .*WAIT_SECONDS"),
+        ({"TTL_SECONDS": 1}, "known are .*BODY_SECONDS"),
+        ({"BODY_SECONS": 1}, r"did you mean 'BODY_SECONDS'\?"),
         ({"ENABLED": "no"}, "'ENABLED'.*True or False"),
         ({"REQUIRED": 1}, "'REQUIRED'.*True or False"),
         ({"HEADER": "X Key"}, "'HEADER'.*name of a header"),
+        ({"HEADER": "Authorization"}, "'HEADER'.*no other meaning"),
         ({"IGNORE": "sent_at"}, "'IGNORE'.*list of names"),
         ({"TENANT": "no.such.function"}, "TENANT"),
         ({"DATABASE": "nowhere"}, "'nowhere', which is not in DATABASES"),

@@ -121,6 +121,9 @@ def test_a_view_is_not_keyed_and_exempt_at_once() -> None:
             door(views.not_keyed(as_written_elsewhere()))
     with pytest.raises(TypeError, match=rf"MixedSet {BOTH}"):
         views.not_keyed(MixedSet)
+    wrong: Any = 5
+    with pytest.raises(TypeError, match=r"not_keyed was given 5 .* Write @not_keyed above"):
+        views.not_keyed(wrong)
 
 
 def as_written_elsewhere() -> Any:

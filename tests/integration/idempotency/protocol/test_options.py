@@ -228,6 +228,18 @@ def test_a_refusal_is_stored_as_the_view_shows_it(opened: Open, effects: Effects
     assert ([replayed(answer) for answer in refused], effects()) == ([False, True], 0)
 
 
+@EACH_WAY
+def test_a_function_that_shows_nothing_is_named(opened: Open, effects: Effects) -> None:
+    def forgetful(request: Any, problem: Problem) -> Any: ...
+
+    caller = opened(on_problem=forgetful)
+    for key, refuse in ((None, False), ("k1", True)):
+        PLAN["refuse"] = refuse
+        with pytest.raises(TypeError, match=r"on_problem=.*forgetful.* returned None. Return an HttpResponse"):
+            caller.post(key=key)
+    assert effects() == 0
+
+
 def test_a_replay_may_be_changed_and_a_views_own_hook_counts_before_the_setting(
     opened: Open, settings: Any
 ) -> None:
@@ -361,6 +373,7 @@ def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> Non
         ({"lease": 0, "mode": Mode.PHASED}, "lease=0.*more than 0"),
         ({"lifetime": "1 h"}, "lifetime='1 h'"),
         ({"header": "no header"}, "header='no header'"),
+        ({"header": "cookie"}, "header='cookie'.*no other meaning"),
         ({"principal": "project.principal"}, "principal='project.principal'.*function"),
         ({"ignore": "sent_at"}, "ignore='sent_at'.*names"),
         ({"redact": "card"}, "redact='card'.*list of names"),

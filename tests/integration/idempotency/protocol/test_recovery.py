@@ -274,6 +274,12 @@ def test_the_completer_goes_on_over_batches_of_known_handlers(
     assert seen == [1, 2, 3]
 
 
+@pytest.mark.parametrize("status", ["201", None, True, 99, 600])
+def test_a_status_that_is_none_is_refused_where_it_is_written(status: Any) -> None:
+    with pytest.raises(TypeError, match=rf"Response\({status!r}, …\).* Write Response\(201, "):
+        Response(status, {})
+
+
 @pytest.mark.parametrize(
     "result", [None, JsonResponse({}, status=409), {"id": 1}], ids=["none", "response", "dict"]
 )
