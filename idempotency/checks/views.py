@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
 from django.db import connections
-from django.urls import URLResolver, get_resolver
+from django.urls import NoReverseMatch, URLResolver, get_resolver, reverse
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import MIDDLEWARE, place
@@ -103,6 +105,29 @@ def _authorises_inside(view: Any, cls: Any) -> str:
     # by name: importing them needs django.contrib.auth among the apps
     mixins = [base.__name__ for base in cls.__mro__ if base.__module__ == "django.contrib.auth.mixins"]
     return mixins[0] if mixins else ""
+
+
+@register(Tags.urls)
+def check_subjects(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the addresses of ``SUBJECT_ADMIN`` exist."""
+    config = parsed()
+    named = config.subject_admin if config is not None and getattr(settings, "ROOT_URLCONF", None) else {}
+    return [
+        Error(
+            f"IDEMPOTENCY['SUBJECT_ADMIN'][{kind!r}] is {name!r}, and no address of this name takes an id. Write "
+            "one such as 'admin:shop_order_change'.",
+            id="idempotency.E001",
+        )
+        for kind, name in named.items()
+        if not _takes_id(name)
+    ]
+
+
+def _takes_id(name: str) -> bool:
+    for identifier in ("1", str(UUID(int=0))):  # by the address's converter
+        with suppress(NoReverseMatch):
+            return bool(reverse(name, args=[identifier]))
+    return False
 
 
 @register(Tags.urls)

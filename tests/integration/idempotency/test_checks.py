@@ -509,6 +509,20 @@ def asked_for_something(client: type[Any]) -> None:
     assert answer.status_code == 500  # there is no such page, and none to say so
 
 
+def test_an_address_of_a_subject_that_does_not_exist_is_an_error() -> None:
+    names = {
+        "order": "admin:shop_order_chnage",
+        "user": "admin:auth_user_change",
+        "list": "admin:auth_user_changelist",
+    }
+    with override_settings(ROOT_URLCONF="shop.urls", IDEMPOTENCY={"SUBJECT_ADMIN": names}):
+        found = [message.msg for message in run_checks() if message.id == "idempotency.E001"]
+    assert [message.split(", and")[0] for message in found] == [
+        "IDEMPOTENCY['SUBJECT_ADMIN']['order'] is 'admin:shop_order_chnage'",
+        "IDEMPOTENCY['SUBJECT_ADMIN']['list'] is 'admin:auth_user_changelist'",
+    ]
+
+
 class Counted(list[Any]):
     """Addresses that count how often they are gone through."""
 
