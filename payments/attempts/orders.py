@@ -6,12 +6,13 @@ from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from payments.attempts import asking, calling, closing
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
-from payments.conf import payable
+from payments.conf import Payable, payable
 from payments.errors import OrderNotPayable
 from payments.models import Attempt, Payment
 from payments.order_keys import payment_of
@@ -68,12 +69,19 @@ def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
             amount_minor=project.amount(locked),
             currency=project.currency,
             channel=channel,
-            description=project.describe(locked),
+            description=_described(project, locked),
             expires_at=timezone.now() + project.lives,
             account=project.account(locked, channel),
             method=way or None,
             payer=payer,
         )
+
+
+def _described(project: Payable, order: Model) -> str:
+    text: object = project.describe(order)
+    if not isinstance(text, str | Promise):
+        raise TypeError(f"{type(project).__name__}.describe must return a text, not {text!r}.")
+    return str(text)
 
 
 def status(order: Model) -> PaymentStatus | None:

@@ -317,6 +317,16 @@ def test_an_adapter_whose_amount_is_none_writes_nothing(
     assert (Payment.objects.count(), Attempt.objects.count()) == (0, 0)
 
 
+def test_an_adapter_that_describes_nothing_is_named(
+    settings: Any, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    monkeypatch.setattr(Priced, "describe", lambda self, order: None)
+    with pytest.raises(TypeError, match=r"^Priced\.describe must return a text, not None\."):
+        payments.start(Group.objects.create(name="a room"), method="wechat.native")
+    assert Attempt.objects.count() == 0
+
+
 def test_a_row_of_another_model_is_no_order(bought: list[Group]) -> None:
     """A user may have the key of an order."""
     verbs: list[Any] = [payments.refund, payments.status, partial(payments.start, method="wechat")]
