@@ -176,7 +176,7 @@ def parsed() -> Config | None:
 def meant(name: str, known: Iterable[str]) -> str:
     """Name the known option nearest to a wrong one, or all of them; the end of a sentence."""
     names = sorted(known)
-    near = [one for one in names if one.startswith(name) or name.startswith(one)]
+    near = [one for one in names if one.startswith(name) or name.startswith(one) or name.endswith(one)]
     near = near or get_close_matches(name, names, n=1, cutoff=0.8)  # or TTL_SECONDS means WAIT_SECONDS
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
 
