@@ -161,15 +161,10 @@ class Policy:
         return True
 
     def show(self, request: Any, problem: Problem) -> HttpResponseBase:
-        """Answer with a problem, as `on_problem` does, else with a problem document.
-
-        Raises:
-            TypeError: `on_problem` returned no response.
-        """
+        """Answer with a problem, as `on_problem` does, else with a problem document."""
         response: Any = (self.on_problem or _document)(request, problem)
         if not isinstance(response, HttpResponseBase):
-            what = type(response).__name__ if response is not None else response
-            raise TypeError(f"on_problem={self.on_problem!r} returned {what}. Return an HttpResponse there.")
+            raise TypeError(f"on_problem={self.on_problem!r} returned {response!r}. Return an HttpResponse there.")
         return response
 
     def config(self) -> Config:
