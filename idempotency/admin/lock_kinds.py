@@ -12,6 +12,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from idempotency.arguments import LONGEST_SECONDS
 from idempotency.conf import config
 from idempotency.locks import (
     CountDownLatch,
@@ -29,7 +30,6 @@ from idempotency.locks import (
     State,
     TokenBucket,
 )
-from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.postgres import AdvisoryLock
 
 ANSWER_SECONDS = 2.0  # for a server of RedLock or ZooKeeper

@@ -1,7 +1,6 @@
 """Changes of a map's entries, for a caller that listens: a hint each, as the messages of a `Topic`."""
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ class Changes:
     def __init__(self, messages: Any) -> None:
         self._messages = messages
 
-    def take(self, *, wait_seconds: float) -> Change | None:
+    def take(self, *, wait_seconds: float | None) -> Change | None:
         """Return the next change; None first of all, and where some may have been missed.
 
         Raises:
@@ -60,7 +59,7 @@ class Listenable:
         try:
             await sync_to_async(listening.enter_context)(self._topic().listen(messages))
             while True:
-                yield _read(await messages.take(wait_seconds=math.inf))
+                yield _read(await messages.take(wait_seconds=None))
         finally:
             await sync_to_async(listening.close)()
 

@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from idempotency.arguments import text
+
 MISSING: Any = object()
 
 
@@ -42,7 +44,7 @@ class Copies:
         """Return the value, or `MISSING`."""
         with self.lock:
             self._hear()
-            copy = self._copies.get(key)
+            copy = self._copies.get(text("key", key))
             if copy is None or copy.remaining_seconds <= 0:
                 self._copies.pop(key, None)
                 return MISSING

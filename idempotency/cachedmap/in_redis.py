@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from django.utils.encoding import force_str
 
+from idempotency.arguments import LONGEST_SECONDS, lasting, text
 from idempotency.cachedmap.copies import Copies
 from idempotency.conf import config
 from idempotency.locks import Lock, LockError, Topic
@@ -23,18 +24,21 @@ V = TypeVar("V")
 FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
 MICROSECONDS = 1_000_000
 PAGE_ENTRIES = 100  # about so many does an iteration hold
-LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much
 
 _MAP = Script("cachedmap", package="idempotency.redis")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[V]):
-    """Value that lives for other times than its map's. `read` may return one."""
+    """Value that lives for other times than its map's, `math.inf` for ever. `read` may return one."""
 
     value: V
     ttl_seconds: float | None = None
     idle_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        lasting("ttl_seconds", self.ttl_seconds)
+        lasting("idle_seconds", self.idle_seconds)
 
 
 class InRedis(Generic[V]):
@@ -45,8 +49,7 @@ class InRedis(Generic[V]):
     _client: Any
     _stored: bool
     _behind: set[str]
-    _ttl_seconds: float | None
-    _idle_seconds: float | None
+    _lives: Entry[None]
     _entries_max: int
     _dumps: Callable[[V], str | bytes]
     _loads: Callable[[bytes], V]
@@ -73,6 +76,7 @@ class InRedis(Generic[V]):
 
     def remaining_seconds(self, key: str) -> float:
         """Return how long an entry lasts if nobody gets it: infinite for ever, 0.0 where none is stored."""
+        text("key", key)
         reply = self._ask("life", key) if self._stored else None
         if reply is None:
             copy = self._copies().items().get(key)
@@ -103,8 +107,8 @@ class InRedis(Generic[V]):
             return None
 
     def _times(self, entry: Entry[V]) -> tuple[float, float]:
-        ttl = self._ttl_seconds if entry.ttl_seconds is None else entry.ttl_seconds
-        idle = self._idle_seconds if entry.idle_seconds is None else entry.idle_seconds
+        ttl = self._lives.ttl_seconds if entry.ttl_seconds is None else entry.ttl_seconds
+        idle = self._lives.idle_seconds if entry.idle_seconds is None else entry.idle_seconds
         return math.inf if ttl is None else ttl, math.inf if idle is None else idle
 
     def _packed(self, entries: Mapping[str, Entry[V]]) -> list[Any]:
@@ -156,4 +160,4 @@ class InRedis(Generic[V]):
 
 def _microseconds(seconds: float) -> int:
     """Convert a time for the script; 0 is for ever."""
-    return 0 if math.isinf(seconds) else max(1, round(min(seconds, LONGEST_SECONDS) * MICROSECONDS))
+    return 0 if math.isinf(seconds) else max(1, round(seconds * MICROSECONDS))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from idempotency.arguments import bounded, text, whole_number
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.cachedmap.in_redis import MICROSECONDS, Entry
@@ -65,12 +66,13 @@ class CachedMap(OnTasks[V], Listenable):
         loads: Callable[[bytes], V] = json.loads,
         client: Any = None,
     ) -> None:
-        if name and not stored and read is None:
+        if text("name", name) and not stored and read is None:
             raise TypeError(f"The map {name!r} stores nothing in Redis: give it read= for what a change ends.")
         self.name, self._client, self._stored = name, client, stored and bool(name)
         self._read, self._write, self._dumps, self._loads = read, write, dumps, loads
-        self._ttl_seconds, self._idle_seconds = ttl_seconds, idle_seconds
-        self._entries_max, self._copy_seconds = entries_max, copy_seconds
+        self._lives = Entry(None, ttl_seconds, idle_seconds)
+        self._entries_max = whole_number("entries_max", entries_max)
+        self._copy_seconds = bounded("copy_seconds", copy_seconds, or_zero=True)
         self._begin()
         _maps.add(self)
 
@@ -95,7 +97,7 @@ class CachedMap(OnTasks[V], Listenable):
     def get_many(self, keys: Iterable[str]) -> dict[str, V]:
         """Return the values of those keys that have one: of the copies, of Redis in one command, or else read."""
         copies = self._copies()
-        changes, found = copies.changes, {key: copies.get(key) for key in keys}
+        changes, found = copies.changes, {text("key", key): copies.get(key) for key in keys}
         missing = [key for key, value in found.items() if value is MISSING]
         reply = self._ask("get", *missing) if self._stored and missing else None
         for at, key in enumerate(missing):
@@ -132,6 +134,7 @@ class CachedMap(OnTasks[V], Listenable):
         """
         self._refuse_unstored()
         entry = Entry(value, **seconds)
+        text("key", key)
         outcome = self._put("replace", key, entry, old)
         if outcome == REFUSED and self._read is not None and self.get(key, MISSING) is not MISSING:
             outcome = self._put("replace", key, entry, old)
@@ -145,11 +148,11 @@ class CachedMap(OnTasks[V], Listenable):
         Args:
             ttl_seconds, idle_seconds: of this entry, in place of the map's.
         """
-        self.set_many({key: value}, ttl_seconds=ttl_seconds, idle_seconds=idle_seconds)
+        self.set_many({text("key", key): value}, ttl_seconds=ttl_seconds, idle_seconds=idle_seconds)
 
     def set_many(self, values: Mapping[str, V], **seconds: float | None) -> None:
         """Store values as `set` does, in one command; where a write fails, those written before it."""
-        entries = {key: Entry(value, **seconds) for key, value in values.items()}
+        entries = {text("key", key): Entry(value, **seconds) for key, value in values.items()}
         written: dict[str, Entry[V]] = {}
         try:
             for key, entry in entries.items():
@@ -162,6 +165,7 @@ class CachedMap(OnTasks[V], Listenable):
 
     def delete(self, key: str) -> None:
         """Remove an entry, written through."""
+        text("key", key)
         if self._write is not None:
             self._write(key, None)
         self._change(self._copies(), [key], "remove", key)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from idempotency.locks.engine.holds import bounded
+from idempotency.arguments import bounded, text
 from idempotency.locks.engine.hub import Resource, script, tagged
 from idempotency.locks.engine.steps import Ask, SendNowait, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -24,7 +24,7 @@ class Expiring(Resource):
 
     def __init__(self, name: str, *, ttl_seconds: float, client: Any = None, prefix: str | None = None) -> None:
         # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
-        super().__init__(f"{len(name)}:{name}", client=client, prefix=prefix)
+        super().__init__(f"{len(text('name', name))}:{name}", client=client, prefix=prefix)
         self._ttl_ms = max(1, round(bounded("ttl_seconds", ttl_seconds) * 1000))
 
     @operation
@@ -43,7 +43,7 @@ class Expiring(Resource):
         yield SendNowait(_REMEMBER, *self._remembering(member), lambda new: None if new or not known else known())
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
-        key = tagged(self._kind, f"{self.name}:{member}", self._prefix)
+        key = tagged(self._kind, f"{self.name}:{text('member', member)}", self._prefix)
         return [key], [self._ttl_ms, self.hub().new_request()]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.encoding import force_str
 
-from idempotency.locks.engine.holds import bounded, whole_number
+from idempotency.arguments import bounded, whole_number
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Ask, Finish, Steps, deadline_of, insist, operation
@@ -79,7 +79,7 @@ class Latch(Waited, Asked, Resource):
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
         """Wait until nothing is left, None for ever, 0 not at all; return False when the time was over."""
         hub = self.hub()
-        request, deadline = hub.new_request(), deadline_of(wait_seconds)
+        request, deadline = hub.new_request(), deadline_of(self._limit(wait_seconds))
         look = _Look(self._keys, f"{hub.channel} {request}", hub=hub, request=request, deadline=deadline)
         look.bears_seconds = float("inf")
         try:

@@ -19,8 +19,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Unpack
 
+from idempotency.arguments import whole_number
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, Entered, WithStatement
-from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.steps import DEFAULT, BesideTheLoop, Blocking, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.waits import Rest
 from idempotency.locks.errors import not_held
@@ -57,8 +57,8 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         Raises:
             OSError: the folder cannot be written.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         rest = Rest(deadline_of(self._limit(wait_seconds)))
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._waits.add(rest)
         line, head, place = next(self._paths("line")), None, None
         try:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, Unpack
 from django.db import OperationalError, connections, transaction
 from django.db.models import Model, QuerySet
 
+from idempotency.arguments import text, waiting, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
@@ -33,6 +34,7 @@ __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transac
 
 Row = TypeVar("Row", bound=Model)
 
+TOKEN_MAX = 2**63 - 1  # of a bigint
 QUERY_CANCELED = "57014"  # by statement_timeout
 LOOK_SECONDS = 1.0  # between looks whether a session has ended that is listened to
 
@@ -61,10 +63,10 @@ def transaction_lock(
 
     Transaction: needs the caller's.
     """
+    waits, key = waiting(wait_seconds) != 0, lock_key(text("name", name), schema=schema(using))
     with _within(using, wait_seconds, f"{name!r}"), connections[using].cursor() as cursor:
-        waits = wait_seconds is None or wait_seconds > 0
         function = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if shared else ''}"
-        cursor.execute(f"SELECT {function}(%s)", [lock_key(name, schema=schema(using))])
+        cursor.execute(f"SELECT {function}(%s)", [key])
         if not waits and not cursor.fetchone()[0]:
             raise LockTimeout(f"{name!r} is not free.")
 
@@ -90,9 +92,8 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
     """
     if skip_locked and wait_seconds is not None:
         raise ValueError("skip_locked does not wait: wait_seconds must be None")
-    at_once = wait_seconds is not None and wait_seconds <= 0
     # only its own rows: those of joined tables would be locked in no defined order
-    rows = queryset.select_for_update(nowait=at_once, skip_locked=skip_locked, of=("self",))
+    rows = queryset.select_for_update(nowait=waiting(wait_seconds) == 0, skip_locked=skip_locked, of=("self",))
     if not queryset.query.is_sliced:
         rows = rows.order_by("pk")
     elif tuple(queryset.query.order_by) != ("pk",):
@@ -115,6 +116,7 @@ def write_fenced(queryset: QuerySet[Any], *, token: int, fence_field: str = "fen
 
     Transaction: one statement; joins the caller's if there is one.
     """
+    whole_number("token", token, most=TOKEN_MAX)
     if not queryset.filter(**{f"{fence_field}__lte": token}).update(**{**changes, fence_field: token}):
         raise StaleToken(
             f"A row of {queryset.model._meta.label} refused token {token}: a later holder has written."
@@ -127,10 +129,9 @@ def _within(using: str, wait_seconds: float | None, what: str) -> Iterator[None]
     connection = connections[using]
     if connection.get_autocommit():
         raise LockError(f"{what}: no transaction is open. A lock released before commit protects nothing.")
-    bounded = wait_seconds is not None and wait_seconds > 0
     try:
         with transaction.atomic(using=using):
-            before = _set_lock_timeout(using, milliseconds(wait_seconds)) if bounded else None
+            before = _set_lock_timeout(using, milliseconds(wait_seconds)) if wait_seconds else None
             yield
             if before is not None:  # the rollback of a failed wait undoes it, a released savepoint does not
                 _set_lock_timeout(using, before)

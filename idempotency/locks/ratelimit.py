@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from django.utils.encoding import force_str
 
-from idempotency.locks.engine.holds import MICROSECONDS, NUMBER_MAX, bounded, whole_number
+from idempotency.arguments import NUMBER_MAX, bounded, text, whole_number
+from idempotency.locks.engine.holds import MICROSECONDS
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Finish, Pause, Steps, bound_of, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -89,9 +90,10 @@ class Limiter(Waited, Resource):
             LockUnavailable: Redis did not reply; the caller decides what that means.
             ValueError: the rate never gives so many.
         """
-        longest = NUMBER_MAX if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, NUMBER_MAX))
+        limit = self._limit(wait_seconds)
+        longest = NUMBER_MAX if limit is None else round(limit * MICROSECONDS)
         ask = self._ask("acquire", whole_number("permits", permits), longest, caller or "", caller=caller)
-        ask.seconds = bound_of(deadline_of(wait_seconds), least=SILENCE_SECONDS)
+        ask.seconds = bound_of(deadline_of(limit), least=SILENCE_SECONDS)
         rest, given = Rest(float("inf"), self.hub().bell()), 0
         try:
             given, wait = (yield ask)[0]
@@ -156,6 +158,8 @@ class Limiter(Waited, Resource):
             clear: forget what was used, but not what callers wait for.
             if_absent: leave one that is stored as it is.
         """
+        if not isinstance(rate, Rate):
+            raise ValueError(f"rate must be a Rate, such as Rate(permits=10, interval_seconds=1.0), not {rate!r}")
         return bool((yield self._ask("init" if if_absent else "set", *rate.checked(), int(clear)))[0])
 
     @operation
@@ -167,7 +171,7 @@ class Limiter(Waited, Resource):
         key, request = self._key, self.hub().new_request()
         keys = [f"{key}#rate", f"{key}#{request}", key]  # a caller's begin with another character after the name
         if caller is not None:
-            keys += [f"{key}:{caller}", f"{key}#clients"]
+            keys += [f"{key}:{text('caller', caller)}", f"{key}#clients"]
         return Ask(_LIMIT, keys, [self._kind, request, *self._rate, *what])
 
 

@@ -53,9 +53,8 @@ class Majority(Several):
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, each once, not {clients}")
         super().__init__(name, **settings)
         self.majority = self.quorum = len(clients) // 2 + 1
-        self._lease_seconds = lease_seconds
-        each = {"prefix": prefix, "hold_seconds_max": hold_seconds_max, "release_seconds": 0.0}
-        self.locks = [self._lock(name, client=client, **each) for client in clients]
+        each = {"prefix": prefix, "lease_seconds": lease_seconds, "hold_seconds_max": hold_seconds_max}
+        self.locks = [self._lock(name, client=client, release_seconds=0.0, **each) for client in clients]
         self._join()
 
     @operation
@@ -69,14 +68,13 @@ class Majority(Several):
                 it first.
             LockUnavailable: a majority did not reply, until the time was over or for UNAVAILABLE_SECONDS.
         """
-        lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
         deadline = deadline_of(self._limit(wait_seconds))
         answered_at, cancels = time.monotonic(), self._cancels
         while True:
             if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
                 raise self._lost()
             away: list[Exception] = []
-            if (yield from self._all_or_nothing(partial(self._round, lease, away))):
+            if (yield from self._all_or_nothing(partial(self._round, lease_seconds, away))):
                 return True
             now = time.monotonic()
             deadline = deadline if self._cancels == cancels else 0.0

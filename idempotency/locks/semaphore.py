@@ -6,10 +6,11 @@ from typing import Any, Unpack
 
 from django.utils.encoding import force_str
 
+from idempotency.arguments import NUMBER_MAX, bounded, whole_number
 from idempotency.locks.engine import contexts
 from idempotency.locks.engine.contexts import AsyncWithStatement, Owned, Settings, WithStatement
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import NUMBER_MAX, Hold, bounded, whole_number
+from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.hub import renewal, script
 from idempotency.locks.engine.places import RELEASE_SECONDS, Placed
 from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Steps, operation
@@ -135,10 +136,8 @@ class Permits(Owned, Totals):
             yield Finish(self._give_places(keys, hold.holder, (hold.shared, 0), hold.token))
             return hub.slots.free(hold.owner)
         left = 1 if permits is None else whole_number("permits", permits)
-        if self._owner is not None:
+        if self._owner is not None or left > sum(hold.shared for hold in holds):  # `close` has forgotten some
             what = ["named", _for(own), permits or 0]
-        elif left > sum(hold.shared for hold in holds):
-            raise not_held(self.name)
         else:
             for hold in reversed(holds):
                 if count := min(left, hold.shared):
@@ -202,7 +201,7 @@ class ExpirablePermits(Totals):
         on_released: contexts.Listener | None = None,
     ) -> None:
         super().__init__(name, client=client, prefix=prefix)
-        self._release_seconds = release_seconds
+        self._release_seconds = bounded("release_seconds", release_seconds, or_zero=True)
         self._notify = contexts.Listeners(name, lost=on_lost, expired=on_expired, released=on_released) or None
         self.permits, self._capacity = permits, 0 if permits is None else whole_number("permits", permits)
 
@@ -279,7 +278,7 @@ class AsyncPermitExpirableSemaphore(OnTasks, ExpirablePermits):
 
 
 def _parsed(permit: str) -> tuple[str, int]:
-    owner, _, token = permit.rpartition("@")
-    if not owner or not token.isdigit():
-        raise NotHeld(f"{permit!r} is no permit.")
+    owner, _, token = permit.rpartition("@") if isinstance(permit, str) else ("", "", "")
+    if not owner or not token.isdecimal():
+        raise ValueError(f"permit must be the name that acquire returned, not {permit!r}")
     return owner, int(token)

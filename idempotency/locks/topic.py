@@ -11,6 +11,7 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from idempotency.arguments import text, waiting
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Listen, SendNowait, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -34,12 +35,12 @@ class Publishing(Resource):
     @operation
     def tell(self, message: str) -> Steps[None]:
         """Send `message` to every listener. Call it after the commit, or they look too early."""
-        yield Ask(_PUBLISH, [self.channel], [message])
+        yield Ask(_PUBLISH, [self.channel], [text("message", message)])
 
     @operation
     def hint(self, message: str) -> Steps[None]:
         """Send as `tell` does, without waiting for the reply on a thread. A message may be lost unnoticed."""
-        yield SendNowait(_PUBLISH, [self.channel], [message])
+        yield SendNowait(_PUBLISH, [self.channel], [text("message", message)])
 
     @operation
     def _connected(self) -> Steps[bool]:
@@ -69,14 +70,14 @@ class Messages:
         if (behind := self._queue.qsize()) <= KEPT_MAX:
             self._queue.put_nowait(message if behind < KEPT_MAX else None)
 
-    def take(self, *, wait_seconds: float) -> str | None:
+    def take(self, *, wait_seconds: float | None) -> str | None:
         """Return the next message; None if some may have been missed.
 
         Raises:
             TimeoutError: none came within `wait_seconds`.
         """
         try:
-            return self._queue.get(timeout=wait_seconds)  # type: ignore[no-any-return]
+            return self._queue.get(timeout=waiting(wait_seconds))  # type: ignore[no-any-return]
         except queue.Empty:
             raise TimeoutError from None
 
@@ -99,7 +100,7 @@ class AsyncMessages(Messages):
     def __init__(self) -> None:
         self._queue: Any = asyncio.Queue()
 
-    async def take(self, *, wait_seconds: float) -> str | None:  # type: ignore[override]
+    async def take(self, *, wait_seconds: float | None) -> str | None:  # type: ignore[override]
         """Return the next message, as `Messages.take` does."""
-        async with asyncio.timeout(wait_seconds):
+        async with asyncio.timeout(waiting(wait_seconds)):
             return await self._queue.get()  # type: ignore[no-any-return]

@@ -18,10 +18,10 @@ from idempotency.extras import needed
 with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
 
+from idempotency.arguments import whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
-from idempotency.locks.engine.holds import whole_number
 from idempotency.locks.engine.nodes import Place, desk_of
 from idempotency.locks.engine.queues import Queue
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, deadline_of, operation

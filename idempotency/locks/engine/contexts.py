@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
+from idempotency.arguments import bounded, callback, text, waiting
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import Hold, bounded
+from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.hub import Resource
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Placed
 from idempotency.locks.engine.steps import Steps, operation
@@ -36,7 +37,7 @@ class Listeners:
 
     def __init__(self, name: str, **calls: Listener | None) -> None:
         self._name = name
-        self.calls = {end: call for end, call in calls.items() if call is not None}
+        self.calls = {end: call for end, call in calls.items() if callback(f"on_{end}", call)}
 
     def __bool__(self) -> bool:
         return bool(self.calls)
@@ -78,10 +79,9 @@ class Entered(Waited):
         on_expired: Listener | None = None,
         on_released: Listener | None = None,
     ) -> None:
-        self.name = name
-        self._waits: set[Any] = set()
+        self.name, self._waits = text("name", name), set()
         self._owner = None if owner is None else holder.named(owner)
-        self._wait_seconds = wait_seconds
+        self._wait_seconds = waiting(wait_seconds)
         self._raise_on_lost = raise_on_lost
         self._listeners = Listeners(name, lost=on_lost, expired=on_expired, released=on_released)
         self._notify: Any = self._listeners or None
@@ -152,8 +152,9 @@ class Owned(AskedByHolder, Entered, Placed):
     ) -> None:
         Placed.__init__(self, name, client=client, prefix=prefix)
         Entered.__init__(self, name, **settings)
-        self._lease_seconds, self._hold_seconds_max = lease_seconds, hold_seconds_max
-        self._release_seconds = release_seconds
+        self._lease_seconds = None if lease_seconds is None else bounded("lease_seconds", lease_seconds)
+        self._hold_seconds_max = bounded("hold_seconds_max", hold_seconds_max)
+        self._release_seconds = bounded("release_seconds", release_seconds, or_zero=True)
 
     @operation
     def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:

@@ -94,7 +94,7 @@ class Counted(Held, Entered):
             UpgradeRefused: the caller has it shared, and wants it alone.
             kazoo.exceptions.KazooException: ZooKeeper refuses, as without rights to the nodes.
         """
-        desk, key = self._desk(), self._key()
+        desk, key, limit = self._desk(), self._key(), self._limit(wait_seconds)
         for hold in desk.pop_dead():
             hold.abandon()
         with desk.guard:
@@ -106,7 +106,7 @@ class Counted(Held, Entered):
                 if self._reentrant:
                     holds[-1].count += 1
                     return True
-        hold = yield from self._take(self._limit(wait_seconds))
+        hold = yield from self._take(limit)
         if hold is not None:
             with desk.guard:
                 desk.holds.setdefault(key, []).append(hold)

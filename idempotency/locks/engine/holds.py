@@ -17,23 +17,6 @@ RENEW_AFTER = 1 / 3  # of a lease
 CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
 LOSS_SECONDS = 3600.0  # for which a holder that lives can still learn that it lost
 SWEEP_AT = 100  # holds or owners, beyond twice as many as were left when they were looked through last
-LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
-NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
-
-
-def bounded(name: str, seconds: float) -> float:
-    """Return `seconds`, or raise `ValueError` where no server stores anything for so long."""
-    with contextlib.suppress(TypeError):  # no number
-        if not isinstance(seconds, bool) and 0 < seconds <= LONGEST_SECONDS:
-            return seconds
-    raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds!r}")
-
-
-def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:
-    """Return `number`, or raise `ValueError` where it is not whole, too small or too large."""
-    if isinstance(number, bool) or not (isinstance(number, int) and least <= number <= most):
-        raise ValueError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
-    return number
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
 
+from idempotency.arguments import text
 from idempotency.conf import config
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Slots
@@ -133,7 +134,7 @@ class Resource:
     def __init__(self, name: str, *, client: Any = None, prefix: str | None = None) -> None:
         self.name = name
         self.client = client
-        self._prefix = prefix
+        self._prefix = None if prefix is None else text("prefix", prefix)
         self._waits: set[Any] = set()
         tagged(self._kind, name)  # refuses a bad name here
 

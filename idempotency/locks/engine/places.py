@@ -19,8 +19,9 @@ from typing import Any
 
 from django.utils.encoding import force_str
 
+from idempotency.arguments import bounded, whole_number
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded, whole_number
+from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold
 from idempotency.locks.engine.hub import Hub, Resource, script, tagged
 from idempotency.locks.engine.steps import DEFAULT, Ask, Finish, Listen, Steps, deadline_of, insist, operation
 from idempotency.locks.engine.waits import Question, Waited

@@ -104,7 +104,7 @@ class Session(SessionHold):
             self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
-            once = self._cancelled or (wait_seconds is not None and wait_seconds <= 0)
+            once = self._cancelled or wait_seconds == 0
             question = f"SELECT pg_{'try_' if once else ''}advisory_lock{self._suffix}($1)"
             server = self._connection.pgconn
             server.send_query_params(question.encode(), [b"%d" % self._key])

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from idempotency.arguments import waiting
 from idempotency.locks.engine.hub import Hub, script
 from idempotency.locks.engine.steps import DEFAULT, Ask, Listen, Pause, Steps, Wait, bound_of, operation
 from idempotency.locks.errors import LockUnavailable
@@ -102,7 +103,7 @@ class Waited:
 
     def _limit(self, wait_seconds: float | None) -> float | None:
         """Return how long to wait: the argument, or the constructor's value."""
-        return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        return self._wait_seconds if wait_seconds is DEFAULT else waiting(wait_seconds)
 
     @operation
     def cancel(self) -> Steps[None]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import math
 import multiprocessing
 import threading
 import weakref
@@ -221,7 +222,7 @@ def test_an_entry_ends_by_its_time_or_its_idle_time(single: Any, maps: Any, name
     one = maps(name, client=single, copy_seconds=0, ttl_seconds=0.05)
     one.set("by the map", 1)
     one.set("short", 2, ttl_seconds=0.01)
-    one.set("long", 3, ttl_seconds=LONG, idle_seconds=1e300)
+    one.set("long", 3, ttl_seconds=LONG, idle_seconds=math.inf)
     one.set("unused", 4, ttl_seconds=LONG, idle_seconds=0.05)
     until(lambda: one.get("short") is None)
     until(lambda: one.get("by the map") is None)  # however often it is got
@@ -258,7 +259,7 @@ def test_nothing_is_left_in_redis_for_ever_unless_asked(client: Any, maps: Any) 
     keys = [key for node in _nodes(client) for key in node.keys("*map:{map:names}*")]
     assert len(keys) == 3
     assert all(client.pttl(key) > 0 for key in keys)
-    one.set("b", 1, ttl_seconds=float("inf"))
+    one.set("b", 1, ttl_seconds=math.inf)
     assert sorted(client.pttl(key) > 0 for key in keys) == [False, False, True]
 
 
@@ -487,7 +488,7 @@ def test_how_many_there_are_and_how_long_they_last(single: Any, maps: Any) -> No
         left = [one.remaining_seconds(key) for key in ("long", "unused", "ever", "short", "none")]
         assert 0 < left[0] <= LONG
         assert 0 < left[1] <= LONG
-        assert left[2:] == [float("inf"), 0.0, 0.0]
+        assert left[2:] == [math.inf, 0.0, 0.0]
         one.delete("ever")
         assert one.size() == 2
 
@@ -554,3 +555,53 @@ def test_all_entries_are_iterated_over_by_the_page_and_not_used(client: Any, sin
     assert _commands(single, lambda: next(other.items())) == 1
     assert 2 <= _commands(single, lambda: list(other.items())) <= 8
     assert single.zrange(uses, 0, -1, withscores=True) == before
+
+
+class TestArguments:
+    NO_TIMES = (0, -1, math.nan, -math.inf, 1e10, True, "5", [])
+
+    @pytest.mark.parametrize("life", ["ttl_seconds", "idle_seconds"])
+    @pytest.mark.parametrize("seconds", NO_TIMES, ids=repr)
+    def test_a_life_is_checked_where_it_is_given(self, maps: Any, life: str, seconds: Any) -> None:
+        one, settings = maps(""), {life: seconds}
+        one.set("a", 1)
+        for job in (
+            partial(maps, "", **settings),
+            partial(Entry, 2, **settings),
+            partial(one.set, "a", 2, **settings),
+            partial(one.set_many, {"b": 2}, **settings),
+            partial(one.put_if_absent, "b", 2, **settings),
+            partial(one.replace, "a", 2, **settings),
+        ):
+            with pytest.raises(ValueError, match=f"{life} .* must be above 0 and at most"):
+                job()
+        assert dict(one.items()) == {"a": 1}
+
+    @pytest.mark.parametrize("seconds", [*NO_TIMES[1:], None], ids=repr)
+    def test_a_copys_life_is_checked(self, maps: Any, seconds: Any) -> None:
+        with pytest.raises(ValueError, match="copy_seconds must be 0 or above"):
+            maps("", copy_seconds=seconds)
+
+    @pytest.mark.parametrize("size", [0, -1, 1.5, math.nan, True, "5", None], ids=repr)
+    def test_a_size_is_a_number(self, maps: Any, size: Any) -> None:
+        with pytest.raises(ValueError, match="entries_max must be a whole number"):
+            maps("", entries_max=size)
+
+    @pytest.mark.parametrize("text", [None, 5, True, b"x", []], ids=repr)
+    def test_names_and_keys_are_text(self, maps: Any, text: Any) -> None:
+        with pytest.raises(ValueError, match="name must be text"):
+            maps(text)
+        one = maps("", read=lambda key: "read")
+        for job in (
+            one.get,
+            one.delete,
+            one.remaining_seconds,
+            lambda key: one.get_many([key]),
+            lambda key: one.set(key, 1),
+            lambda key: one.put_if_absent(key, 1),
+            lambda key: one.replace(key, 1),
+            lambda key: asyncio.run(one.aget(key)),
+        ):
+            with pytest.raises(ValueError, match="key must be text"):
+                job(text)
+        assert dict(one.items()) == {}

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import pytest
 
 from idempotency import locks
+from idempotency.arguments import LONGEST_SECONDS
 from idempotency.locks import LockError, LockLost, LockUnavailable, RateExceeded, ratelimit
 from idempotency.locks.engine import places
-from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import tagged
 from idempotency.redis import mailbox
 from idempotency.redis.connection import ClientConnection

@@ -1,0 +1,53 @@
+"""Checks of arguments: each returns it, or raises a `ValueError` that names it and says what to write."""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
+NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
+
+
+def bounded(name: str, seconds: float, *, or_zero: bool = False) -> float:
+    """Return `seconds`, which must be above 0, or 0 where that is of use, and no longer than a server stores."""
+    try:
+        if not isinstance(seconds, bool) and 0 <= seconds <= LONGEST_SECONDS and (or_zero or seconds > 0):
+            return seconds if isinstance(seconds, int) else float(seconds)
+    except (TypeError, ArithmeticError):  # no number, or a Decimal that is none
+        pass
+    least = "0 or above" if or_zero else "above 0"
+    raise ValueError(f"{name} must be {least} and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds!r}")
+
+
+def waiting(wait_seconds: float | None) -> float | None:
+    """Return how long to wait, 0 for not at all."""
+    return None if wait_seconds is None else bounded("wait_seconds (None: for ever)", wait_seconds, or_zero=True)
+
+
+def lasting(name: str, seconds: float | None) -> float | None:
+    """Return how long an entry lasts, infinite for ever; None leaves it to another."""
+    endless = seconds is None or (isinstance(seconds, float) and seconds == math.inf)
+    return seconds if endless else bounded(f"{name} (math.inf: for ever)", seconds)  # type: ignore[arg-type]
+
+
+def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX) -> int:
+    """Return `number`, which must be whole, and neither too small nor too large."""
+    if isinstance(number, bool) or not (isinstance(number, int) and least <= number <= most):
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
+    return number
+
+
+def text(name: str, value: str) -> str:
+    """Return `value`, which must be text: any other would be taken for what it looks like."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, not {value!r}")
+    return value
+
+
+def callback(name: str, call: Callable[..., T] | None) -> Callable[..., T] | None:
+    """Return a function to be called, if there is one."""
+    if call is not None and not callable(call):
+        raise ValueError(f"{name} must be a function or None, not {call!r}")
+    return call
