@@ -7,6 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
+TOKEN_MAX = 2**63 - 1  # a bigint
 NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 
@@ -19,6 +20,11 @@ def bounded(name: str, seconds: float, *, or_zero: bool = False) -> float:
         pass
     least = "0 or above" if or_zero else "above 0"
     raise ValueError(f"{name} must be {least} and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds!r}")
+
+
+def leasing(lease_seconds: float | None) -> float | None:
+    """Return how long a lease is; None is renewed."""
+    return None if lease_seconds is None else bounded("lease_seconds", lease_seconds)
 
 
 def waiting(wait_seconds: float | None) -> float | None:

@@ -1,5 +1,7 @@
 """Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`."""
 
+# ruff: noqa: F401  `__all__` is that of the package
+from idempotency import locks
 from idempotency.locks.engine.tasks import close
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet
@@ -19,30 +21,5 @@ from idempotency.locks.state import Owner, State
 from idempotency.locks.synchronized import synchronized
 from idempotency.locks.topic import AsyncTopic as Topic
 
-__all__ = [
-    "CountDownLatch",
-    "ExpiringSet",
-    "FairLock",
-    "HostSemaphore",
-    "Lock",
-    "LockError",
-    "LockLost",
-    "LockTimeout",
-    "LockUnavailable",
-    "MultiLock",
-    "NotHeld",
-    "Owner",
-    "PermitExpirableSemaphore",
-    "Rate",
-    "RateExceeded",
-    "RateLimiter",
-    "ReadWriteLock",
-    "RedLock",
-    "Semaphore",
-    "State",
-    "TokenBucket",
-    "Topic",
-    "UpgradeRefused",
-    "close",
-    "synchronized",
-]
+__all__ = ["close"]
+__all__ += locks.__all__

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
-from idempotency.locks.engine.steps import DEFAULT, Finish, On, Steps, deadline_of, left_of, operation
+from idempotency.locks.engine.steps import DEFAULT, Finish, On, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
@@ -65,8 +65,10 @@ class SeveralLocks(Several):
     def _each(self, deadline: float, cancels: int, taken: list[Any]) -> Steps[bool]:
         """Take one lock after another, until one is not free in time."""
         for lock in self.locks:
-            left = left_of(deadline) if self._cancels == cancels else 0.0
-            if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
+            left = max(0.0, deadline - time.monotonic()) if self._cancels == cancels else 0.0
+            if not (
+                yield On(lock, Mutex.acquire.steps(lock, wait_seconds=None if left == float("inf") else left))
+            ):
                 return False
             taken.append(lock)
         return True

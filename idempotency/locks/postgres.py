@@ -19,11 +19,11 @@ from typing import Any, TypeVar, Unpack
 from django.db import OperationalError, connections, transaction
 from django.db.models import Model, QuerySet
 
-from idempotency.arguments import text, waiting, whole_number
+from idempotency.arguments import TOKEN_MAX, text, waiting, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
-from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, Session, lock_key, look, milliseconds
+from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, Session, lock_key, look, milliseconds, silent
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, Wait, Work, operation
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
 from idempotency.locks.state import Owner, State
@@ -34,7 +34,6 @@ __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transac
 
 Row = TypeVar("Row", bound=Model)
 
-TOKEN_MAX = 2**63 - 1  # of a bigint
 QUERY_CANCELED = "57014"  # by statement_timeout
 LOOK_SECONDS = 1.0  # between looks whether a session has ended that is listened to
 
@@ -176,11 +175,14 @@ class _ReadableInLoop:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._session.fileno(), readable.set)
         try:
-            await readable.wait()
+            async with asyncio.timeout(seconds):
+                return await readable.wait()
+        except TimeoutError:
+            return False
         finally:
             loop.remove_reader(self._session.fileno())
 
@@ -238,7 +240,8 @@ class Advisory(Counted):
         try:
             yield Work(partial(session.ask, wait_seconds))
             while session.busy():
-                yield Wait(self._bell(session), math.inf)  # the server counts the time
+                if not (yield Wait(self._bell(session), session.patience_seconds)):
+                    raise silent()
             taken: bool = yield Work(session.answer)
             if taken and "lost" in self._listeners.calls:
                 self._watch(session)

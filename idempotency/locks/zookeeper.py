@@ -18,12 +18,12 @@ from idempotency.extras import needed
 with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
 
-from idempotency.arguments import whole_number
+from idempotency.arguments import TOKEN_MAX, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.nodes import Place, desk_of
-from idempotency.locks.engine.queues import Queue
+from idempotency.locks.engine.queues import NAME_MAX, Queue
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, deadline_of, operation
 from idempotency.locks.state import Numbered, Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
@@ -48,12 +48,17 @@ class QueueLock(Counted):
 
     def __init__(self, name: str, *, client: KazooClient, **settings: Unpack[Settings]) -> None:
         super().__init__(name, **settings)
+        if not isinstance(client, KazooClient):
+            raise ValueError(f"client must be a KazooClient, not {client!r}")
         self._client = client
         self._queue = self._queue_of(self._kind, self._permits)
         self._queues = [self._queue]  # one after the other; to be first in the last one is to hold
 
     def _queue_of(self, kind: str, places: int | None = None) -> Queue:
-        return Queue(self._client, f"{ROOT}/{kind}-{quote(self.name, safe='')}", self._bell, places=places)
+        quoted = quote(self.name, safe="")
+        if len(quoted) > NAME_MAX:  # the server would end the connection, again and again, and with it the session
+            raise ValueError(f"name must be at most {NAME_MAX} characters as in a URL, not {len(quoted)}")
+        return Queue(self._client, f"{ROOT}/{kind}-{quoted}", self._bell, places=places)
 
     @operation
     def contenders(self) -> Steps[list[str]]:
@@ -73,17 +78,19 @@ class QueueLock(Counted):
         Args:
             token: of the one hold to end; None ends every one.
         """
+        if token is not None:
+            whole_number("token", token, most=TOKEN_MAX)
         return (yield from self._queue.delete_holders(token))
 
     def _state(self) -> Steps[State]:
         nodes, holders = yield from self._queue.contenders(holders=True)
+        if self._queues[0] is not self._queue:
+            nodes = yield from self._queues[0].nodes()
         held = {hold.node: hold.count for hold in self._desk().all()}
         owners = []
         for node, (name, stat) in holders.items():
             since = datetime.fromtimestamp(stat.created, UTC)
             owners.append(Owner(name.decode(), stat.czxid, since, math.inf, held.get(node, 1)))
-        if self._queues[0] is not self._queue:
-            nodes = yield from self._queues[0].nodes()
         return State(tuple(owners), tuple(node for node in nodes if node not in holders))
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
@@ -126,7 +133,7 @@ class QueueLock(Counted):
 
 
 class QueuePermits(Numbered, QueueLock):
-    """Source of `ZooKeeperSemaphore` and its face for asyncio: who is first in a queue waits for a permit.
+    """Source of `ZooKeeperSemaphore` and its face for asyncio. One caller looks at a time: `wait_seconds=0` may miss.
 
     Args:
         permits: their number; every caller goes by its own.

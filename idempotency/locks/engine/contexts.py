@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
-from idempotency.arguments import bounded, callback, text, waiting
+from idempotency.arguments import bounded, callback, leasing, text, waiting
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.hub import Resource
@@ -152,7 +152,7 @@ class Owned(AskedByHolder, Entered, Placed):
     ) -> None:
         Placed.__init__(self, name, client=client, prefix=prefix)
         Entered.__init__(self, name, **settings)
-        self._lease_seconds = None if lease_seconds is None else bounded("lease_seconds", lease_seconds)
+        self._lease_seconds = leasing(lease_seconds)
         self._hold_seconds_max = bounded("hold_seconds_max", hold_seconds_max)
         self._release_seconds = bounded("release_seconds", release_seconds, or_zero=True)
 

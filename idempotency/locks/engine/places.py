@@ -19,7 +19,7 @@ from typing import Any
 
 from django.utils.encoding import force_str
 
-from idempotency.arguments import bounded, whole_number
+from idempotency.arguments import leasing, whole_number
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold
 from idempotency.locks.engine.hub import Hub, Resource, script, tagged
@@ -110,9 +110,7 @@ class Placed(Waited, Asked, Resource):
             LockLost: the holder had some, lost them, and has not released them yet. Not where a lease that it
                 asked for ended them and this is no `with`: then it may take them again.
         """
-        lease_seconds = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
-        if lease_seconds is not None:
-            bounded("lease_seconds", lease_seconds)
+        lease_seconds = self._lease_seconds if lease_seconds is DEFAULT else leasing(lease_seconds)
         hub, deadline = self.hub(), deadline_of(self._limit(wait_seconds))
         request = hub.new_request()
         asking = Asking(self, holder, share, lease_seconds, watched, hub=hub, request=request, deadline=deadline)

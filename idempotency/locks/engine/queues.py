@@ -23,7 +23,12 @@ from idempotency.locks.engine.steps import Steps, Wait
 from idempotency.locks.errors import LockUnavailable
 
 ANSWER_SECONDS = 10.0  # kazoo's default for a session: a server silent for that long has ended ours
+NAME_MAX = 100_000  # of the million bytes that a request may have
 LOOK_SECONDS = 3600.0  # between looks of a wait without end
+
+
+class Unanswered(LockUnavailable):
+    """The connection was lost before the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Queue:
                 if time.monotonic() >= place.ends_at:
                     return False
                 yield from self._until_changed(place, nodes)
-            except (*MAYBE_DONE, SessionExpiredError) as error:
+            except (Unanswered, SessionExpiredError) as error:
                 self._desk.heard.pop(place.path, None)
                 if time.monotonic() >= place.ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
@@ -80,7 +85,7 @@ class Queue:
                 try:
                     yield from self._asked(self.client.delete_async, place.node)
                     place.asked = False
-                except MAYBE_DONE:
+                except Unanswered:
                     repeated = True
                 except (NoNodeError, SessionExpiredError):
                     place.asked = False
@@ -181,7 +186,10 @@ class Queue:
         answer.rawlink(lambda _: bell.ring())
         if not (yield Wait(bell, ANSWER_SECONDS)):
             raise LockUnavailable(f"ZooKeeper did not reply for {ANSWER_SECONDS:g} s.")
-        return answer.get_nowait()
+        try:
+            return answer.get_nowait()
+        except MAYBE_DONE as error:
+            raise Unanswered(f"ZooKeeper did not reply: {type(error).__name__}.") from error
 
     def _connected(self) -> Steps[None]:
         desk, bell = self._desk, self.bell()

@@ -24,6 +24,7 @@ from idempotency.postgres.pooling import is_pooled
 LOCK_NOT_AVAILABLE = "55P03"
 MILLISECONDS_MAX = 2**31 - 1
 CANCEL_SECONDS = 5.0
+SILENCE_SECONDS = 10.0  # of a server that keeps its connections and does not reply; then a session is given up
 DEAD_PEER_SECONDS = 25  # 10 of silence, then 3 questions, one every 5
 
 _KEEPALIVES = {
@@ -104,12 +105,23 @@ class Session(SessionHold):
             self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
+            # the server counts the time, unless it hangs
+            self.patience_seconds = math.inf if wait_seconds is None else wait_seconds + SILENCE_SECONDS
             once = self._cancelled or wait_seconds == 0
-            question = f"SELECT pg_{'try_' if once else ''}advisory_lock{self._suffix}($1)"
-            server = self._connection.pgconn
-            server.send_query_params(question.encode(), [b"%d" % self._key])
-            while server.flush():
-                continue  # few bytes on an idle socket: they leave at once
+            self._send("try_advisory_lock" if once else "advisory_lock")
+
+    def _send(self, function: str) -> None:
+        server = self._connection.pgconn
+        server.send_query_params(f"SELECT pg_{function}{self._suffix}($1)".encode(), [b"%d" % self._key])
+        while server.flush():
+            continue  # few bytes on an idle socket: they leave at once
+
+    def _reply(self) -> Any:
+        server = self._connection.pgconn
+        reply = server.get_result()
+        while server.get_result() is not None:
+            continue  # up to its end
+        return reply
 
     def fileno(self) -> int:
         """Return the socket, readable when a reply or the end has come."""
@@ -130,11 +142,7 @@ class Session(SessionHold):
     def answer(self) -> bool:
         """Read the reply: return whether we have the lock, and read its token; if not, close."""
         with _unavailable():
-            server = self._connection.pgconn
-            answer = server.get_result()
-            while server.get_result() is not None:
-                continue  # up to its end
-            if answer is None:
+            if (answer := self._reply()) is None:
                 raise LockUnavailable("PostgreSQL did not answer.")
             if answer.status == ExecStatus.TUPLES_OK:
                 taken = answer.get_value(0, 0) != b"f"
@@ -170,9 +178,10 @@ class Session(SessionHold):
         """Unlock and close; return whether it was held up to now."""
         with self._guard:
             try:
-                unlock = f"SELECT pg_advisory_unlock{self._suffix}(%s)".encode()
-                row = self._connection.execute(unlock, [self._key]).fetchone()
-                return row is not None and bool(row[0])
+                self._send("advisory_unlock")
+                if not self.wait(SILENCE_SECONDS):
+                    raise silent()
+                return (reply := self._reply()) is not None and reply.get_value(0, 0) == b"t"
             except psycopg.Error:
                 return False
             finally:
@@ -203,9 +212,16 @@ class Session(SessionHold):
             )
 
 
+def silent() -> LockUnavailable:
+    """Make the error of a server that is connected and does not reply."""
+    return LockUnavailable(f"PostgreSQL did not answer for {SILENCE_SECONDS:g} s; the lock ends when it goes on.")
+
+
 @contextlib.contextmanager
 def _unavailable() -> Iterator[None]:
     try:
         yield
+    except (psycopg.ProgrammingError, psycopg.InternalError) as error:
+        raise LockError(f"PostgreSQL refused: {error}") from error
     except psycopg.Error as error:
         raise LockUnavailable(f"PostgreSQL did not answer: {error}") from error

@@ -165,11 +165,6 @@ def deadline_of(wait_seconds: float | None) -> float:
     return time.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
 
 
-def left_of(deadline: float) -> float | None:
-    """Return the wait that ends then."""
-    return None if deadline == float("inf") else max(deadline - time.monotonic(), 0.0)
-
-
 def bound_of(deadline: float, *, least: float = READY_SECONDS) -> float | None:
     """Return the time for a command of a wait: what is left of it, or a little. None where it has no end."""
     return None if deadline == float("inf") else max(deadline - time.monotonic(), least)

@@ -16,6 +16,7 @@ from django.contrib.auth.models import Group, User
 from django.db import DatabaseError, connection, transaction
 
 from idempotency.locks import postgres
+from idempotency.locks.engine import session as session_module
 from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.session import Session
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
@@ -29,6 +30,7 @@ from tests.integration.idempotency.locks.mutexes import (
     terminate,
 )
 from tests.integration.idempotency.locks.processes import Pool, account_model, account_table
+from tests.processes import stand_still
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -143,6 +145,47 @@ def test_a_server_that_is_away_is_told(hall: Hall, monkeypatch: pytest.MonkeyPat
         away.setitem(connection.settings_dict, "HOST", "/nowhere")
         with pytest.raises(LockUnavailable):
             actor.do(hall.lock().acquire)
+
+
+@contextlib.contextmanager
+def standing_still(backend: int) -> Iterator[None]:
+    """It keeps its connection, and answers nothing."""
+    stand_still(backend)
+    try:
+        yield
+    finally:
+        os.kill(backend, signal.SIGCONT)
+
+
+def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
+    lock, first, second = hall.lock(), hall.actor(), hall.actor()
+    assert first.do(lock.acquire)
+    answer = second.begin(lambda: lock.acquire(wait_seconds=0.1))
+    waits(1)
+    (backend,) = asked("SELECT pid FROM pg_locks WHERE NOT granted")
+    with standing_still(backend), pytest.raises(LockUnavailable, match="did not answer"):
+        answer.result(30)
+    (backend,) = asked("SELECT pid FROM pg_locks WHERE granted AND locktype = 'advisory'")
+    with standing_still(backend), pytest.raises(LockUnavailable, match="did not answer"):
+        first.do(lock.release)
+    assert first.do(lock.acquire)  # once it goes on, what was given up is over
+    first.do(lock.release)
+
+
+def test_what_the_server_refuses_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE nobody_special LOGIN")
+    try:
+        with AdvisoryLock("till") as lock:
+            with monkeypatch.context() as other:
+                other.setitem(connection.settings_dict, "USER", "nobody_special")
+                with pytest.raises(LockError, match="refused: permission denied") as refused:
+                    lock.force_release()
+            assert not isinstance(refused.value, LockUnavailable)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP ROLE nobody_special")
 
 
 def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ class Client(KazooClient):
 
     def get_children_async(self, *arguments: Any, **named: Any) -> Any:
         self.lists += 1
-        return super().get_children_async(*arguments, **named)
+        return self._unheard("list", super().get_children_async(*arguments, **named))
 
     def create_async(self, *arguments: Any, **named: Any) -> Any:
         return self._unheard("create" if named.get("ephemeral") else "", super().create_async(*arguments, **named))
@@ -483,3 +483,29 @@ def test_what_an_uncontended_turn_costs(
     with lock:
         pass
     assert len([name for name in sent if name != "Ping"]) == commands, sent
+
+
+def test_what_would_end_the_session_is_refused(client: Client) -> None:
+    for name, settings, wrong in (
+        ("x" * queues.NAME_MAX + "x", {}, "name must be at most"),
+        ("thing", {"client": None}, "client must be a KazooClient"),
+        ("thing", {"client": "localhost:2181"}, "client must be a KazooClient"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            ZooKeeperLock(name, **({"client": client} | settings))
+    with ZooKeeperLock("ü" * (queues.NAME_MAX // 6), client=client) as lock:
+        for token in (True, "7", -1):
+            with pytest.raises(ValueError, match="token must be a whole number"):
+                lock.force_release(token=token)
+        assert lock.locked()
+
+
+def test_a_connection_that_is_lost_is_no_answer(connect: Callable[[], Client]) -> None:
+    client = connect()
+    lock = ZooKeeperLock(NAME, client=client)
+    with lock:
+        for question in (lock.state, lock.contenders, lock.force_release):
+            client.deaf_to = "list"
+            with pytest.raises(LockUnavailable):
+                question()
+        assert lock.locked()
