@@ -133,7 +133,7 @@ class QueueLock(Counted):
 
 
 class QueuePermits(Numbered, QueueLock):
-    """Source of `ZooKeeperSemaphore` and its face for asyncio. One caller looks at a time: `wait_seconds=0` may miss.
+    """Source of `ZooKeeperSemaphore` and its other face. One caller looks at a time: another may miss one.
 
     Args:
         permits: their number; every caller goes by its own.

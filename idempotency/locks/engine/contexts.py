@@ -37,7 +37,7 @@ class Listeners:
 
     def __init__(self, name: str, **calls: Listener | None) -> None:
         self._name = name
-        self.calls = {end: call for end, call in calls.items() if callback(f"on_{end}", call)}
+        self.calls = {end: call for end, each in calls.items() if (call := callback(f"on_{end}", each))}
 
     def __bool__(self) -> bool:
         return bool(self.calls)

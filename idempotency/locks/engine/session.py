@@ -181,7 +181,7 @@ class Session(SessionHold):
                 self._send("advisory_unlock")
                 if not self.wait(SILENCE_SECONDS):
                     raise silent()
-                return (reply := self._reply()) is not None and reply.get_value(0, 0) == b"t"
+                return bool((reply := self._reply()) and reply.get_value(0, 0) == b"t")
             except psycopg.Error:
                 return False
             finally:
