@@ -145,7 +145,7 @@ class Session(SessionHold):
             if (answer := self._reply()) is None:
                 raise LockUnavailable("PostgreSQL did not answer.")
             if answer.status == ExecStatus.TUPLES_OK:
-                taken = answer.get_value(0, 0) != b"f"
+                taken = bool(answer.get_value(0, 0) != b"f")
             elif answer.error_field(DiagnosticField.SQLSTATE) == LOCK_NOT_AVAILABLE.encode() or self._cancelled:
                 taken = False
             else:
