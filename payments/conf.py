@@ -42,8 +42,8 @@ class Payable(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name, function in vars(cls).items():
-            if hasattr(Payable, name) and iscoroutinefunction(function):  # nobody would await it
+        for name in vars(Payable):
+            if iscoroutinefunction(getattr(cls, name, None)):  # nobody would await it
                 raise TypeError(f"{cls.__qualname__}.{name} is async. Write def: it is called in a transaction.")
 
     @abstractmethod

@@ -537,8 +537,9 @@ def test_an_async_step_is_refused_where_it_is_written(name: str) -> None:
     async def step(self: Any, order: Any) -> bool:
         raise NotImplementedError
 
-    with pytest.raises(TypeError, match=rf"^Waiting\.{name} is async\. Write def"):
-        type("Waiting", (Numbered,), {name: step})
+    for bases, members in (((Numbered,), {name: step}), ((type("Mixin", (), {name: step}), Numbered), {})):
+        with pytest.raises(TypeError, match=rf"^Waiting\.{name} is async\. Write def"):
+            type("Waiting", bases, members)
 
 
 def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
