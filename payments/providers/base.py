@@ -27,10 +27,6 @@ class FactKind(StrEnum):
     RETURNED = "returned"  # and gave it back to us
 
 
-INCOMING = frozenset({FactKind.PAID, FactKind.RETURNED})
-OF_DISPUTES = frozenset({FactKind.DISPUTED, FactKind.TAKEN, FactKind.RETURNED})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One thing that is true at the provider, from whatever source and however often received.
@@ -166,13 +162,12 @@ class BillLine:
         out_trade_no: our number of the trade.
         provider_txn_id: as in `Fact` of that kind.
         out_refund_no: our number of the refund; empty for `PAID`.
-        amount_minor: above zero for both kinds.
+        amount_minor: above zero.
         occurred_at: the provider's time, aware; None where the bill gives none.
         refund_status: of a refund, as far as the bill shows; only a `SUCCEEDED` one is a fact.
         paid_txn_id: of a refund, the provider's number of its charge, where one number of ours may be charged
             again (`Plugin.charges_again`); of a dispute, as in `Fact`; else empty.
-        takes_back: for `PAID` money that came back from a refund, the provider's number of that refund; else
-            empty.
+        takes_back: for `PAID` money back from a refund, the provider's number of that refund; else empty.
     """
 
     kind: FactKind
@@ -248,10 +243,7 @@ class Provider(Protocol):
     def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Take the money of a trade that is `APPROVED`, once however often called; any other is left as it is.
 
-        Called for a channel alone whose `query` says `APPROVED`.
-
-        Returns:
-            The trade as it is then; still `APPROVED` where the provider has refused.
+        Called for a channel alone whose `query` says `APPROVED`; still so is a trade that the provider refused.
         """
         ...
 

@@ -18,7 +18,7 @@ from payments.channels import configured as channels
 from payments.display import AGREES, IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference, Observation
-from payments.providers.base import INCOMING, BillLine, Fact, Provider, RefundStatus
+from payments.providers.base import BillLine, Fact, Provider, RefundStatus
 from payments.providers.documents import is_keepable
 from payments.providers.plugin import Capability
 from payments.reconciliation.bill_lines import (
@@ -34,6 +34,7 @@ from payments.reconciliation.bill_lines import (
 )
 from payments.settlement import read
 from payments.settlement.decision import Outcome
+from payments.settlement.journal import INCOMING
 from payments.settlement.settle import settle
 from payments.settlement.state import as_id
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from payments.money import is_above
-from payments.providers.base import OF_DISPUTES, Fact, FactKind
+from payments.providers.base import Fact, FactKind
 from payments.settlement import disputes
 from payments.settlement.decision import Booking, Decision, Filing, OrderEvent, Outcome, PolicyRefund
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
@@ -90,8 +90,9 @@ def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -
         return Decision(outcome=Outcome.ANOMALY, state=state, filings=(filing,))
     if fact.kind is FactKind.PAID:
         return _paid(state, attempt, fact, refusal, source=source)
-    if fact.kind in OF_DISPUTES:
-        return _disputed(state, attempt, fact, source=source)
+    if fact.kind in disputes.KINDS:
+        decision = disputes.folded(state, attempt, fact, source=source)
+        return _settled(state, decision) if decision.filings else decision
     if fact.kind is FactKind.CLOSED:
         return _closed(state, attempt, fact, source=source)
     return _refunded(state, attempt, fact, refusal, source=source)
@@ -148,29 +149,6 @@ def _refunded(
         bookings=(Booking(fact=row, amount_minor=fact.amount_minor),),
         refunded=refunded,
         filings=filings,
-    )
-    return _settled(state, decision)
-
-
-def _disputed(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
-    """Book what a dispute moved, which changes no total of the payment, and file what is known of it by now."""
-    row = FactRow.of(fact, attempt, credited=False, source=source)
-    after, bookings = state, tuple[Booking, ...]()
-    if fact.dispute is None:
-        after, bookings = state.with_facts(row), (Booking(fact=row, amount_minor=fact.amount_minor),)
-    filing = Filing.about(AnomalyKind.DISPUTED, fact, payment_id=state.payment.id, charged_as=fact.paid_txn_id)
-    at = (filing.channel, filing.reference)
-    known = state.disputes.get(at, {})
-    moved = {f"{kind.value}_minor": after.minor_of(kind, fact) for kind in (FactKind.TAKEN, FactKind.RETURNED)}
-    detail = disputes.fold(known, {**filing.detail, **moved}, fact)
-    if detail == known:
-        return Decision(outcome=Outcome.DUPLICATE, state=state)
-    is_news = disputes.is_news(known, detail)
-    decision = Decision(
-        outcome=Outcome.ANOMALY if is_news else Outcome.DUPLICATE,
-        state=replace(after, disputes={**state.disputes, at: detail}),
-        bookings=bookings,
-        filings=(replace(filing, detail=detail, is_news=is_news),),
     )
     return _settled(state, decision)
 

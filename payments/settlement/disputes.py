@@ -1,27 +1,50 @@
 """What is known of one dispute, folded from statements in any order: the latest one counts. Pure: no Django."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
-from payments.providers.base import Fact
+from payments.providers.base import Fact, FactKind
 from payments.providers.disputes import DisputeStatus
+from payments.settlement.decision import Booking, Decision, Filing, Outcome
+from payments.settlement.state import AttemptRow, FactRow, PaymentState
+from payments.states import AnomalyKind
 
+KINDS = frozenset({FactKind.DISPUTED, FactKind.TAKEN, FactKind.RETURNED})
 Detail = Mapping[str, Any]
 
 _STATED = ("stated_at", "status", "respond_by", "reason", "claimed_minor")
 
 
-def fold(known: Detail, more: Detail, fact: Fact) -> Detail:
+def folded(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
+    """Book what a dispute moved, which changes no total of the payment, and file what is known of it by now."""
+    row = FactRow.of(fact, attempt, credited=False, source=source)
+    after, bookings = state, tuple[Booking, ...]()
+    if fact.dispute is None:
+        after, bookings = state.with_facts(row), (Booking(fact=row, amount_minor=fact.amount_minor),)
+    filing = Filing.about(AnomalyKind.DISPUTED, fact, payment_id=state.payment.id, charged_as=fact.paid_txn_id)
+    at = (filing.channel, filing.reference)
+    known = state.disputes.get(at, {})
+    moved = {f"{kind.value}_minor": after.minor_of(kind, fact) for kind in (FactKind.TAKEN, FactKind.RETURNED)}
+    detail = _fold(known, {**filing.detail, **moved}, fact)
+    if detail == known:
+        return Decision(outcome=Outcome.DUPLICATE, state=state)
+    # else it says the same again, of later
+    is_news = detail != {**known, "stated_at": detail.get("stated_at")}
+    return Decision(
+        outcome=Outcome.ANOMALY if is_news else Outcome.DUPLICATE,
+        state=replace(after, disputes={**state.disputes, at: detail}),
+        bookings=bookings,
+        filings=(replace(filing, detail=detail, is_news=is_news),),
+    )
+
+
+def _fold(known: Detail, more: Detail, fact: Fact) -> Detail:
     """Add to the detail of a dispute's anomaly what a fact says, and `more`."""
     detail = {**known, **more, **_said(max(known, _stated(fact), key=_order))}
     # a reversal that no statement is about
     return detail | {"amount_minor": detail.get("claimed_minor", detail["taken_minor"])}
-
-
-def is_news(known: Detail, detail: Detail) -> bool:
-    """Whether it says more than the same again, of later."""
-    return detail != {**known, "stated_at": detail.get("stated_at")}
 
 
 def _stated(fact: Fact) -> Detail:

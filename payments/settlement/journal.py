@@ -20,12 +20,13 @@ provider's amount differs by.
 
 from idempotency.postgres.statements import Statement
 from payments.models import JournalEntry
-from payments.providers.base import INCOMING, OF_DISPUTES, FactKind
-from payments.settlement import queries
+from payments.providers.base import FactKind
+from payments.settlement import disputes, queries
 from payments.settlement.decision import Booking
 from payments.settlement.state import FactRow
 
 ORDERS, HELD, DISPUTED = "orders", "held", "disputed"
+INCOMING = frozenset({FactKind.PAID, FactKind.RETURNED})
 THERE = "provider:"
 
 Kind = JournalEntry.Kind
@@ -47,7 +48,7 @@ def stored(booking: Booking) -> Statement:
     if not booking.amount_minor or fact.kind == FactKind.CLOSED:
         return Statement(queries.STORE, values, rows=1, certain=True)
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
-    here = DISPUTED if fact.kind in OF_DISPUTES else ORDERS if fact.credited else HELD
+    here = DISPUTED if fact.kind in disputes.KINDS else ORDERS if fact.credited else HELD
     sides = _sides(fact, there=ours, here=here)
     values += [booking.amount_minor, Kind.MOVED.value, *sides]
     return Statement(queries.STORE_AND_BOOK, values, rows=1, certain=True)

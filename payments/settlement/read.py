@@ -8,8 +8,8 @@ from typing import Any
 from idempotency.postgres.statements import Statement, send
 from payments.channels import configured as channels
 from payments.conf import config
-from payments.providers.base import OF_DISPUTES, Fact
-from payments.settlement import queries
+from payments.providers.base import Fact
+from payments.settlement import disputes, queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 
 _PAYMENT_COLUMNS = 10
@@ -34,7 +34,7 @@ def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         The facts; none where no payment of ours has that number: it is another system's of the account.
     """
     first = next(iter(facts), None)
-    if first is None or first.out_trade_no or first.kind not in OF_DISPUTES:
+    if first is None or first.out_trade_no or first.kind not in disputes.KINDS:
         return tuple(facts)
     (found,) = send(Statement(queries.CHARGED, [first.channel, first.merchant, first.paid_txn_id]))
     return tuple(replace(fact, out_trade_no=attempt.hex) for (attempt,) in found for fact in facts)
@@ -65,7 +65,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
     """Make the state of what a reading has found."""
     if not rows:
         return None
-    attempts, facts, refunds, disputes, same = rows[0][_PAYMENT_COLUMNS:]
+    attempts, facts, refunds, disputed, same = rows[0][_PAYMENT_COLUMNS:]
     own = _facts(facts or ())
     stored = {fact.identity for fact in own}
     return PaymentState(
@@ -77,7 +77,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
         ),
         recharging=channels.recharging(),
         approve_above=config().refunds.approve_above,
-        disputes={(channel, reference): detail for channel, reference, detail in disputes or ()},
+        disputes={(channel, reference): detail for channel, reference, detail in disputed or ()},
     )
 
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payments.providers.base import INCOMING, Fact, FactKind, closed_fact
+from payments.providers.base import Fact, FactKind, closed_fact
 from payments.providers.disputes import Dispute, DisputeStatus
 from payments.settlement.decide import decide, facts_of, refresh
 from payments.settlement.decision import Booking, Decision, OrderEvent, Outcome
+from payments.settlement.journal import INCOMING
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, PaymentStatus, RefundStatus
 
