@@ -24,7 +24,7 @@ from idempotency.models import LedgerEntry
 from payments.admin import find
 from payments.admin.badges import badge
 from payments.admin.case import page as case_file
-from payments.admin.case.history import MOST
+from payments.admin.case.records import MOST
 from payments.admin.forms import OutcomeForm, RefundForm
 from payments.admin.pages import (
     Act,

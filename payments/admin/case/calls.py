@@ -11,7 +11,8 @@ from idempotency.admin.log_display import called, name_of
 from idempotency.maintenance import request_log
 from idempotency.models import ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
-from payments.admin.case.history import MOST, Moment
+from payments.admin.case.history import Moment
+from payments.admin.case.records import MOST
 from payments.admin.pages import page_of
 from payments.channels.accounts import account_name
 from payments.display import ANSWERED, stored_text

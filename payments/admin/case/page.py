@@ -4,8 +4,9 @@ from typing import Any
 
 from idempotency.admin.labels import utc
 from payments.admin.badges import badge
-from payments.admin.case import calls, history, story
-from payments.admin.case.history import Moment, PaymentRows
+from payments.admin.case import calls, history, records, story
+from payments.admin.case.history import Moment
+from payments.admin.case.records import PaymentRows
 from payments.admin.pages import link_to_order
 from payments.channels.accounts import method_name
 from payments.display import amounts, money
@@ -32,7 +33,7 @@ def timeline(payment: Payment) -> dict[str, Any]:
     """Build the history; a moment's present status is a badge."""
     rows = _rows(payment)
     moments = [(utc(moment.at), moment, badge(*moment.now) if moment.now else "") for moment in _moments(payment)]
-    return {"moments": moments, "is_cut": rows.is_cut, "most": history.MOST, "has_money": True}
+    return {"moments": moments, "is_cut": rows.is_cut, "most": records.MOST, "has_money": True}
 
 
 def export(payment: Payment) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _rows(payment: Payment) -> PaymentRows:
     """Read the rows once for each page."""
     known: PaymentRows | None = getattr(payment, "_case_rows", None)
     if known is None:
-        known = payment._case_rows = history.read(payment)  # type: ignore[attr-defined]
+        known = payment._case_rows = records.read(payment)  # type: ignore[attr-defined]
     return known
 
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from payments.admin.case import history
+from payments.admin.case import history, records
 from payments.attempts import closing, submission
 from payments.errors import OutcomeUnknown
 from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
@@ -45,7 +45,7 @@ def give_back(payment: Payment) -> None:
 
 
 def texts(payment: Payment) -> list[tuple[Any, ...]]:
-    found = history.moments(history.read(payment), currency=payment.currency)
+    found = history.moments(records.read(payment), currency=payment.currency)
     return [(moment.at, moment.what, moment.who, moment.note) for moment in found]
 
 
