@@ -117,7 +117,7 @@ class DifferenceAdmin(ResolvableAdmin):
     list_filter = (
         ToDo,
         newest("kind", Kind.choices),
-        newest("moved", [("paid", _("paid")), ("refunded", _("refunded"))]),
+        newest("moved", [(word, _(word)) for word in ("paid", "refunded", "taken", "returned")]),
     )
     list_select_related = ("comparison",)
     linked = ("comparison",)  # from a comparison's page to its lines

@@ -117,7 +117,8 @@ def _dispute(anomaly: Anomaly) -> Disputed:
         amount_minor=known["taken_minor"] - known["returned_minor"],
         currency=known["currency"],
         at=anomaly.created_at,
-        **{name: known.get(name, "") for name in ("status", "reason", "respond_by")},
+        **{name: known.get(name, "") for name in ("status", "reason")},
+        respond_by=datetime.fromisoformat(due) if (due := known.get("respond_by")) else None,
     )
 
 

@@ -70,4 +70,5 @@ def _rows(payment: Payment) -> PaymentRows:
 
 def _in_words(sums: story.Sums) -> dict[str, str]:
     on_its_way_back = money(sums.on_its_way_minor, sums.currency)
-    return {**amounts(sums, "received", "refunded", "kept"), "on_its_way_back": on_its_way_back}
+    taken = ["taken"] if sums.taken_minor else []
+    return {**amounts(sums, "received", "refunded", *taken, "kept"), "on_its_way_back": on_its_way_back}

@@ -73,7 +73,7 @@ class Disputed(Money):
 
     status: str = ""
     reason: str = ""
-    respond_by: str = ""
+    respond_by: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +177,11 @@ def _of_return(one: Return, case: Case) -> Sentence:
 
 def _of_dispute(one: Disputed, case: Case) -> Sentence:
     about = {**_about(one, case), "status": _(one.status) if one.status else "-", "reason": one.reason or "-"}
+    if one.amount_minor < 0:  # a return under its own number
+        about["money"] = money(-one.amount_minor, one.currency)
+        return Sentence(_("Returned by %(channel)s at %(at)s: %(money)s that it had taken back.") % about)
     text = _("Disputed by %(channel)s at %(at)s: %(status)s (%(reason)s), %(money)s is taken back.") % about
-    due = _("To be answered by %(due)s.") % {"due": one.respond_by} if one.respond_by else ""
+    due = _("To be answered by %(due)s.") % {"due": _time(one.respond_by, case)} if one.respond_by else ""
     return Sentence(f"{text} {due}".strip(), alarm=bool(due or one.amount_minor))
 
 

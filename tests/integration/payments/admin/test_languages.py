@@ -169,6 +169,11 @@ def make_anomalies(payment: Payment) -> None:
         "content_changed": {"first_sha256": "0" * 64, "sha256": "1" * 64},
         "refund_exceeds_paid": {"paid_minor": 0, "refunded_minor": 700},
         "refund_failed": {"amount_minor": 500, "message": "the provider closed it without moving money"},
+        "disputed": {
+            **{"amount_minor": 500, "currency": "CNY", "taken_minor": 500, "returned_minor": 0, "status": "open"},
+            **{"charged_as": "4200", "reason": "10.4", "claimed_minor": 500, "merchant": "m"},
+            **{"respond_by": timezone.now().isoformat(), "stated_at": timezone.now().isoformat()},
+        },
         "notification_failed": {"error": "RuntimeError: the shop is on fire", "acknowledged": "yes"},
     }
     for kind, detail in known.items():
@@ -204,7 +209,7 @@ def make_differences(payment: Payment) -> None:
     with_lines = BillComparison.objects.create(day=day - timedelta(days=1), lines=3, **account)
     kinds = {"missing_here": (7, None), "missing_there": (None, 7), "amount": (7, 8)}
     for number, (kind, (theirs, ours)) in enumerate(kinds.items()):
-        for moved in ("paid", "refunded"):
+        for moved in ("paid", "refunded", "taken", "returned"):
             Difference.objects.create(
                 **{"comparison": with_lines, "kind": kind, "moved": moved, "provider_txn_id": f"4200{number}"},
                 **{"out_trade_no": "x", "theirs_minor": theirs, "ours_minor": ours, "currency": "CNY"},

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -114,6 +115,10 @@ def test_what_is_lost_stays_in_the_books_and_on_the_case_file(open_attempt: Open
     page = browser.get(f"/admin/payments/payment/{attempt.payment_id}/change/").content.decode()
     assert "Disputed by Stripe" in page
     assert "lost (fraudulent), 19.90 CNY is taken back." in page
+    sums = dict(re.findall(r"<dt>(?:[−=] )?([\w ]+)</dt><dd>(?:<strong>)?([^<]+)", page))
+    assert [sums[name] for name in ("received", "refunded", "taken back", "kept")] == [
+        *("19.90 CNY", "0.00 CNY", "19.90 CNY", "0.00 CNY"),
+    ]
 
 
 def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -> None:

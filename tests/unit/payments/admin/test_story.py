@@ -108,13 +108,17 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     (
         {
             "charges": (charge(),),
-            "disputes": (dispute("open", respond_by="2026-12-04"), dispute("", amount_minor=0)),
+            "disputes": (
+                *(dispute("open", respond_by=AT + timedelta(days=10)), dispute("", amount_minor=0)),
+                dispute("", amount_minor=-1990),
+            ),
         },
         [
             PAID,
             "Disputed by Stripe at 05:56:24 UTC: open (fraudulent), 39.80 CNY is taken back."
-            " To be answered by 2026-12-04.",
+            " To be answered by 2026-12-04 05:56:14 UTC.",
             "Disputed by Stripe at 05:56:24 UTC: - (fraudulent), 0.00 CNY is taken back.",
+            "Returned by Stripe at 05:56:24 UTC: 19.90 CNY that it had taken back.",
         ],
     ),
 ]
@@ -127,10 +131,8 @@ def test_what_a_person_reads(known: dict[str, Any], read: list[str]) -> None:
 
 def test_what_is_over_is_no_alarm() -> None:
     assert [one.alarm for one in sentences(case(charges=TWICE, returns=(back(9),)))] == [False] * 3
-    assert [one.alarm for one in sentences(case(disputes=(dispute("won", amount_minor=0), dispute("lost"))))] == [
-        False,
-        True,
-    ]
+    ended = (dispute("won", amount_minor=0), dispute("", amount_minor=-1990), dispute("lost"))
+    assert [one.alarm for one in sentences(case(disputes=ended))] == [False, False, True]
     waits = case(charges=(uncounted(None, None),), trades=(trade(AttemptStatus.UNCERTAIN),))
     assert [one.alarm for one in sentences(waits)] == [True, True]
 
