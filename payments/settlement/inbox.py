@@ -76,7 +76,7 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
     Transaction: the one of its effect, which holds the payment's lock.
     """
     rows = rows_of(received)
-    rows.update(processed_at=Now(), attempts=F("attempts") + 1)
+    rows.update(processed_at=Now(), attempts=F("attempts") + 1, out_trade_no=received.out_trade_no)
     if verdict in _CHANGED_NOTHING:
         rows = rows.filter(_NOT_PROCESSED)
     rows.update(verdict=verdict, detail="", account_key=received.account_key)

@@ -114,6 +114,7 @@ def replay(notification_pk: int) -> str:
     notice = _read_again(row)
     try:
         notice = replace(notice, facts=read.numbered(notice.facts))
+        row.out_trade_no = _number_of(notice)
         with transaction.atomic():
             state = read.state_for(notice.facts, lock=True) if notice.facts else None
             work = UnitOfWork()

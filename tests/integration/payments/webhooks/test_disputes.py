@@ -156,6 +156,8 @@ def test_a_dispute_that_came_before_its_payment_can_be_processed_again(open_atte
     early = Notification.objects.get(event_type="charge.dispute.funds_withdrawn")
     assert (early.verdict, intake.replay(early.pk)) == ("ignored", "anomaly")
     assert Anomaly.objects.get().detail["taken_minor"] == 1990
+    early.refresh_from_db()
+    assert (early.verdict, early.out_trade_no) == ("anomaly", attempt.out_trade_no)  # the payment's page lists it
 
 
 def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt: OpenAttempt) -> None:
