@@ -83,7 +83,9 @@ def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], Refun
     """Read a genuine event: its fact, or the refund that failed; neither where no money of ours moves."""
     kind, payment = event["event_type"], event["resource"]
     if kind.startswith("CUSTOMER.DISPUTE."):
-        return (disputed_fact(payment, merchant=merchant),), None
+        about = next(iter(payment.get("disputed_transactions") or ()), Document())
+        is_about_us = about.get("seller_transaction_id")  # else no payment of this account's is named
+        return ((disputed_fact(payment, about, merchant=merchant),) if is_about_us else ()), None
     if kind == "PAYMENT.CAPTURE.REVERSED" and capture_of(payment) and payment["status"] == "COMPLETED":
         return (taken_fact(payment, merchant=merchant),), None
     if not is_keepable(payment.get("invoice_id"), most=64):
@@ -96,9 +98,9 @@ def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], Refun
     return (), None
 
 
-def disputed_fact(dispute: Document, *, merchant: str) -> Fact:
-    """Read what is stated of a dispute; it moves nothing by itself. Of several payments, of the first."""
-    about, ended = dispute["disputed_transactions"][0], dispute["status"] == "RESOLVED"
+def disputed_fact(dispute: Document, about: Document, *, merchant: str) -> Fact:
+    """Read what is stated of a dispute `about` one transaction; it moves nothing by itself."""
+    ended = dispute["status"] == "RESOLVED"
     outcome = (dispute.get("dispute_outcome") or {}).get("outcome_code")
     status = DisputeStatus.LOST if outcome in _LOST else DisputeStatus.WON
     due = None if ended else dispute.get("seller_response_due_date")

@@ -26,7 +26,7 @@ NAMED: dict[str, dict[str, Any]] = {kind: {} for kind in (*MUTEXES, "CountDownLa
     "TokenBucket": {"permits": 1},
     "ExpiringSet": {"ttl_seconds": 5},
 }
-NO_WAITS = (-1, -math.inf, math.inf, math.nan, decimal.Decimal("NaN"), 1e10, True, "5", b"5", [], object())
+NO_WAITS = (math.inf, math.nan, decimal.Decimal("NaN"), 1e10, True, "5", b"5", [], {})
 NO_TIMES = (*NO_WAITS, 0)
 NO_TEXTS = (None, 5, True, b"x", [])
 

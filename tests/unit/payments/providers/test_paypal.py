@@ -186,6 +186,12 @@ def test_a_dispute_says_how_it_stands_and_moves_nothing(outcome: str | None, sta
     assert fact.dispute == Dispute(status=status, reason="UNAUTHORISED", respond_by=due)
 
 
+@pytest.mark.parametrize("about", [{}, {"disputed_transactions": []}, {"disputed_transactions": [{"gross": "1"}]}])
+def test_a_dispute_that_names_no_payment_is_nobodys(about: dict[str, Any]) -> None:
+    named = {name: value for name, value in DISPUTE.items() if name != "disputed_transactions"}
+    assert read("CUSTOMER.DISPUTE.CREATED", named | about).facts == ()
+
+
 def test_a_reversal_takes_the_capture_back() -> None:
     (fact,) = read("PAYMENT.CAPTURE.REVERSED", REFUND).facts
     assert (fact.kind, fact.provider_txn_id, fact.paid_txn_id) == (
