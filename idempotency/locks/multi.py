@@ -3,6 +3,7 @@
 They are taken in the order of their names, so two that want the same ones never wait for each other.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from copy import copy
@@ -65,10 +66,9 @@ class SeveralLocks(Several):
     def _each(self, deadline: float, cancels: int, taken: list[Any]) -> Steps[bool]:
         """Take one lock after another, until one is not free in time."""
         for lock in self.locks:
-            left = max(0.0, deadline - time.monotonic()) if self._cancels == cancels else 0.0
-            if not (
-                yield On(lock, Mutex.acquire.steps(lock, wait_seconds=None if left == float("inf") else left))
-            ):
+            left = deadline - time.monotonic() if self._cancels == cancels else 0.0
+            wait_seconds = None if math.isinf(left) else left
+            if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=wait_seconds))):
                 return False
             taken.append(lock)
         return True

@@ -110,12 +110,12 @@ def test_a_lost_connection_has_no_need_of_a_name() -> None:
 
 
 def test_a_session_that_the_server_ended_is_lost() -> None:
-    """PostgreSQL counts a transaction that was idle for too long among the program's errors, of class 25."""
+    """Its reason is one of class 25, as the program's errors are; where the end outruns it, the driver has its own."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET idle_in_transaction_session_timeout = 1")
         assert select.select([connection.connection.fileno()], [], [], 60)[0]
-        with pytest.raises(InternalError, match="idle-in-transaction timeout") as ended:
+        with pytest.raises(DatabaseError, match=r"idle-in-transaction timeout|closed the connection") as ended:
             note(HttpRequest())
         transaction.set_rollback(True)
     assert database_is_away(ended.value)
