@@ -2,11 +2,9 @@
 
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import request_started
 from django.utils.translation import gettext_lazy as _
 
 NAMESAKE = "django-payments"  # a distribution whose top-level package is `payments` too
@@ -26,20 +24,6 @@ class PaymentsConfig(AppConfig):
         from payments.deliveries import sending  # noqa: PLC0415
 
         reaper.others["deliveries"] = sending.drop
-        request_started.connect(refuse_mistakes)
-
-
-def refuse_mistakes(**_: Any) -> None:
-    """Answer nothing with settings of no use: a server runs no system checks.
-
-    At the first request, for the adapter may import what loads the server. E006 is left out: another process may
-    serve the addresses.
-    """
-    from payments import checks  # noqa: PLC0415
-
-    found = [*checks.check_payments(None), *checks.check_channels(None)]
-    checks.refuse([each for each in found if each.id != "payments.E006"])
-    request_started.disconnect(refuse_mistakes)
 
 
 def refuse_namesake() -> None:

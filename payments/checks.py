@@ -222,12 +222,8 @@ def _former_orders() -> Iterator[CheckMessage]:
 
 def must_be_sound() -> None:
     """Stop an entry point that starts no management command on the same mistakes, one a line."""
-    refuse([*check_settings(None), *check_payments(None), *check_channels(None)])
-
-
-def refuse(found: list[CheckMessage]) -> None:
-    """Raise ImproperlyConfigured with the errors among messages, one a line."""
-    if errors := [each.msg for each in found if each.is_serious() and not each.is_silenced()]:
+    found = [*check_settings(None), *check_payments(None), *check_channels(None)]
+    if errors := [message.msg for message in found if message.is_serious()]:
         raise ImproperlyConfigured("\n".join(errors))
 
 

@@ -3,18 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpResponse
-from django.test import AsyncClient, Client, override_settings
-from django.urls import path
 
 import payments
-from tests.payments_settings import changed
 
 
 def test_beside_django_payments_the_start_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,34 +24,8 @@ def test_beside_django_payments_the_start_says_what_to_do(tmp_path: Path, monkey
     assert "Uninstall both" in message
 
 
-@pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_a_server_that_runs_no_checks_answers_nothing_with_useless_settings(client: type[Any]) -> None:
-    apps.get_app_config("payments").ready()  # as a server does
-    wrong = [
-        (changed(ORDER="no.such.Orders"), r"PAYMENTS\['ORDER'\] = 'no.such.Orders' cannot be imported"),
-        (changed(PROVIDER={}), r"PAYMENTS\['PROVIDER'\] is unknown"),
-        (changed(PROVIDERS={"stripe": {"API_URL": "no address"}}), "STRIPE_API_URL must be an absolute"),
-    ]
-    for raw, why in wrong:
-        for _ in range(2):
-            with override_settings(PAYMENTS=raw), pytest.raises(ImproperlyConfigured, match=why):
-                asked(client)
-    with override_settings(PAYMENTS=wrong[0][0], SILENCED_SYSTEM_CHECKS=["payments.E001"]):
-        asked(client)
-    with override_settings(
-        PAYMENTS=wrong[1][0]
-    ):  # the first request that was answered was the last one that asked
-        asked(client)
-
-
-@override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[])
-def asked(client: type[Any]) -> None:
-    get = client(raise_request_exception=False).get
-    answer = async_to_sync(get)("/") if iscoroutinefunction(get) else get("/")
-    assert answer.status_code == 200
-
-
-urlpatterns = [path("", lambda request: HttpResponse())]
+def test_alone_it_starts() -> None:
+    apps.get_app_config("payments").ready()
 
 
 @pytest.mark.parametrize(("app", "installed"), [("idempotency", []), ("payments", ["idempotency"])])
