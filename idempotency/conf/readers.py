@@ -8,12 +8,13 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from idempotency.arguments import LONGEST_SECONDS
 from idempotency.extras import needed
 from idempotency.keyring import keyring
 
 MARKED, UNSAFE = "marked", "unsafe"
-NUMBER_MAX = 1_000_000_000  # of seconds 31 years; after 292 a thread that waits raises OverflowError
-UP_TO = f"up to {NUMBER_MAX:,}"
+NUMBER_MAX = LONGEST_SECONDS  # after 292 years a thread that waits raises OverflowError
+UP_TO = f"up to {NUMBER_MAX:,.0f}"
 
 Reader = Callable[[str, Any], None]
 

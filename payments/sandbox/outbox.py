@@ -23,7 +23,7 @@ def enqueue(
     Args:
         event: ``paid``, ``refunded``, (Stripe) ``closed``, or the platform's own word about a dispute.
         refund: for ``refunded``.
-        dispute: as `disputes.Dispute`.
+        dispute: as `disputes.of`.
     """
     if not trade["notify_url"]:
         return

@@ -113,8 +113,7 @@ def replay(notification_pk: int) -> str:
     row = Notification.objects.get(pk=notification_pk)
     notice = _read_again(row)
     try:
-        notice = replace(notice, facts=read.numbered(notice.facts))
-        row.out_trade_no = _number_of(notice)
+        notice = _named(row, notice)
         with transaction.atomic():
             state = read.state_for(notice.facts, lock=True) if notice.facts else None
             work = UnitOfWork()
@@ -146,9 +145,7 @@ def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provi
 
 def _take_in(received: Notification, notice: Notice) -> str:
     try:
-        notice = replace(notice, facts=read.numbered(notice.facts))
-        received.out_trade_no = _number_of(notice)
-        return until_settled(partial(_apply, received, notice))
+        return until_settled(partial(_apply, received, _named(received, notice)))
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not store the notification either
             raise
@@ -229,6 +226,13 @@ def _fits_nowhere(error: Exception) -> bool:
     if isinstance(error, DataError):
         return getattr(error.__cause__, "sqlstate", None) != DIVISION_BY_ZERO
     return isinstance(error, UnicodeError)
+
+
+def _named(row: Notification, notice: Notice) -> Notice:
+    """Name the trade that it is about, in its facts and in its row."""
+    notice = replace(notice, facts=read.numbered(notice.facts))
+    row.out_trade_no = _number_of(notice)
+    return notice
 
 
 def _number_of(notice: Notice) -> str:

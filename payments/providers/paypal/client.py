@@ -205,9 +205,8 @@ class PayPalOrders(Account):
         for page in range(1, PAGES_MAX + 1):
             found = self._call("GET", f"/v1/reporting/transactions?{urlencode({**asked, 'page': page})}")
             with reading("bill"):
-                yield from filter(
-                    None, [bill_line(one["transaction_info"]) for one in found["transaction_details"]]
-                )
+                entries = [one["transaction_info"] for one in found["transaction_details"]]
+                yield from filter(None, [bill_line(entry) for entry in entries])
                 if page >= found["total_pages"]:
                     return
         raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
@@ -229,20 +228,21 @@ def _path(reference: str) -> str:
 
 def bill_line(entry: Document) -> BillLine | None:
     """Read a line of the bill; None for fees, payouts, holds and what else neither pays nor takes back."""
-    code = entry["transaction_event_code"]
-    takes = entry["transaction_amount"]["value"].startswith("-")
-    kind = _KINDS.get(code, (FactKind.TAKEN if takes else FactKind.RETURNED) if code in _DISPUTED else None)
+    code, amount = entry["transaction_event_code"], entry["transaction_amount"]
+    kind, is_disputed = _KINDS.get(code), code in _DISPUTED
+    if is_disputed:
+        kind = FactKind.TAKEN if amount["value"].startswith("-") else FactKind.RETURNED
     if kind is None or entry["transaction_status"] not in ("S", "V"):
         return None
     is_refund, invoice = kind is FactKind.REFUNDED, entry.get("invoice_id", "")
-    amount, marked = entry["transaction_amount"], {**entry, "custom_id": entry.get("custom_field")}
+    marked = {**entry, "custom_id": entry.get("custom_field")}
     return BillLine(
         kind=kind,
-        out_trade_no="" if code in _DISPUTED else facts.number_of(marked) if is_refund else invoice,
+        out_trade_no="" if is_disputed else facts.number_of(marked) if is_refund else invoice,
         provider_txn_id=text_of(entry, "transaction_id"),
         out_refund_no=invoice if is_refund and not facts.is_by_hand(marked) else "",
         amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
-        paid_txn_id=entry.get("paypal_reference_id", "") if code in _DISPUTED else "",
+        paid_txn_id=entry.get("paypal_reference_id", "") if is_disputed else "",
     )
