@@ -503,9 +503,16 @@ def test_what_would_end_the_session_is_refused(client: Client) -> None:
 def test_a_connection_that_is_lost_is_no_answer(connect: Callable[[], Client]) -> None:
     client = connect()
     lock = ZooKeeperLock(NAME, client=client)
+
+    def is_locked() -> bool:
+        with contextlib.suppress(LockUnavailable):  # kazoo has no other connection yet
+            return lock.locked()
+        return False
+
     with lock:
         for question in (lock.state, lock.contenders, lock.force_release):
             client.deaf_to = "list"
             with pytest.raises(LockUnavailable):
                 question()
-        assert lock.locked()
+            until(is_locked, WAIT_SECONDS)
+            assert not client.deaf_to
