@@ -18,9 +18,9 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
+from idempotency.arguments import bounded
 from idempotency.call import NAME, KeyedCall, arguments_by_name, missing, refuse_deferred, takes_call
 from idempotency.conf import config
-from idempotency.conf.readers import UP_TO, is_number
 from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
@@ -57,7 +57,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
 
     Raises:
         TypeError: a key of another type, or a payload that is not JSON.
-        ValueError: a text or a number out of range.
+        ValueError: a text or a number out of range, or no number.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         self._scope = keys.function_scope_of(name=name, principal=principal, tenant=tenant)
         self._content = _content_of(name, payload)
         self._strategy: type[Exchange] = AtomicExchange if lease is None else PhasedExchange
-        _refuse_seconds(lease=lease, wait=wait)
-        self._lease, self._wait = lease, wait
+        self._lease = None if lease is None else bounded("lease", lease)
+        self._wait = None if wait is None else bounded("wait", wait, or_zero=True)
 
     def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Call `fn`, or return what its first call under this key returned, as JSON gives it back.
@@ -227,16 +227,6 @@ def _result(answer: HttpResponseBase) -> Any:
     if answer.status_code >= 400:
         raise Problem(answer.status_code, value["code"], value["detail"], title=value["title"])
     return value
-
-
-def _refuse_seconds(*, lease: float | None, wait: float | None) -> None:
-    for each, seconds in {"lease": lease, "wait": wait}.items():
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float | None):
-            raise TypeError(f"A {each} is a number of seconds, not {seconds!r}.")
-    if lease is not None and not (lease and is_number(lease)):
-        raise ValueError(f"A lease must be above 0 seconds, {UP_TO}, not {lease!r}.")
-    if wait is not None and not is_number(wait):
-        raise ValueError(f"A wait must be 0 seconds or more, {UP_TO}, not {wait!r}.")
 
 
 def _refuse_text(what: str, value: str, length: int = keys.MAX_KEY_LENGTH) -> None:

@@ -162,7 +162,9 @@ class Policy:
 
     def show(self, request: Any, problem: Problem) -> HttpResponseBase:
         """Answer with a problem, as `on_problem` does, else with a problem document."""
-        response: Any = (self.on_problem or _document)(request, problem)
+        response: Any = (
+            self.on_problem(request, problem) if self.on_problem else problem_response(problem, request)
+        )
         if not isinstance(response, HttpResponseBase):
             raise TypeError(f"on_problem={self.on_problem!r} returned {response!r}. Return an HttpResponse there.")
         return response
@@ -190,10 +192,6 @@ def config_with(settings: Config, *, wait: float | None, lease: float | None) ->
     own = {"wait_seconds": wait, "lease_seconds": lease}
     changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     return replace(settings, **changes) if changes else settings
-
-
-def _document(request: Any, problem: Problem) -> HttpResponseBase:
-    return problem_response(problem, request)
 
 
 def _plain(mode: "Mode | Phases") -> Mode:
