@@ -1,6 +1,7 @@
 """The SQL of settlement: one statement that reads what is known of a payment, and those that write a decision.
 
-A text never changes and its values are parameters, so a session plans each once. Subqueries are walled off by
+A text never changes and its values are parameters, so a session plans each once. Lists are limited to their
+number, by which the planner counts on few: else it would plan each use again. Subqueries are walled off by
 OFFSET 0: else a plan made while a table was empty would go on reading all of it when it is not.
 """
 
@@ -26,7 +27,9 @@ SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.v
      FROM payments_anomaly WHERE payment_id = payment.id AND kind = 'disputed'),
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, fact.kind, attempt_id,
             amount_minor, currency, out_refund_no, paid_txn_id, credited, source))
-     FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
+     FROM (
+         SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) LIMIT %s::bigint
+     ) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
          SELECT * FROM payments_observation
          WHERE channel = %s AND merchant = wanted.merchant AND provider_txn_id = wanted.number
              AND kind = wanted.kind OFFSET 0
@@ -112,7 +115,8 @@ SELECT wanted.id, wanted.endpoint, decided.type, decided.payment_id,
     (SELECT coalesce(max(sequence), 0) + 1 FROM payments_delivery AS before
      WHERE before.payment_id = decided.payment_id AND before.endpoint = wanted.endpoint),
     decided.data, 'waiting', 0, '[]'
-FROM decided CROSS JOIN unnest(%s::uuid[], %s::text[]) AS wanted (id, endpoint)
+FROM decided
+    CROSS JOIN (SELECT * FROM unnest(%s::uuid[], %s::text[]) LIMIT %s::bigint) AS wanted (id, endpoint)
 """
 
 STAGE_DELIVERIES = "WITH decided (type, payment_id, data) AS (SELECT %s, %s::uuid, %s::jsonb)" + _STAGE

@@ -49,14 +49,14 @@ def anomaly_data(filing: Filing) -> dict[str, Any]:
     }
 
 
-def addressed(event_type: str) -> tuple[list[UUID], list[str]]:
-    """Return a new number for each endpoint that gets this type, and the endpoints' names."""
+def addressed(event_type: str) -> tuple[list[UUID], list[str], int]:
+    """Return a new number for each endpoint that gets this type, the endpoints' names, and how many they are."""
     names = [name for name, endpoint in config().webhooks.items() if event_type in endpoint.events]
-    return [new_id() for _ in names], names
+    return [new_id() for _ in names], names, len(names)
 
 
 def staged(event_type: str, payment_id: UUID | None, data: dict[str, Any]) -> list[Statement]:
     """Stage what is decided for certain, for each endpoint that gets this type."""
-    numbers, names = addressed(event_type)
-    values = [event_type, payment_id, Jsonb(data), numbers, names]
-    return [Statement(queries.STAGE_DELIVERIES, values)] if names else []
+    numbers, names, count = addressed(event_type)
+    values = [event_type, payment_id, Jsonb(data), numbers, names, count]
+    return [Statement(queries.STAGE_DELIVERIES, values)] if count else []

@@ -398,6 +398,20 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
     assert costs == [[2, 9], [2]]
 
 
+def test_a_session_plans_each_statement_once(open_attempt: OpenAttempt, settings: Any) -> None:
+    """PostgreSQL plans one again and again that it believes to be cheaper so; planning took most of its time."""
+    settings.PAYMENTS = changed(WEBHOOKS={"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}})
+    notes = [letter(open_attempt(), charged_minor=wrong) for wrong in [None, 1] for _ in range(12)]
+    connection.close()
+    for note in notes:
+        note.send()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement, custom_plans FROM pg_prepared_statements WHERE name LIKE 'payonce_%'")
+        plans = dict(cursor.fetchall())
+    assert len(plans) > 9
+    assert {statement: count for statement, count in plans.items() if count > 5} == {}
+
+
 def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["shop.example"]
     note = letter(open_attempt())
