@@ -77,13 +77,17 @@ class Migration(migrations.Migration):
                         fields=("payment", "endpoint"),
                         name="delivery_one_at_a_time",
                     ),
-                    idempotency.postgres.guards.Guard(
-                        message="a delivery says the same at each attempt",
-                        name="delivery_says_one_thing",
-                        on="UPDATE",
-                        when="NEW.id IS DISTINCT FROM OLD.id OR NEW.endpoint IS DISTINCT FROM OLD.endpoint OR NEW.type IS DISTINCT FROM OLD.type OR NEW.payment_id IS DISTINCT FROM OLD.payment_id OR NEW.sequence IS DISTINCT FROM OLD.sequence OR NEW.data IS DISTINCT FROM OLD.data OR NEW.created_at IS DISTINCT FROM OLD.created_at",
-                    ),
                 ],
             },
+        ),
+        # by itself: undone, it takes its function along
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=idempotency.postgres.guards.Guard(
+                message="a delivery says the same at each attempt",
+                name="delivery_says_one_thing",
+                on="UPDATE",
+                when="NEW.id IS DISTINCT FROM OLD.id OR NEW.endpoint IS DISTINCT FROM OLD.endpoint OR NEW.type IS DISTINCT FROM OLD.type OR NEW.payment_id IS DISTINCT FROM OLD.payment_id OR NEW.sequence IS DISTINCT FROM OLD.sequence OR NEW.data IS DISTINCT FROM OLD.data OR NEW.created_at IS DISTINCT FROM OLD.created_at",
+            ),
         ),
     ]

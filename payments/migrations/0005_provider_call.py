@@ -36,15 +36,17 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ("id",),
-                "constraints": [
-                    Guard(
-                        error="restrict_violation",
-                        message="what is known about money stays",
-                        name="provider_call_stays",
-                        on="UPDATE OR DELETE",
-                        raises="money_is_append_only",
-                    )
-                ],
             },
+        ),
+        # by itself: undone, it takes its function along
+        migrations.AddConstraint(
+            model_name="providercall",
+            constraint=Guard(
+                error="restrict_violation",
+                message="what is known about money stays",
+                name="provider_call_stays",
+                on="UPDATE OR DELETE",
+                raises="money_is_append_only",
+            ),
         ),
     ]

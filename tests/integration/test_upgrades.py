@@ -107,6 +107,18 @@ def test_it_ends_with_the_schema_of_a_fresh_one(former: BaseDatabaseWrapper) -> 
     assert {plain(definition) for definition in found[1]} == {plain(definition) for definition in expected[1]}
 
 
+def test_undone_it_leaves_nothing_and_may_come_again() -> None:
+    with fresh_database("undone") as wrapper, wrapper.cursor() as cursor:
+        call_command("migrate", database="undone", verbosity=0)
+        there = definitions(cursor, "^(payments|shop)_")
+        for app in reversed(APPS):
+            call_command("migrate", app, "zero", database="undone", verbosity=0)
+        cursor.execute("SELECT proname FROM pg_proc WHERE proname ~ %s", ["^(payment|delivery|provider|order)_"])
+        assert cursor.fetchall() == []
+        call_command("migrate", database="undone", verbosity=0)
+        assert definitions(cursor, "^(payments|shop)_") == there
+
+
 def plain(definition: str) -> str:
     """Drop casts and parentheses, which PostgreSQL sets again when it reads a condition that it has written itself."""
     return re.sub(r"::(text|character varying)(\[\])?|[()]", "", definition)
