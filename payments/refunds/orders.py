@@ -27,7 +27,7 @@ def refund(
     Raises:
         RefundExceedsPaid: not so much is left, or nothing.
         RefundUnavailable: the channel gives nothing back, or no part.
-        ValueError: `refund_id` is of another order's refund, or the amount not above zero.
+        ValueError: `refund_id` is of another order's refund or amount, or the amount not above zero.
         TypeError: of another model than `Payable.model`, or an amount that is no int.
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
 
@@ -39,9 +39,13 @@ def refund(
         payment = Payment.objects.select_for_update(no_key=True).filter(payment_of(order)).first()
         if payment is None:
             raise exceeds(None)
-        if amount_minor is None:
-            amount_minor = payment.refundable_minor
         asked = request_refund(
-            payment_id=payment.pk, amount_minor=amount_minor, reason=reason, refund_id=refund_id
+            payment_id=payment.pk,
+            amount_minor=payment.refundable_minor if amount_minor is None else amount_minor,
+            reason=reason,
+            refund_id=refund_id,
         )
+        if amount_minor not in {None, asked.amount_minor}:
+            number = asked.out_refund_no
+            raise ValueError(f"{number} is the number of a refund of {asked.amount_minor}, not {amount_minor}")
     return submit_refund(asked.pk)

@@ -252,7 +252,7 @@ def bought(settings: Any, provider: ScriptedProvider) -> list[Group]:
     return found
 
 
-def test_the_number_of_another_orders_refund_is_refused(bought: list[Group]) -> None:
+def test_the_number_of_another_refund_is_refused(bought: list[Group]) -> None:
     """Else the caller would take that refund for its own."""
     number = uuid4()
     payments.refund(bought[0], amount_minor=200, refund_id=number)
