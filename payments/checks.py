@@ -94,6 +94,8 @@ def _lacks(adapter: type[Payable]) -> str:
         return "must be made without arguments."
     if not hasattr(lives, "__get__") and (not isinstance(lives, timedelta) or lives <= timedelta()):
         return "needs lives, a timedelta above zero."
+    if not hasattr(adapter.currency, "__get__") and not re.fullmatch("[A-Z]{3}", str(adapter.currency)):
+        return "needs currency, three capital letters of ISO 4217."
     if not is_model or (database := router.db_for_write(adapter.model)) == DEFAULT_DB_ALIAS:
         return ""
     return (

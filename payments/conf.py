@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
 from inspect import iscoroutinefunction
+from os import PathLike
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin
 
@@ -52,7 +53,7 @@ class Payable(ABC):
 
     @abstractmethod
     def describe(self, order: Any) -> str:
-        """Return what the shopper's wallet shows, at most 127 bytes."""
+        """Return what the shopper's wallet shows: 127 characters, the rest is cut."""
 
     @abstractmethod
     def return_url(self, order: Any) -> str:
@@ -147,6 +148,15 @@ class Limits:
     calls_per_second: int = 100  # that begin in any second; shoppers' questions get a quarter
     wait_seconds: float = 1.0  # for both, 0 to 2; then nothing is sent
 
+    def __post_init__(self) -> None:
+        for name in ("calls", "calls_per_second"):
+            if type(count := getattr(self, name)) is not int or count < 1:
+                raise ImproperlyConfigured(
+                    f"PAYMENTS['LIMITS'][{name.upper()!r}] must be a whole number above zero, not {count!r}."
+                )
+        if type(wait := self.wait_seconds) not in {int, float} or not wait >= 0:
+            raise ImproperlyConfigured(f"PAYMENTS['LIMITS']['WAIT_SECONDS'] must be 0 or more, not {wait!r}.")
+
 
 EVENT_TYPES = (
     *("payment.paid", "payment.partially_refunded", "payment.refunded", "payment.closed"),
@@ -214,7 +224,10 @@ def parse(raw: Any) -> Config:
         read = {name: _read(Endpoint, f"PAYMENTS['WEBHOOKS'][{name!r}]", one) for name, one in given}
         values["webhooks"] = {name: Endpoint(**one) for name, one in read.items()}
     for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
-        _dict(f"PAYMENTS['PROVIDERS'][{name!r}]", one)
+        where = f"PAYMENTS['PROVIDERS'][{name!r}]"
+        for key, value in _dict(where, one).items():
+            if not isinstance(key, str) or not isinstance(value, str | PathLike | None):
+                raise ImproperlyConfigured(f"{where}[{key!r}] must be a text, not {type(value).__name__}.")
     for name, path in {"ORDER": values["order"], "EVENTS": values.get("events") or ""}.items():
         if not isinstance(path, str):
             raise ImproperlyConfigured(

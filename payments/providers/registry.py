@@ -46,9 +46,11 @@ def plugin(account: str, settings: Settings) -> Plugin:
     if not path and account not in names():
         raise ConfigError(
             f"{account!r} is not a payment channel; known are {', '.join(names())}. Another one, or a "
-            f"further account, needs {env_name(account, BACKEND)}, the path of a package with a PLUGIN."
+            f"further account, needs {BACKEND} (in the environment {env_name(account, BACKEND)}), the path of a "
+            "package with a PLUGIN."
         )
-    return _plugin_at(path or _packages()[account])
+    with _named(account, settings):
+        return _plugin_at(path or _packages()[account])
 
 
 @cache

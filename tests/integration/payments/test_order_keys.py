@@ -160,6 +160,10 @@ class Forever(Numbered):
     lives = 30  # type: ignore[assignment]
 
 
+class Small(Numbered):
+    currency = "cny"
+
+
 class Built(Numbered):
     def __init__(self, bank: str) -> None:
         self.bank = bank
@@ -168,6 +172,7 @@ class Built(Numbered):
 MISTAKES = {
     "Plain": "must have model.",
     "Forever": "needs lives, a timedelta above zero.",
+    "Small": "needs currency, three capital letters of ISO 4217.",
     "Built": "must be made without arguments.",
     "Nobody": "cannot be imported",
 }

@@ -297,8 +297,8 @@ def test_a_channel_that_cannot_be_found_is_explained(coins: Callable[..., Coins]
     assert any("is written for version 2" in message.msg for message in check_channels(None))
     for fields, why in (
         ({}, "'coins' is not a payment channel; known are alipay, paypal, stripe, wechat. Another one"),
-        ({"BACKEND": "no.such.place"}, "BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
-        ({"BACKEND": "payments.money"}, "BACKEND = 'payments.money' is no package with a PLUGIN"),
+        ({"BACKEND": "no.such.place"}, "coins: BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
+        ({"BACKEND": "payments.money"}, "coins: BACKEND = 'payments.money' is no package with a PLUGIN"),
         (
             {"BACKEND": "payments.providers.wechat"},
             "PAYMENTS['PROVIDERS']['coins']['API_URL'] is not set, but other",
