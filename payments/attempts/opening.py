@@ -84,8 +84,8 @@ def _provider(account: str, *, channel: str, currency: str) -> Provider:
     found = calling.provider(account)
     if found.channel != channel:
         raise ChannelUnavailable(
-            _("The account %(account)s is of another payment channel: choose one of %(channel)s.")
-            % {"account": account, "channel": channel}
+            _("The account %(account)s is of the payment channel %(theirs)s, not of %(channel)s.")
+            % {"account": account, "theirs": found.channel, "channel": channel}
         )
     if currency not in found.currencies:
         raise ChannelUnavailable(

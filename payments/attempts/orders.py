@@ -57,7 +57,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
     """Get the order's live attempt or make one, with the order locked; raises as `start`."""
     project = payable()
-    channel, _dot, way = method.partition(".")
+    channel, _dot, way = str(method).partition(".")
     with transaction.atomic():
         locked = project.model._base_manager.select_for_update(no_key=True).get(pk=order.pk)
         if not project.is_payable(locked):
@@ -81,7 +81,7 @@ def _described(project: Payable, order: Model) -> str:
     text: object = project.describe(order)
     if not isinstance(text, str | Promise):
         raise TypeError(f"{type(project).__name__}.describe must return a text, not {text!r}.")
-    return str(text)
+    return str(text)[: Attempt._meta.get_field("description").max_length]
 
 
 def status(order: Model) -> PaymentStatus | None:

@@ -168,6 +168,8 @@ def test_an_account_that_nobody_chooses_is_named_like_its_channel_or_the_only_on
 @pytest.mark.usefixtures("one_merchant_twice")
 def test_an_order_stays_at_the_account_of_its_live_attempt() -> None:
     order = Group.objects.create(name=EU)
+    with pytest.raises(ChannelUnavailable, match=f"{EU} is of the payment channel wechat, not of {EU}"):
+        payments.start(order, method=EU)
     made = [opened(account, order) for account in (EU, "wechat")]
     assert (made[0], made[1].account) == (made[1], EU)
 

@@ -263,6 +263,9 @@ def test_the_number_of_another_refund_is_refused(bought: list[Group]) -> None:
     payments.refund(bought[0], amount_minor=200, refund_id=number)
     with pytest.raises(ValueError, match="another payment's refund"):
         payments.refund(bought[1], amount_minor=100, refund_id=number)
+    with pytest.raises(ValueError, match="is the number of a refund of 200, not 100"):
+        payments.refund(bought[0], amount_minor=100, refund_id=number)
+    assert payments.refund(bought[0], refund_id=number).amount_minor == 200
     assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
 
 
@@ -330,6 +333,15 @@ def test_an_adapter_that_describes_nothing_is_named(
     with pytest.raises(TypeError, match=r"^Priced\.describe must return a text, not None\."):
         payments.start(Group.objects.create(name="a room"), method="wechat.native")
     assert Attempt.objects.count() == 0
+
+
+def test_a_long_description_is_cut(
+    settings: Any, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    monkeypatch.setattr(Priced, "describe", lambda self, order: "很" * 128)
+    order = Group.objects.create(name="a room")
+    assert payments.start(order, method="wechat.native").description == "很" * 127
 
 
 def test_a_row_of_another_model_is_no_order(bought: list[Group]) -> None:
@@ -646,7 +658,10 @@ def test_rows_of_the_version_before_keep_their_order_and_it_may_go_on(former: Ba
 
 
 @pytest.mark.usefixtures("channels")
-def test_a_channel_that_is_not_configured_is_refused_beside_those_that_are() -> None:
+def test_a_channel_that_is_not_configured_is_refused_beside_those_that_are(settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    with pytest.raises(ChannelUnavailable, match=r"^There is no payment channel None here"):
+        payments.start(Group.objects.create(name="a room"), method=None)  # type: ignore[arg-type]
     known = ", ".join(sorted(configured.current()))
     with pytest.raises(
         ChannelUnavailable, match=f"^There is no payment channel barter here: choose one of {known}.$"
