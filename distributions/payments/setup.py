@@ -13,7 +13,7 @@ setup(
         "djangorestframework>=3.16",
         "drf-spectacular>=0.28",
         "httpcore>=1.0",
-        "httpx>=0.28",
+        "httpx>=0.28,<1",
         "procrastinate[django]>=3.2",
         "prometheus-client>=0.21",
         "stripe>=16",
