@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.contrib.admin.utils import quote as admin_quote
 from django.db import models
 from django.db.models import F, Q
+from django.db.transaction import non_atomic_requests
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import NoReverseMatch, path, reverse
@@ -101,7 +102,11 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         css = {"all": ["payments/admin.css"]}
 
     def get_urls(self) -> list[Any]:
-        shown, name = self.admin_site.admin_view, f"payments_{self.opts.model_name}"
+        name = f"payments_{self.opts.model_name}"
+
+        def shown(view: Any) -> Any:  # it may call a provider: not in the transaction of ATOMIC_REQUESTS
+            return non_atomic_requests(self.admin_site.admin_view(view))
+
         number = "<uuid:pk>" if isinstance(self.opts.pk, models.UUIDField) else "<int:pk>"
         return [
             *(path(address, shown(getattr(self, view)), name=named) for address, view, named in self.views),

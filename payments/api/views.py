@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency.call import KeyedCall
-from idempotency.drf import idempotent
+from idempotency.drf import IdempotentMixin, idempotent
 from idempotency.errors import Problem
 from idempotency.postgres.snapshot import snapshot
 from idempotency.webhooks.door import door
@@ -65,7 +65,7 @@ class PaymentDetail(APIView):
         return Response(shown, headers={"ETag": f'"{payment.version}"'})
 
 
-class RefundList(APIView):
+class RefundList(IdempotentMixin, APIView):
     """Refunds of a payment, by its owner or by staff with `payments.add_refund`."""
 
     permission_classes = (IsAuthenticated,)

@@ -400,6 +400,13 @@ class TestPermissions:
             assert admin_client.get(page(row, action).replace(str(row.pk), str(nobody))).status_code == 404
         assert (AuditEntry.objects.count(), Refund.objects.filter(anomaly=None).count()) == (0, 0)
 
+    def test_each_action_leaves_atomic_requests(
+        self, admin_client: Client, rows: dict[str, Any], bank: Answering, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+        for action, row in rows.items():
+            assert done(admin_client, page(row, action), reason="because", amount="1.00", number=new_id())
+
     def test_another_sites_form_does_nothing(self, admin_user: User, payment: Payment, bank: Answering) -> None:
         strict, given = Client(enforce_csrf_checks=True), {"reason": "x", "amount": "1.00", "number": new_id()}
         strict.force_login(admin_user)

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.contrib.auth.models import Permission, User
 from django.core.checks import Error
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
@@ -88,7 +89,11 @@ def test_a_payment_is_shown_to_its_owner_and_to_staff_alone(caller: APIClient, p
     assert stranger.get(address).status_code == 200
 
 
-def test_a_refund_and_its_replay(caller: APIClient, payment: Payment, teller: Teller) -> None:
+@pytest.mark.parametrize("atomic_requests", [False, True])
+def test_a_refund_and_its_replay(
+    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     first, again = refund(caller, payment, 500), refund(caller, payment, 500)
     assert (first.status_code, first.json()["status"], first.json()["amount_minor"]) == (201, "succeeded", 500)
     assert first.content == again.content
