@@ -18,7 +18,7 @@ def refund(
 
     Args:
         amount_minor: above zero, in minor units; None: all that is left.
-        reason: shown to the shopper, at most 80 characters.
+        reason: shown to the shopper: 80 characters, the rest is cut.
         refund_id: the caller's own number for it; a second call with it goes on with the first one's refund.
 
     Returns:
@@ -42,7 +42,7 @@ def refund(
         asked = request_refund(
             payment_id=payment.pk,
             amount_minor=payment.refundable_minor if amount_minor is None else amount_minor,
-            reason=reason,
+            reason=(reason or "")[: Refund._meta.get_field("reason").max_length],
             refund_id=refund_id,
         )
         if amount_minor not in {None, asked.amount_minor}:

@@ -269,6 +269,11 @@ def test_the_number_of_another_refund_is_refused(bought: list[Group]) -> None:
     assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
 
 
+def test_a_long_reason_is_cut(bought: list[Group]) -> None:
+    assert payments.refund(bought[0], amount_minor=200, reason="x" * 81).reason == "x" * 80
+    assert payments.refund(bought[0], reason=None).reason == ""  # type: ignore[arg-type]
+
+
 def test_a_refund_names_the_trade_by_the_number_of_its_opening(
     bought: list[Group], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
