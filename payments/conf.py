@@ -226,7 +226,7 @@ def parse(raw: Any) -> Config:
     for name, one in _dict("PAYMENTS['PROVIDERS']", values.get("providers", {})).items():
         where = f"PAYMENTS['PROVIDERS'][{name!r}]"
         for key, value in _dict(where, one).items():
-            if not isinstance(key, str) or not isinstance(value, str | PathLike | None):
+            if not isinstance(value, str | PathLike | None):
                 raise ImproperlyConfigured(f"{where}[{key!r}] must be a text, not {type(value).__name__}.")
     for name, path in {"ORDER": values["order"], "EVENTS": values.get("events") or ""}.items():
         if not isinstance(path, str):
