@@ -1,7 +1,9 @@
 """The primary is lost under load, its synchronous standby promoted; and web processes behind PgBouncer."""
 
+import contextlib
 import os
 import shutil
+import threading
 from pathlib import Path
 from string import Template
 
@@ -41,6 +43,24 @@ def test_a_purchase_behind_pgbouncer(deploy: Deploy, database_url: str, guardian
     buyers.settle()
     deployment.start_web(0)
     buy(deployment)
+
+
+def test_a_caller_of_a_full_pooler_is_refused(database_url: str, guardian: Guardian, folder: Path) -> None:
+    pooled = start_pgbouncer(guardian, folder / "pgbouncer", database_url).partition("&DISABLE")[0]
+    refused: list[psycopg.Error] = []
+
+    def ask() -> None:
+        try:
+            psycopg.connect(pooled).execute("SELECT 1")
+        except psycopg.OperationalError as error:
+            refused.append(error)
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):  # as many as the pool has
+            stack.enter_context(psycopg.connect(pooled)).execute("SELECT 1")
+        threading.Thread(target=ask, daemon=True).start()
+        until(lambda: refused, 40)
+    assert "query_wait_timeout" in str(refused[0])
 
 
 def start_pgbouncer(guardian: Guardian, folder: Path, database_url: str) -> str:
