@@ -129,7 +129,7 @@ LOGOUT_REDIRECT_URL = "catalogue"
 LANGUAGE_CODE = "en"
 LOCALE_PATHS = [BASE_DIR / "shop" / "locale"]  # before those of Django's admin, the first app
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
-TIME_ZONE = "UTC"
+TIME_ZONE = "UTC"  # as the admin's forms say
 
 # receipts; without a mail server they are files under DATA_DIR with DEBUG, else none is sent
 globals().update(env.mailer("EMAIL_URL", folder=DATA_DIR / "mail"))

@@ -1,7 +1,7 @@
 """Figures of the ledger for metrics and admin: each one statement over an index, never a count of everything."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import Case, Count, Q, Value, When
 from django.db.models.functions import TruncHour
@@ -64,7 +64,8 @@ def executed_by_hour() -> ByHour:
         default=Value("executed"),
     )
     recent = LedgerEntry.objects.filter(pk__gt=before_newest, created_at__gte=next(iter(found))).order_by()
-    rows = recent.annotate(hour=TruncHour("created_at"), outcome=outcome).values_list("hour", "outcome")
+    by_hour = recent.annotate(hour=TruncHour("created_at", tzinfo=UTC), outcome=outcome)
+    rows = by_hour.values_list("hour", "outcome")
     for hour, what, count in rows.annotate(count=Count("pk")):
         if hour in found:  # one may have begun since
             found[hour][what] = count

@@ -23,7 +23,7 @@ from idempotency.admin import charts, ledger
 from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
-from idempotency.observability import logs, metrics
+from idempotency.observability import logs, metrics, statistics
 from shop.platform.logs import json_formatter
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -234,6 +234,12 @@ class TestAdmin:
         assert "2 an hour</p>" in shown
         assert "open-one" in shown
         assert page in admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
+
+    def test_an_hour_is_one_of_utc_whatever_the_projects_zone(self, settings: Any, caller: Caller) -> None:
+        settings.TIME_ZONE = "Asia/Kathmandu"  # its hours begin at a quarter past
+        with override_settings(ROOT_URLCONF=API):
+            caller.post(key="done-one")
+        assert [counts for counts in statistics.executed_by_hour().values() if counts] == [{"executed": 1}]
 
     def test_what_happened_at_all_is_seen_beside_much_of_another(self) -> None:
         hour = datetime(2026, 11, 21, 7, tzinfo=UTC)

@@ -182,8 +182,9 @@ def test_our_words_win_over_those_of_djangos_admin() -> None:
         assert gettext_of("Log out") == "退出", "not 注销, which deletes an account"
 
 
-def test_a_moment_is_written_as_the_language_writes_it() -> None:
+def test_a_moment_is_written_as_the_language_writes_it(settings: Any) -> None:
     """Without a script; with one, the browser writes it."""
+    settings.TIME_ZONE = "Asia/Kathmandu"
     moment = datetime(2026, 11, 22, 14, 41, tzinfo=UTC)
     shown = {"en": ">22 Nov 2026, 14:41 UTC<", "zh-hans": ">2026年11月22日 14:41 UTC<"}
     for language, words in shown.items():
