@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
+
 from idempotency.ledger import redis_prefix
 from idempotency.redis.arrivals import stream_of
 from idempotency.redis.fastpath import attempt
@@ -67,12 +69,13 @@ def drop(*, through: Line) -> None:
 
 def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
     """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
-    line = Line(line_id=_text(line_id), at=datetime.fromtimestamp(0, UTC), digest="", outcome="")
+    zone = UTC if settings.USE_TZ else None  # as the table's: both are sorted together
+    line = Line(line_id=_text(line_id), at=datetime.fromtimestamp(0, zone), digest="", outcome="")
     try:
         found = {_text(name): _text(value) for name, value in fields.items()}
         return replace(
             line,
-            at=datetime.fromtimestamp(float(found["at"]), UTC),
+            at=datetime.fromtimestamp(float(found["at"]), zone),
             digest=found["digest"],
             outcome=found["outcome"],
             request_id=found["request"],

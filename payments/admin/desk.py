@@ -51,7 +51,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "counts": [(_(SOURCES[source][0]), count, _list_of(source)) for source, count in found.items()],
         "items": items,
         "is_cut": sum(found.values()) > len(items),
-        "looked_at": f"{now:%H:%M:%S}",
+        "looked_at": utc(now)[-8:],
         "next_bills": f"{next_comparison(now):%H:%M}",
         "held": [
             money(-row.balance_minor, row.currency)

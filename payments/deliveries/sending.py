@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import httpx
@@ -50,7 +50,8 @@ class _Claimed:
     def body(self) -> bytes:
         decided = json.loads(self.data)
         data = {**decided, "entity": decided["payment"] or self.id.hex, "sequence": self.sequence}
-        return json.dumps({"type": self.type, "timestamp": self.created_at.isoformat(), "data": data}).encode()
+        at = self.created_at.astimezone(UTC).isoformat()
+        return json.dumps({"type": self.type, "timestamp": at, "data": data}).encode()
 
 
 def due_endpoints() -> list[str]:

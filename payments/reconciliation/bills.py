@@ -7,7 +7,7 @@ again is safe: what agrees by then is resolved, nothing is listed twice.
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -91,6 +91,7 @@ def billed() -> list[str]:
 
 def next_comparison(now: datetime) -> datetime:
     """Return the time at which the timer compares bills next (UTC)."""
+    now = now.astimezone(UTC)
     times = [now.replace(hour=hour, minute=MINUTE, second=0, microsecond=0) for hour in HOURS]
     return next((at for at in times if at > now), times[0] + timedelta(days=1))
 

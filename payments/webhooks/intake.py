@@ -244,7 +244,7 @@ def _number_of(notice: Notice) -> str:
 def _read_again(row: Notification) -> Notice:
     """Read a stored notification with today's code and keys, as of the moment when it arrived."""
     return calling.provider(row.account).read_notification(
-        headers=row.headers, body=bytes(row.body), now=row.received_at
+        headers=row.headers, body=bytes(row.body), now=row.received_at.astimezone(UTC)
     )
 
 

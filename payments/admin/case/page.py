@@ -1,5 +1,6 @@
 """The case file of a payment: its story, sums, parties and history, for the page and as an export."""
 
+from datetime import UTC
 from typing import Any
 
 from idempotency.admin.labels import utc
@@ -48,8 +49,8 @@ def export(payment: Payment) -> dict[str, Any]:
         "story": [sentence.text for sentence in story.sentences(case)],
         "sums": [_in_words(sums) for sums in story.sums(case)],
         "history": [
-            {"at": moment.at.isoformat(), "what": moment.what, "who": moment.who, "remark": moment.note}
-            | ({"now": moment.now[0]} if moment.now else {})
+            {"at": moment.at.astimezone(UTC).isoformat(), "what": moment.what, "who": moment.who}
+            | {"remark": moment.note, **({"now": moment.now[0]} if moment.now else {})}
             for moment in _moments(payment)
         ],
     }

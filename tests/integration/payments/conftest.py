@@ -67,6 +67,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(httpx.Client, "send", send)
 
 
+@pytest.fixture(params=[True, False], ids=["aware", "naive"])
+def zoned(request: pytest.FixtureRequest, settings: Any) -> None:
+    """Either kind of project: its times are aware, or naive in its own zone."""
+    settings.USE_TZ, settings.TIME_ZONE = request.param, "Asia/Shanghai"
+
+
 @pytest.fixture
 def shopper(transactional_db: None) -> User:
     return User.objects.create_user("ann", password="ann")

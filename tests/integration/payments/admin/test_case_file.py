@@ -80,7 +80,7 @@ def test_the_export_is_what_the_page_shows(client: Client, admin_client: Client,
     assert client.get(f"/admin/payments/payment/{twice.pk}/case.json").status_code == 403
 
 
-@pytest.mark.usefixtures("channels")
+@pytest.mark.usefixtures("zoned", "channels")
 def test_each_call_under_a_key_is_in_the_history(admin_client: Client, client: Client, new_order: Any) -> None:
     order = new_order()
     client.force_login(User.objects.get(username="ann"))
@@ -95,6 +95,8 @@ def test_each_call_under_a_key_is_in_the_history(admin_client: Client, client: C
         return [f"{one['who']} {one['what']}" for one in exported if "POST" in one["what"]]
 
     until(lambda: len(calls()) == 2)
+    history = case(admin_client, payment, "case.json").json()["history"]
+    assert {one["at"][-6:] for one in history} == {"+00:00"}
     assert [re.sub(r"\d+", "N", call) for call in calls()] == [
         "ann (user N) POST /api/vN/orders/{order_id}/cancel: done",
         "ann (user N) POST /api/vN/orders/{order_id}/cancel: got the first answer again",

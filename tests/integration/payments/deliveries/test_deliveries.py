@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ def test_a_decision_that_is_rolled_back_leaves_nothing(open_attempt: OpenAttempt
     assert not Delivery.objects.exists()
 
 
+@pytest.mark.usefixtures("zoned")
 def test_what_a_decision_says(open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver) -> None:
     attempt = open_attempt()
     fold(paid(attempt))
@@ -91,7 +92,7 @@ def test_what_a_decision_says(open_attempt: OpenAttempt, endpoint: Configure, re
     assert (event.id, event.header("Content-Type")) == (row.pk.hex, "application/json")
     assert event.json == {
         "type": "payment.paid",
-        "timestamp": row.created_at.isoformat(),
+        "timestamp": row.created_at.astimezone(UTC).isoformat(),
         "data": {
             **{"payment": payment.pk.hex, "order": payment.order_id.hex, "status": "succeeded", "sequence": 1},
             "entity": payment.pk.hex,

@@ -1,6 +1,7 @@
 """Notifications as rows: held when early, in quarantine when changed, processed again on demand."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from payments.channels import configured
 from payments.models import Anomaly, AuditEntry, JournalEntry, Notification, Observation
 from payments.operations import actions
 from payments.operations.actions import Operator
@@ -247,11 +249,20 @@ def test_what_was_kept_for_a_person_may_be_known_by_then(
     assert is_open() is (verdict == "quarantined")  # other content under a known id stays for a person
 
 
-def test_replaying_what_was_applied_moves_nothing(open_attempt: OpenAttempt) -> None:
+@pytest.mark.usefixtures("zoned")
+def test_replaying_what_was_applied_moves_nothing(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempt = open_attempt()
     letter(attempt).send()
     before = vars(payment_of(attempt)) | {"_state": None}
+    provider = configured.current()["wechat"]
+    read, arrivals = provider.read_notification, list[datetime]()
+    monkeypatch.setattr(
+        provider, "read_notification", lambda **given: arrivals.append(given["now"]) or read(**given)
+    )
     assert webhooks.replay(Notification.objects.get().pk) == "duplicate"
+    assert [arrived.tzinfo for arrived in arrivals] == [UTC]
     assert vars(payment_of(attempt)) | {"_state": None} == before
     assert (Observation.objects.count(), JournalEntry.objects.count()) == (1, 1)
     row = Notification.objects.get()
