@@ -126,7 +126,7 @@ class RefundForm(forms.Form):
         self.digits = EXPONENTS.get(currency, 2)
         most = Decimal(left_minor).scaleb(-self.digits)
         super().__init__(*args, **kwargs)
-        self.initial["amount"] = most
+        self.initial["amount"] = f"{most:f}"  # no language writes it as the field does not read it
         self.fields["amount"] = forms.DecimalField(
             label=_("Amount"),
             min_value=Decimal(1).scaleb(-self.digits),

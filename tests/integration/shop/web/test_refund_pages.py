@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
+from django.utils.translation import override
 
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
@@ -18,6 +20,7 @@ from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from shop.models import Order
 from shop.orders import lifecycle
+from shop.web.forms import RefundForm
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import form_of, pay
 from tests.payments_settings import changed
@@ -110,6 +113,15 @@ def test_what_went_back_in_the_provider_s_pages_is_said_too(paid: Visit) -> None
     page = paid.page()
     assert "We refunded ¥5.50, so you paid ¥34.30." in page
     assert "up to ¥34.30" in page
+
+
+def test_the_amount_that_is_filled_in_can_be_read_again(settings: Any) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True
+    of = {"left_minor": 199_000, "currency": "CNY"}
+    for language in ("en", "de"):
+        with override(language):
+            filled = Template("{{ form.amount.value }}").render(Context({"form": RefundForm(**of)}))
+            assert RefundForm({"amount": filled}, **of).is_valid(), filled
 
 
 def test_an_amount_that_is_none_is_said_at_the_field(paid: Visit) -> None:

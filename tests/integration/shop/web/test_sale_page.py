@@ -55,7 +55,8 @@ def state_of(page: Any) -> str:
     return str(state)
 
 
-def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client) -> None:
+def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client, settings: Any) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True  # a script reads the numbers
     now = timezone.now()
     FlashSale.objects.update(starts_at=now + timedelta(minutes=61), ends_at=now + timedelta(hours=2))
     page = shopper.get(PAGE)
