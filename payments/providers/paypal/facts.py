@@ -36,6 +36,17 @@ def written(amount_minor: int, currency: str) -> Document:
     return {"currency_code": currency, "value": money.to_decimal(amount_minor, currency)}
 
 
+def minor_of(value: str, currency: str) -> int:
+    """Read an amount. In a currency that we do not sell in, but another shop at the account, count all its places.
+
+    Raises:
+        ValueError: not a plain decimal number, or finer than the currency's minor unit.
+    """
+    if currency in money.EXPONENTS:
+        return money.from_decimal(value, currency)
+    return money.from_decimal(value.replace(".", "", 1), "JPY")  # which has no places
+
+
 def unit_of(order: Document) -> Document:
     """Return the one purchase unit of an order of ours."""
     unit: Document
@@ -159,7 +170,7 @@ def _fact(payment: Document, kind: FactKind, **members: Any) -> Fact:
         kind=kind,
         channel=CHANNEL,
         provider_txn_id=text_of(payment, "id"),
-        amount_minor=money.from_decimal(text_of(amount, "value"), amount["currency_code"]),
+        amount_minor=minor_of(text_of(amount, "value"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(when)) if when else None,
         **members,

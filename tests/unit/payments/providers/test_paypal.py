@@ -231,6 +231,25 @@ def test_the_bill_lists_what_disputes_moved_and_no_hold_or_fee(
         assert line.paid_txn_id == "29Y24445UY2083144"
 
 
+@pytest.mark.parametrize(("currency", "value", "minor"), [("SEK", "-120.50", 12_050), ("HUF", "1250", 1250)])
+def test_a_currency_of_another_shop_at_the_account_keeps_no_bill_from_being_read(
+    currency: str, value: str, minor: int
+) -> None:
+    entry = {
+        "transaction_id": "8R",
+        "transaction_event_code": "T0006",
+        "transaction_status": "S",
+        "transaction_amount": {"currency_code": currency, "value": value},
+        "transaction_initiation_date": "2026-11-24T08:00:00Z",
+        "invoice_id": "theirs",
+    }
+    line = bill_line(entry)
+    assert line is not None
+    assert (line.amount_minor, line.currency) == (minor, currency)
+    with pytest.raises(ValueError, match="not an amount"):
+        bill_line({**entry, "transaction_amount": {"currency_code": currency, "value": "1,250"}})
+
+
 def test_a_genuine_event_of_another_shape_is_malformed() -> None:
     with pytest.raises(NotificationMalformed, match="not a readable notification: KeyError"):
         read("PAYMENT.CAPTURE.COMPLETED", {name: CAPTURE[name] for name in ("id", "invoice_id", "custom_id")})
