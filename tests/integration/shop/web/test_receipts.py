@@ -46,7 +46,8 @@ def paid(language: str, shopper: Client, demo: User, mug: Product, channels: Any
 
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
-def test_it_is_queued_with_the_event_and_sent_once(paid: Order) -> None:
+def test_it_is_queued_with_the_event_and_sent_once(paid: Order, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Kathmandu"  # the receipt says UTC
     assert jobs(paid) == 1
     for _ in range(3):
         tasks.send_receipt(paid.id.hex)
@@ -57,7 +58,9 @@ def test_it_is_queued_with_the_event_and_sent_once(paid: Order) -> None:
     number = paid.id.hex[-6:].upper()
     assert sent.subject == (f"订单 {number} 的收据" if chinese else f"Receipt for order {number}")
     words = ("支付方式：微信支付", "合计") if chinese else ("Paid with WeChat Pay", "Total")
-    for part in (*words, "1 × Mug  ¥19.90", "txn-paid-", f"/orders/{paid.id.hex}"):
+    paid.refresh_from_db()
+    at = f"{paid.paid_at:%Y年%-m月%-d日 %H:%M}" if chinese else f"{paid.paid_at:%-d %b %Y, %H:%M}"
+    for part in (*words, "1 × Mug  ¥19.90", "txn-paid-", f"/orders/{paid.id.hex}", f"{at} UTC"):
         assert part in sent.body
 
 
