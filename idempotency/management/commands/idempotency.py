@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from idempotency import ledger
 from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
+from idempotency.admin.labels import utc
 from idempotency.admin.lock_kinds import KINDS
 from idempotency.admin.lock_release import release_by_force
 from idempotency.errors import explaining_missing_tables
@@ -94,9 +95,7 @@ class Command(LedgerCommand):
             self.stdout.write(f"#{entry.pk}  {entry.scope}  key {entry.key}")
             self.stdout.write(f"  {entry.mode}, {entry.state}, fence {entry.fence}{answer}  {entry.subject}")
             for event in timeline(entry):
-                self.stdout.write(
-                    f"  {event.at:%Y-%m-%d %H:%M:%S}  {event.what}  {event.who}  {event.note}".rstrip()
-                )
+                self.stdout.write(f"  {utc(event.at)} UTC  {event.what}  {event.who}  {event.note}".rstrip())
 
     def _reap(self, options: dict[str, Any]) -> None:
         removed = reap(batch=options["batch"], on_progress=self._progress)

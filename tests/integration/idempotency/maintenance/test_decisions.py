@@ -190,10 +190,18 @@ def run(*arguments: str) -> str:
     ("action", "status", "location"), [("resolve", 201, "/refunds/31"), ("abandon", 409, None)]
 )
 def test_from_a_terminal_as_the_page_says(
-    caller: Caller, effects: Effects, uncertain: LedgerEntry, action: str, status: int, location: str | None
+    caller: Caller,
+    effects: Effects,
+    uncertain: LedgerEntry,
+    settings: Any,
+    action: str,
+    status: int,
+    location: str | None,
 ) -> None:
+    ended = f"{uncertain.attempts.get().ended_at:%Y-%m-%d %H:%M:%S} UTC  run 1 outcome unknown"
+    settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Shanghai"  # the pages write UTC in any case
     shown = run("show", "k1")
-    for words in (f"#{uncertain.pk}", "phased, uncertain, fence 1", "run 1 outcome unknown"):
+    for words in (f"#{uncertain.pk}", "phased, uncertain, fence 1", ended):
         assert words in shown
     assert run("show", f"#{uncertain.pk}") == shown
     page = pages.text_of("docs/how-to/decide-an-entry.md")
