@@ -19,6 +19,7 @@ from payments.errors import ProviderError
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps as refunds
 from payments.settlement import events
+from payments.webhooks import intake
 
 
 @app.periodic(cron="* * * * * */10")
@@ -47,15 +48,21 @@ def look_again(attempt_id: str) -> None:
     closing.look_again(UUID(hex=attempt_id))
 
 
+@app.task(name="payments.replay_early", retry=RetryStrategy(max_attempts=12, exponential_wait=2))
+def replay_early(notification_pk: int) -> None:
+    """Process a dispute again that came before its payment; see `intake.replay_early`."""
+    intake.replay_early(notification_pk)
+
+
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
     """Retry the jobs of a killed worker that no timer finds, or not at once; every five minutes.
 
-    These are a `look_again`, and `handle_events` and `submit_refund`, whose lock would keep the next job of their
-    payment waiting for ever.
+    These are `look_again` and `replay_early`, and `handle_events` and `submit_refund`, whose lock would keep the
+    next job of their payment waiting for ever.
     """
-    return await retry_stalled(context, look_again, handle_events, submit_refund)
+    return await retry_stalled(context, look_again, replay_early, handle_events, submit_refund)
 
 
 async def retry_stalled(context: JobContext, *tasks: Any) -> int:

@@ -39,8 +39,7 @@ def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
         source: how we learned it: ``notification``, ``query``, ``close``, ``refund``, ``bill``, `BY_HAND`.
     """
     if state is None:
-        unknown = Filing.about(AnomalyKind.UNKNOWN_TRADE, fact)
-        return Decision(outcome=Outcome.ANOMALY, state=None, filings=(unknown,))
+        return _of_no_payment(fact)
     if (stored := state.find(fact)) is not None:
         return _repeated(state, stored, fact)
     attempt = state.attempt_of(fact)
@@ -80,6 +79,13 @@ def refresh(state: PaymentState) -> Decision:
     The version grows in any case: a reader of the payment finds its attempts or refunds changed.
     """
     return _settled(state, Decision(outcome=Outcome.APPLIED, state=state), always=True)
+
+
+def _of_no_payment(fact: Fact) -> Decision:
+    if fact.kind in disputes.KINDS and not fact.out_trade_no:  # of a payment not known yet, or of another system's
+        return Decision(outcome=Outcome.HELD, state=None)
+    unknown = Filing.about(AnomalyKind.UNKNOWN_TRADE, fact)
+    return Decision(outcome=Outcome.ANOMALY, state=None, filings=(unknown,))
 
 
 def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:

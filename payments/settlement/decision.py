@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     APPLIED = "applied"
     DUPLICATE = "duplicate"
     ANOMALY = "anomaly"
-    HELD = "held"  # a refund whose payment is not known yet; it counts as soon as that is
+    HELD = "held"  # a refund or dispute whose payment is not known yet; it counts as soon as that is
 
 
 class OrderEvent(StrEnum):

@@ -26,7 +26,7 @@ from payments.states import AnomalyKind
 
 Verdict = Notification.Verdict
 
-_CHANGED_NOTHING = frozenset({Verdict.DUPLICATE, Verdict.IGNORED})
+_CHANGED_NOTHING = frozenset({Verdict.DUPLICATE, Verdict.HELD, Verdict.IGNORED})
 _SAID = ("account_key", "event_type", "headers", "body", "digest", "out_trade_no")
 _FAILED = Q(verdict=Verdict.ERROR) | (Q(verdict=Verdict.ANOMALY) & ~Q(detail=""))
 _NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
@@ -70,8 +70,8 @@ def storing(received: Notification, *, verdict: Notification.Verdict) -> Stateme
 def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
     """Record that a stored notification has been processed again.
 
-    Where that changed nothing, a processed one keeps its verdict: a refund goes on waiting for its payment, and an
-    anomaly is still one. Only what had failed or was in quarantine takes the new verdict in any case.
+    Where that changed nothing, a processed one keeps its verdict: an early one goes on waiting for its payment,
+    and an anomaly is still one. Only what had failed or was in quarantine takes the new verdict in any case.
 
     Transaction: the one of its effect, which holds the payment's lock.
     """

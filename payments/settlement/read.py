@@ -30,14 +30,14 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
 def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     """Name the trade of a dispute's facts, which may know the payment by the provider's number alone.
 
-    Returns:
-        The facts; none where no payment of ours has that number: it is another system's of the account.
+    They stay without one where no payment of ours has that number, yet or ever.
     """
     first = next(iter(facts), None)
     if first is None or first.out_trade_no or first.kind not in disputes.KINDS:
         return tuple(facts)
     (found,) = send(Statement(queries.CHARGED, [first.channel, first.merchant, first.paid_txn_id]))
-    return tuple(replace(fact, out_trade_no=attempt.hex) for (attempt,) in found for fact in facts)
+    number = next((attempt.hex for (attempt,) in found), "")
+    return tuple(replace(fact, out_trade_no=number) for fact in facts)
 
 
 def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:

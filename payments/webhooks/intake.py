@@ -8,10 +8,12 @@ is stored with the verdict `anomaly`, and acknowledged. What is not genuine leav
 
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from django.db import DataError, transaction
+from django.utils import timezone
+from procrastinate.contrib.django import app
 from prometheus_client import Counter
 
 from idempotency.postgres.availability import database_is_away
@@ -25,7 +27,7 @@ from payments.models import Notification
 from payments.providers.base import Notice, Provider
 from payments.providers.documents import is_keepable
 from payments.refunds import steps as refunds
-from payments.settlement import inbox, read
+from payments.settlement import backoff, inbox, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
 from payments.settlement.decision import Outcome
@@ -45,6 +47,7 @@ RECEIVED = Counter(
 REFUSED = Counter("payonce_notifications_refused", "Notifications that were refused.", ["channel", "reason"])
 
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
+EARLY = timedelta(days=3)  # as long as providers send again, so a payment may be notified after its dispute
 
 
 class NotStored(Exception):
@@ -129,6 +132,31 @@ def replay(notification_pk: int) -> str:
     return verdict
 
 
+def replay_early(notification_pk: int) -> None:
+    """Process a dispute again that came before its payment, and come again while that is unknown.
+
+    After `EARLY` it is taken for another system's of the account. Raises as `replay`.
+
+    Transaction: NONE may be open.
+    """
+    row = Notification.objects.get(pk=notification_pk)
+    if row.verdict != Verdict.HELD:
+        return
+    verdict = replay(row.pk)
+    with transaction.atomic():
+        if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
+            _come_again(row)
+        else:
+            ended = Verdict.IGNORED if verdict == Verdict.HELD else verdict
+            Notification.objects.filter(pk=row.pk, verdict=Verdict.HELD).update(verdict=ended)
+
+
+def _come_again(row: Notification) -> None:
+    """Queue a held dispute, later each time."""
+    later = {"seconds": backoff.delay_seconds(row.attempts - 1)}
+    app.configure_task("payments.replay_early", schedule_in=later).defer(notification_pk=row.pk)
+
+
 def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provider, Notice]:
     try:
         if len(body) > MAX_BODY_BYTES:
@@ -169,9 +197,11 @@ def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool)
         verdict = _settle(work, state, notice, received, is_locked=lock)
         if stored is None:
             work.add(inbox.storing(received, verdict=verdict))
-            work.flush(commit=True)
-        else:
+        if verdict == Verdict.HELD and not received.out_trade_no:
             work.flush()
+            _come_again(inbox.rows_of(received).get())
+        work.flush(commit=stored is None)
+        if stored is not None:
             inbox.finish(received, verdict=verdict)
     return verdict
 

@@ -4,13 +4,15 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
+from payments import tasks
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.operations.figures import trial_balance
 from payments.providers.base import FactKind
@@ -142,22 +144,56 @@ def test_two_disputes_of_a_payment_are_two(open_attempt: OpenAttempt) -> None:
     assert books()["disputed"] == 1980
 
 
-def test_another_system_s_dispute_files_nothing(open_attempt: OpenAttempt) -> None:
+def test_another_system_s_dispute_files_nothing_and_is_let_go(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One account may serve both; its documents carry no mark of ours."""
     attempt = open_attempt("stripe")
     received(letter(attempt), event(attempt, "created", "needs_response", OPENED_AT, TAKEN, payment_intent="pi_x"))
-    assert Notification.objects.first().verdict == "ignored"  # type: ignore[union-attr]
+    theirs = Notification.objects.get(event_type="charge.dispute.created")
+    assert theirs.verdict == "held"
+    (job,) = jobs_about(theirs)
+    tasks.replay_early(**job)
+    assert len(jobs_about(theirs)) == 2
+    monkeypatch.setattr(intake, "EARLY", timedelta())
+    tasks.replay_early(**job)
+    theirs.refresh_from_db()
+    assert (theirs.verdict, len(jobs_about(theirs))) == ("ignored", 2)
     assert (Anomaly.objects.count(), Observation.objects.count()) == (0, 1)
 
 
-def test_a_dispute_that_came_before_its_payment_can_be_processed_again(open_attempt: OpenAttempt) -> None:
+def jobs_about(early: Notification) -> list[dict[str, str]]:
+    """What the queue will call about it; its table is not emptied between tests."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT args FROM procrastinate_jobs WHERE task_name = 'payments.replay_early' AND scheduled_at > now()"
+            " AND args ->> 'notification_pk' = %s",
+            [str(early.pk)],
+        )
+        return [json.loads(row[0]) for row in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
+def test_disputes_that_came_before_their_payment_wait_for_it(
+    order: tuple[int, ...], open_attempt: OpenAttempt
+) -> None:
     attempt = open_attempt("stripe")
-    received(life(attempt)[1], letter(attempt))
-    early = Notification.objects.get(event_type="charge.dispute.funds_withdrawn")
-    assert (early.verdict, intake.replay(early.pk)) == ("ignored", "anomaly")
+    events = life(attempt)
+    received(*(events[one] for one in order), *(events[one] for one in order))
+    early = list(Notification.objects.order_by("pk"))
+    assert {(one.verdict, one.out_trade_no) for one in early} == {("held", "")}
+    (first,) = jobs_about(early[0])
+    tasks.replay_early(**first)  # nothing new
+    received(letter(attempt))
+    assert (Anomaly.objects.count(), books()["orders"]) == (0, -1990)
+    for one in early:
+        for job in jobs_about(one):
+            tasks.replay_early(**job)
+            tasks.replay_early(**job)  # as of a killed worker
+        one.refresh_from_db()
+        assert (one.verdict in {"anomaly", "duplicate"}, one.out_trade_no) == (True, attempt.out_trade_no)
     assert Anomaly.objects.get().detail["taken_minor"] == 1990
-    early.refresh_from_db()
-    assert (early.verdict, early.out_trade_no) == ("anomaly", attempt.out_trade_no)  # the payment's page lists it
+    assert books()["disputed"] == 1990
 
 
 def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt: OpenAttempt) -> None:
