@@ -104,7 +104,7 @@ class OrderNotPayable(PaymentRefused):
 
 
 class RefundExceedsPaid(PaymentRefused):
-    """Refund larger than what was captured and not yet refunded."""
+    """Refund larger than what was captured and neither refunded yet nor taken by a dispute."""
 
     code = "refund_exceeds_paid"
 

@@ -113,7 +113,7 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     yesterday = [row for row in found if row.day != today]
     quiet = set(bills) - {row.account for row in yesterday}
     yesterday += [
-        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0, 0) for account in sorted(quiet)
+        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0, 0, 0) for account in sorted(quiet)
     ]
     with_bill = [_sums(row) | {"bill": _bill(bills.get(row.account), now)} for row in yesterday]
     return [

@@ -74,7 +74,7 @@ def _what_refunding_does(payment: Payment) -> list[str]:
     about = {"paid": money(payment.paid_minor, payment.currency)}
     about["left"] = money(payment.refundable_minor, payment.currency)
     return [
-        _("%(paid)s was paid; %(left)s of it is neither refunded nor on its way back.") % about,
+        _("%(paid)s was paid; %(left)s of it can still be refunded.") % about,
         _(
             "The amount is reserved at once, then the provider is asked to give it back to the payer. That"
             " cannot be undone. Sending this form twice refunds once."

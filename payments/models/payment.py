@@ -52,6 +52,9 @@ class Payment(models.Model):
     paid_minor = models.BigIntegerField(default=0)
     refunded_minor = models.BigIntegerField(default=0)
     reserved_minor = models.BigIntegerField(default=0, help_text="on its way back: refunds that are not over yet")
+    disputed_minor = models.BigIntegerField(
+        default=0, db_default=0, help_text="taken by disputes of what was paid, and not returned"
+    )
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 
@@ -115,8 +118,8 @@ class Payment(models.Model):
 
     @property
     def refundable_minor(self) -> int:
-        """What is paid, and neither back nor on its way back."""
-        return self.paid_minor - self.refunded_minor - self.reserved_minor
+        """What is paid, and neither back, nor on its way back, nor taken by a dispute."""
+        return max(0, self.paid_minor - self.refunded_minor - self.reserved_minor - self.disputed_minor)
 
 
 class Attempt(OfAccount, models.Model):

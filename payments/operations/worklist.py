@@ -83,10 +83,7 @@ class DayOfAccount:
     paid: int
     received_minor: int
     refunded_minor: int
-
-    @property
-    def kept_minor(self) -> int:
-        return self.received_minor - self.refunded_minor
+    kept_minor: int
 
     @property
     def conversion(self) -> int:
@@ -151,6 +148,7 @@ def last_two_days() -> list[DayOfAccount]:
     rows = Attempt.objects.filter(pk__gte=first_id(since))
     paid = Q(observations__kind="paid", observations__currency=F("currency"))
     refunded = Q(observations__kind="refunded", observations__currency=F("currency"))
+    any_kind = Q(observations__currency=F("currency"))  # of what came in, refunds and disputes took some back
     days = rows.annotate(day=TruncDate("created_at", tzinfo=UTC), at=accounts.name_of())
     grouped = days.values_list("day", "at", "currency").order_by()
     summed = grouped.annotate(
@@ -159,6 +157,7 @@ def last_two_days() -> list[DayOfAccount]:
         paid=Count("pk", distinct=True, filter=paid),
         received=moved("observations__", paid),
         refunded=-moved("observations__", refunded),
+        kept=moved("observations__", any_kind),
     )
     return [DayOfAccount(*row) for row in summed.order_by("-day", "at", "currency")]
 

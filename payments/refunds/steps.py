@@ -54,7 +54,7 @@ _TROUBLES = {
 
 
 def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:
-    """Reserve a refund of what was captured and is neither reserved nor refunded yet.
+    """Reserve a refund of what was captured and is neither reserved, nor refunded, nor taken by a dispute.
 
     Args:
         amount_minor: in minor units; 0 is what is left of a payment of which nothing is.
@@ -76,9 +76,10 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     if type(amount_minor) is not int or amount_minor:  # else all that is left, which is nothing
         minor(amount_minor)
     # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
-    reserved = amount_minor and Payment.objects.filter(
-        pk=payment_id, paid_minor__gte=F("refunded_minor") + F("reserved_minor") + amount_minor
-    ).update(reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now())
+    gone = F("refunded_minor") + F("reserved_minor") + F("disputed_minor")
+    reserved = amount_minor and Payment.objects.filter(pk=payment_id, paid_minor__gte=gone + amount_minor).update(
+        reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now()
+    )
     payment = Payment.objects.get(pk=payment_id)
     if not reserved:
         raise exceeds(payment)

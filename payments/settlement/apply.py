@@ -93,7 +93,7 @@ def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> N
 
 def _settling(before: PaymentState, payment: PaymentRow) -> Statement:
     known = before.payment
-    totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
+    totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor, payment.disputed_minor)
     unchanged = (known.id, known.version, len(before.attempts), known.id)
     return Statement(queries.SETTLE, [payment.status, payment.version, *totals, *unchanged], rows=1)
 

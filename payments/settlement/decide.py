@@ -262,6 +262,7 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
         paid_minor=paid_minor,
         refunded_minor=refunded_minor,
         reserved_minor=min(after.reserved_minor(), paid_minor - refunded_minor),
+        disputed_minor=after.disputed_minor(),
     )
     known = (payment.status, payment.paid_minor, payment.refunded_minor)
     has_moved = known != (status, paid_minor, refunded_minor)

@@ -10,6 +10,7 @@ OFFSET 0: else a plan made while a table was empty would go on reading all of it
 READ = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
     payment.refunded_minor, payment.reserved_minor, payment.order_key, payment.order_model,
+    payment.disputed_minor,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status, account_key)
             ORDER BY id)
      FROM payments_attempt WHERE payment_id = payment.id),
@@ -58,7 +59,7 @@ LOCK_BY_ID = "SELECT id FROM payments_payment WHERE id = %s FOR NO KEY UPDATE"
 # status and totals, if the payment has neither changed since it was read nor got another attempt
 SETTLE = """
 UPDATE payments_payment SET status = %s, version = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
-    updated_at = statement_timestamp()
+    disputed_minor = %s, updated_at = statement_timestamp()
 WHERE id = %s AND version = %s AND %s = (
     SELECT count(*) FROM (SELECT FROM payments_attempt WHERE payment_id = %s OFFSET 0) AS attempt
 ) RETURNING id

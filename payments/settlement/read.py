@@ -12,7 +12,7 @@ from payments.providers.base import Fact
 from payments.settlement import disputes, queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 
-_PAYMENT_COLUMNS = 10
+_PAYMENT_COLUMNS = 11
 
 
 def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | None:

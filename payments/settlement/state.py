@@ -26,6 +26,7 @@ class PaymentRow:
     reserved_minor: int
     order_key: str = ""
     order_model: str = ""
+    disputed_minor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,17 @@ class PaymentState:
             for refund in self.refunds
             if refund.anomaly_id is None and refund.status in OPEN_REFUNDS
         )
+
+    def disputed_minor(self) -> int:
+        """Sum what disputes took of credited charges and did not return, in minor units."""
+        moved = [
+            sign * fact.amount_minor
+            for kind, sign in ((FactKind.TAKEN, 1), (FactKind.RETURNED, -1))
+            for attempt in self.attempts
+            for fact in self.of(attempt, kind)
+            if self.takes_back_credit(fact, attempt)
+        ]
+        return max(0, sum(moved))
 
     def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
         statuses = [AttemptStatus(attempt.status) for attempt in self.attempts]

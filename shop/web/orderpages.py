@@ -190,7 +190,8 @@ def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -
 def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
     """Show the form with its input and what is left now, or the order if nothing is."""
     if not found.refundable_minor:
-        messages.info(request, _("A refund of the full amount was already requested."))
+        requested = _("A refund of the full amount was already requested.")
+        messages.info(request, requested if found.going_back else problem.detail)
         return redirect("order", order_id=found.order.id)
     form = _refund_form(found, request.POST)
     form.add_error("amount", problems.words_for(problem.code).text)

@@ -50,7 +50,7 @@ class OrderView:
         refunds: of the payment, oldest first.
         uncounted: payments that came in and do not count.
         refunded_minor: given back of what the order was paid with, also in the provider's own pages.
-        refundable_minor: paid, and neither back nor on its way back.
+        refundable_minor: as of `Payment`.
         charge: the payment that counts, as its provider reported it; None until there is one.
     """
 
@@ -108,8 +108,9 @@ class OrderView:
 
     @property
     def going_back(self) -> bool:
-        """True if a refund of all that the order was paid with is under way."""
-        return self.stage is Stage.PAID and not self.refundable_minor
+        """True if a refund of all that is left of what the order was paid with is under way."""
+        is_open = any(one.open for one in self.order_refunds)
+        return self.stage is Stage.PAID and is_open and not self.refundable_minor
 
     @property
     def delayed(self) -> bool:

@@ -19,12 +19,15 @@ from idempotency.models import LedgerEntry
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
+from payments.providers.base import FactKind
 from payments.reconciliation.bills import next_comparison
 from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
     gone_back_whole,
     letter,
+    number_of,
+    paid,
     payment_of,
     recorded_by_hand,
     refund_asked,
@@ -235,6 +238,15 @@ def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, op
     moved = ["19.90", "CNY", "5.00", "CNY", "14.90", "CNY"]
     assert sums[0] == ["WeChat", "Pay", "1", *moved, "1", "2", "50", "%"]
     assert sums[1][-2:] == [str(yesterday.day), "agrees"]
+
+
+def test_the_last_two_days_keep_nothing_that_a_dispute_took(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    took = {"paid_txn_id": number_of(attempt), "provider_txn_id": "du"}
+    fold(paid(attempt), paid(attempt, kind=FactKind.TAKEN, amount_minor=990, **took))
+    assert [(day.received_minor, day.kept_minor) for day in worklist.last_two_days()] == [(1990, 1000)]
+    fold(paid(attempt, kind=FactKind.RETURNED, amount_minor=490, **took))
+    assert [(day.received_minor, day.kept_minor) for day in worklist.last_two_days()] == [(1990, 1490)]
 
 
 def test_the_last_two_days_count_money_once_that_two_facts_report(open_attempt: OpenAttempt) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from django.db import connection
 from django.test import Client
 
 from payments import tasks
-from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.errors import RefundExceedsPaid
+from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from payments.operations.figures import trial_balance
 from payments.providers.base import FactKind
 from payments.settlement import read
@@ -28,6 +30,7 @@ from tests.integration.payments.conftest import (
     order_of,
     paid,
     payment_of,
+    refund_asked,
 )
 from tests.integration.payments.webhooks.test_webhooks import signed_letter
 
@@ -121,6 +124,39 @@ def test_what_is_lost_stays_in_the_books_and_on_the_case_file(open_attempt: Open
     assert [sums[name] for name in ("received", "refunded", "taken back", "kept")] == [
         *("19.90 CNY", "0.00 CNY", "19.90 CNY", "0.00 CNY"),
     ]
+
+
+def test_only_what_no_dispute_took_can_be_refunded(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    part = moved(-1, OPENED_AT, amount=-990)
+    received(letter(attempt), event(attempt, "funds_withdrawn", "needs_response", OPENED_AT, part))
+    assert (payment_of(attempt).refundable_minor, payment_of(attempt).disputed_minor) == (1000, 990)
+    with pytest.raises(RefundExceedsPaid, match=r"Only 10\.00 CNY can still be refunded"):
+        refund_asked(attempt.payment_id, 1001)
+    assert refund_asked(attempt.payment_id, 1000).amount_minor == 1000
+    with pytest.raises(RefundExceedsPaid, match="Nothing is left to refund"):
+        refund_asked(attempt.payment_id, 1)
+    received(event(attempt, "funds_reinstated", "won", OPENED_AT + 9, part, moved(1, OPENED_AT + 9, amount=990)))
+    assert (payment_of(attempt).refundable_minor, payment_of(attempt).reserved_minor) == (990, 1000)
+    assert refund_asked(attempt.payment_id, 990).amount_minor == 990
+    received(*life(attempt)[:2], event(attempt, "created", "lost", OPENED_AT, part, id="du_2"))
+    assert payment_of(attempt).refundable_minor == 0  # and not below
+
+
+def test_a_dispute_of_money_that_was_not_credited_takes_nothing_from_what_was(open_attempt: OpenAttempt) -> None:
+    second = open_attempt("stripe")
+    fold(paid(open_attempt("wechat", order_of(second))), paid(second))
+    received(*life(second)[:2])
+    assert (Anomaly.objects.filter(kind="disputed").count(), payment_of(second).refundable_minor) == (1, 1990)
+
+
+def test_a_migration_counts_what_disputes_had_taken(open_attempt: OpenAttempt) -> None:
+    attempt, other = open_attempt("stripe"), open_attempt("stripe")
+    received(letter(attempt), letter(other), *life(attempt)[:2])
+    Payment.objects.update(disputed_minor=0)
+    with connection.cursor() as cursor:
+        cursor.execute(import_module("payments.migrations.0011_disputed_minor").TAKEN)
+    assert [payment_of(one).disputed_minor for one in (attempt, other)] == [1990, 0]
 
 
 def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -> None:

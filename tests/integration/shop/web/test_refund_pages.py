@@ -71,6 +71,17 @@ def paid(visit: Visit) -> Visit:
     return visit
 
 
+def test_what_a_dispute_took_is_not_offered(paid: Visit, channels: Any) -> None:
+    asked = paid.asked()
+    charge = channels["wechat"].fact(FactKind.PAID, number_of(paid.order.id.hex, "wechat"))
+    settle(replace(charge, kind=FactKind.TAKEN, provider_txn_id="du", paid_txn_id=charge.provider_txn_id))
+    page = paid.page()
+    assert ("Amount (up to" in page, "being refunded" in page) == (False, False)
+    assert paid.ask("1", asked).status_code == 302
+    assert "Nothing is left to refund" in paid.page()
+    assert Refund.objects.count() == 0
+
+
 def given_back(refund: Refund, channels: Any) -> None:
     fact = channels["wechat"].fact(FactKind.REFUNDED, refund.attempt.out_trade_no)
     settle(

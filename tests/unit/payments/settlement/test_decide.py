@@ -119,7 +119,7 @@ class Books:
 class End:
     """What must not depend on order or copies."""
 
-    totals: tuple[str, int, int, int]
+    totals: tuple[str, int, int, int, int]
     attempts: tuple[tuple[str, str], ...]
     refunds: tuple[tuple[uuid.UUID, str], ...]
     given_back_minor: int
@@ -147,7 +147,7 @@ def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = Tr
     assert sum(balances.values()) == 0
     assert balances.get("orders", 0) == row.refunded_minor - row.paid_minor
     return End(
-        totals=(row.status, row.paid_minor, row.refunded_minor, row.reserved_minor),
+        totals=(row.status, row.paid_minor, row.refunded_minor, row.reserved_minor, row.disputed_minor),
         attempts=tuple((one.channel, one.status) for one in state.attempts),
         refunds=tuple((one.id, one.status) for one in state.refunds),
         given_back_minor=sum(given_back.values()),
