@@ -41,10 +41,10 @@ WHERE payment.id = coalesce(%s::uuid, (
 ))
 """
 
-# whose attempt was charged under this number of the provider's
+# whose attempt was charged, or lost its charge to a dispute, under this number of the provider's
 CHARGED = """
 SELECT attempt_id FROM payments_observation
-WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = 'paid'
+WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind IN ('paid', 'taken')
 """
 
 # wait for the payment, and have others wait, by the number of one of its attempts

@@ -44,10 +44,11 @@ PAGES_MAX = 40
 LISTED = time(3)  # of the next day, at the latest (Source: Transaction Search v1, read 2026-11)
 OPEN = frozenset({TradeStatus.PENDING, TradeStatus.APPROVED})
 NOT_FOUND = frozenset({"RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID"})
-# event codes of a bill: T0006 is a checkout, T1107 a refund (Source: "Transaction event codes", read 2026-11);
-# T1106 a reversal by PayPal, T1201 a chargeback, T1202 and T1205 return it: the amount's sign says which way
+# event codes of a bill: T0006 is a checkout, T1107 a refund, T1106 a reversal by PayPal, T1201 a chargeback, T1202
+# and T1205 return it, T1207 takes it again, T1208 its cancellation: of disputes the amount's sign says which way
+# (Source: "Transaction event code (T-code) reference" of 2026-06-14, read 2026-11)
 _KINDS = {"T0006": FactKind.PAID, "T1107": FactKind.REFUNDED}
-_DISPUTED = frozenset({"T1106", "T1201", "T1202", "T1205"})
+_DISPUTED = frozenset({"T1106", "T1201", "T1202", "T1205", "T1207", "T1208"})
 
 
 class PayPalOrders(Account):

@@ -135,7 +135,11 @@ def disputed_fact(dispute: Document, about: Document, *, merchant: str) -> Fact:
 
 
 def taken_fact(reversal: Document, *, merchant: str) -> Fact:
-    """Read a reversal; the bill lists it under the same number. It does not name its dispute."""
+    """Read a reversal: a refund of its own number, without its dispute's, whose link ``up`` is the capture's.
+
+    Source: "Webhook event names", the sample of PAYMENT.CAPTURE.REVERSED (read 2026-11). That the bill lists it by
+    this number is stated nowhere; it does list captures and refunds by theirs.
+    """
     number = capture_of(reversal)
     return _fact(reversal, FactKind.TAKEN, merchant=merchant, out_trade_no="", paid_txn_id=number)
 

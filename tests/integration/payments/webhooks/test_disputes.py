@@ -242,6 +242,15 @@ def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt:
         settle(*read.numbered([took]), source="notification")
     filed = Anomaly.objects.get()
     assert (filed.reference, filed.detail["amount_minor"]) == (f"{attempt.merchant}/4R", 1990)
+    back = replace(took, kind=FactKind.RETURNED, provider_txn_id="5R", amount_minor=990)
+    for named, disputed_minor in ((number_of(attempt), 1000), ("4R", 10)):  # the charge, or what took it back
+        (found,) = read.numbered([replace(back, provider_txn_id=f"5R{named}", paid_txn_id=named)])
+        settle(found, source="bill")
+        assert payment_of(attempt).disputed_minor == books()["disputed"] == disputed_minor
+    Anomaly.objects.exclude(pk=filed.pk).update(kind="seen")
     settle(*read.numbered([replace(took, amount_minor=5)]), source="bill")
-    assert list(Anomaly.objects.values_list("kind", flat=True)) == ["content_changed", "disputed"]
-    assert books()["disputed"] == 1990
+    assert list(Anomaly.objects.exclude(kind="seen").values_list("kind", flat=True)) == [
+        "content_changed",
+        "disputed",
+    ]
+    assert books()["disputed"] == 10

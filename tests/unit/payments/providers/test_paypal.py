@@ -209,7 +209,11 @@ def test_a_reversal_takes_the_capture_back() -> None:
         ("T1201", "-100.00", FactKind.TAKEN),
         ("T1106", "-100.00", FactKind.TAKEN),
         ("T1202", "100.00", FactKind.RETURNED),
+        ("T1205", "100.00", FactKind.RETURNED),
+        ("T1207", "-100.00", FactKind.TAKEN),
+        ("T1208", "100.00", FactKind.RETURNED),
         ("T1110", "-100.00", None),
+        ("T1111", "100.00", None),
         ("T0106", "-20.00", None),
     ],
 )
