@@ -1,11 +1,13 @@
 """Paid markers: final facts stored in Redis, so that a repeat needs no SQL.
 
-A marker is only a hint: it may be missing, and then the database is asked. Set one only after the commit of the
-fact, and only for facts that stay true (a paid order stays one that was paid).
+A marker is only a hint: it may be missing, or not signed with our ``SECRET_KEY``, and then the database is asked.
+Set one only after the commit of the fact, and only for facts that stay true (a paid order was paid for good).
 """
 
 from dataclasses import dataclass
 from typing import Any
+
+from django.core.signing import BadSignature, Signer
 
 from idempotency.ledger import redis_prefix
 from idempotency.redis.fastpath import attempt
@@ -27,7 +29,7 @@ class PaidMarker:
     def put(self, identifier: str, value: str) -> None:
         """Store the fact; call it after the commit."""
         name = self._key(identifier)
-        sealed = seal_for_redis(value.encode(), name=name)
+        sealed = seal_for_redis(_signer(name).sign(value).encode(), name=name)
         attempt(lambda redis: redis.set(name, sealed, ex=self.ttl_seconds))
 
     def get(self, identifier: str) -> str | None:
@@ -43,4 +45,13 @@ def _text(found: Any, *, name: str) -> str | None:
     """Decode a value that the client may have decoded already. `attempt` skips what cannot be read."""
     if found is None:
         return None
-    return open_from_redis(found.encode() if isinstance(found, str) else bytes(found), name=name).decode()
+    opened = open_from_redis(found.encode() if isinstance(found, str) else bytes(found), name=name)
+    try:
+        return _signer(name).unsign(opened.decode())
+    except BadSignature as error:
+        raise ValueError("a mark that we did not put") from error
+
+
+def _signer(name: str) -> Signer:
+    """Return what proves that we put a mark, under this name."""
+    return Signer(salt=f"idempotency.mark.{name}")

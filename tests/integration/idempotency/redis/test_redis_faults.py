@@ -93,7 +93,7 @@ def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
     assert effects() == 2
 
 
-def test_with_body_keys_a_mark_that_is_not_sealed_tells_nothing(
+def test_a_mark_that_is_not_signed_or_with_body_keys_not_sealed_tells_nothing(
     redis_server: redis.Redis, body_keys: None
 ) -> None:
     mark = PaidMarker(kind="tested")
@@ -104,7 +104,11 @@ def test_with_body_keys_a_mark_that_is_not_sealed_tells_nothing(
     redis_server.set(name, b"7")
     assert mark.get("1") is None
     with override_settings(IDEMPOTENCY={}):
+        assert mark.get("1") is None
+        mark.put("1", "7")
         assert mark.get("1") == "7"
+        with override_settings(SECRET_KEY="another"):
+            assert mark.get("1") is None
         redis_server.set(name, b"\xff\xfe")
         assert mark.get("1") is None, "it is no text"
     redis_server.set(name.replace(b"{1}", b"{2}"), sealed)

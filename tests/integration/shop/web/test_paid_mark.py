@@ -45,6 +45,21 @@ def test_the_database_refuses_without_the_mark(
     assert [method for method, _ in channels["wechat"].calls].count("create") == 1
 
 
+def test_a_mark_that_another_wrote_refuses_nothing(
+    paid_order: UUID, caller: Any, demo: User, redis_server: redis.Redis, django_assert_num_queries: Any
+) -> None:
+    pay_again(paid_order, demo)
+    (theirs,) = redis_server.keys("*:mark:order-paid:*")
+    unpaid = caller.order(quantity=1, key="place-another").json()["id"]
+    lies = [str(demo.pk), f"{demo.pk}:forged", redis_server.get(theirs)]  # the last is another order's own
+    for number, planted in enumerate(lies):
+        redis_server.set(theirs.replace(paid_order.hex.encode(), unpaid.encode()), planted)
+        answer = caller.post(f"orders/{unpaid}/payment", {"channel": "wechat"}, key=f"pay-{number}")
+        assert (answer.status_code, answer.json()["status"]) == (201, "pending")
+    with django_assert_num_queries(0):  # and our own still costs none
+        pay_again(paid_order, demo)
+
+
 def test_a_stranger_does_not_hear_of_it(paid_order: UUID, demo: User, caller: Any, stranger: Any) -> None:
     pay_again(paid_order, demo)
     path = f"orders/{paid_order.hex}/payment"
