@@ -6,7 +6,6 @@ from django.db import transaction
 from django.db.models import Model
 
 from payments.models import Payment, Refund
-from payments.money import minor
 from payments.order_keys import payment_of
 from payments.refunds.steps import exceeds, request_refund, submit_refund
 
@@ -33,10 +32,8 @@ def refund(
 
     Transaction: NONE may be open; the reservation is committed before the provider is called.
     """
-    if amount_minor is not None:
-        minor(amount_minor)
     with transaction.atomic(durable=True):
-        payment = Payment.objects.select_for_update(no_key=True).filter(payment_of(order)).first()
+        payment = Payment.objects.filter(payment_of(order)).first()
         if payment is None:
             raise exceeds(None)
         asked = request_refund(

@@ -53,36 +53,39 @@ _TROUBLES = {
 }
 
 
-def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:
+def request_refund(
+    *, payment_id: UUID, amount_minor: int | None, reason: str, refund_id: UUID | None = None
+) -> Refund:
     """Reserve a refund of what was captured and is neither reserved, nor refunded, nor taken by a dispute.
 
     Args:
-        amount_minor: in minor units; 0 is what is left of a payment of which nothing is.
+        amount_minor: above zero, in minor units; None: all that is left.
         reason: shown to the shopper, at most 80 characters.
         refund_id: the caller's own number for it; a second call with it gets the first one's refund.
 
     Raises:
         RefundExceedsPaid: not so much is left.
         RefundUnavailable: the channel gives nothing back, or no part.
-        ValueError: `refund_id` is of another payment's refund.
+        ValueError: `refund_id` is of another payment's refund, or the amount not above zero.
+        TypeError: an amount that is no int.
 
-    Transaction: needs the caller's; the payment's row is locked from the reservation on, so racing refunds go one
-    after the other, and the CHECK `payment_refunds_within_paid` judges them.
+    Transaction: needs the caller's; locks the payment's row, so racing refunds go one after the other, and the
+    CHECK `payment_refunds_within_paid` judges them.
     """
+    if amount_minor is not None:
+        minor(amount_minor)
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         if known.payment_id != payment_id:
             raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
-    if type(amount_minor) is not int or amount_minor:  # else all that is left, which is nothing
-        minor(amount_minor)
-    # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
-    gone = F("refunded_minor") + F("reserved_minor") + F("disputed_minor")
-    reserved = amount_minor and Payment.objects.filter(pk=payment_id, paid_minor__gte=gone + amount_minor).update(
+    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+    if amount_minor is None:
+        amount_minor = payment.refundable_minor
+    if not 0 < amount_minor <= payment.refundable_minor:
+        raise exceeds(payment)
+    Payment.objects.filter(pk=payment_id).update(
         reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now()
     )
-    payment = Payment.objects.get(pk=payment_id)
-    if not reserved:
-        raise exceeds(payment)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     if not channels.can(captured.account, Capability.REFUND):
         raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": account_name(captured.account)})
