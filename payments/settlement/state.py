@@ -170,19 +170,14 @@ class PaymentState:
     def uncounted_refunds(self, attempt: AttemptRow) -> list[FactRow]:
         """List refunds that arrived before their payment, once that is credited.
 
-        Those of another account, currency or charge never count. The number of a charge that an operator recorded
-        is unknown until the provider reports it.
+        Those of another account, currency or charge never count.
         """
-        charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.credited]
-        numbers = {"", *(fact.provider_txn_id for fact in charges)}
-        by_hand = any(fact.source == BY_HAND for fact in charges)
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)
-            if charges
-            and not fact.credited
-            and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
-            and (fact.paid_txn_id in numbers or (by_hand and self.takes_back_credit(fact, attempt)))
+            if not fact.credited
+            and fact.merchant == attempt.merchant
+            and self.takes_back_credit(fact, attempt)
             and self.confirmed_by(fact, attempt) is None
         ]
 

@@ -188,6 +188,10 @@ POOL = {
         payment(WECHAT, ALIPAY),
         [paid(), closed(), closed(ALIPAY), refunded(990, "a" * 32), refunded(1000, "b" * 32)],
     ),
+    "a refund that names the charge by another number": (
+        payment(WECHAT),
+        [paid(), refunded(990, "a" * 32, of="as the bank has it"), refunded(1000, "b" * 32)],
+    ),
     "a dispute that is won": (
         payment(WECHAT),
         [
