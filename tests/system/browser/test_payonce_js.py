@@ -1,6 +1,8 @@
 """`payonce.js` in a real browser against the running shop: answers lost, cut short, refused for a while; one order."""
 
 from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from email.policy import HTTP
 from typing import Any
 from uuid import uuid4
 
@@ -78,7 +80,7 @@ def orders_of(shop: RunningShop, note: str) -> list[str]:
 
 def test_is_small_and_needs_nothing() -> None:
     script = SCRIPT.read_text()
-    assert len(script.encode()) < 4000
+    assert len(script.encode()) < 6000
     assert not [word for word in ("import ", "require(", "http://", "https://") if word in script]
 
 
@@ -223,3 +225,109 @@ def test_the_same_body_for_another_address_meanwhile_is_refused(page: Page) -> N
         """
     )
     assert refused == [403, True]
+
+
+BODIES = {
+    "form": "(() => { const form = new FormData(); form.append('note', '茶'); form.append('slip',"
+    " new Blob([new Uint8Array([0, 255, 13, 10])], { type: 'image/png' }), 'payonce.png'); return form })()",
+    "pairs": "new URLSearchParams({ note: 'a b', again: '茶' })",
+    "text": "'茶'",
+    "blob": "new Blob([new Uint8Array([0, 255, 128])], { type: 'image/PNG' })",
+    "bytes": "new Uint8Array([7, 0, 255, 7]).subarray(1, 3)",
+    "buffer": "new Uint8Array([0, 255]).buffer",
+}
+SENT = {
+    "pairs": (b"note=a+b&again=%E8%8C%B6", "application/x-www-form-urlencoded;charset=utf-8"),
+    "text": ("茶".encode(), "text/plain;charset=utf-8"),
+    "blob": (b"\0\xff\x80", "image/png"),
+    "bytes": (b"\0\xff", None),
+    "buffer": (b"\0\xff", None),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_body_as_fetch_takes_it_is_sent_again_byte_for_byte(page: Page, kind: str) -> None:
+    sent: list[tuple[str | None, ...]] = []
+
+    def answer(route: Route) -> None:
+        headers = route.request.headers
+        body = route.request.post_data_buffer
+        sent.append((headers["idempotency-key"], headers.get("content-type"), body))  # type: ignore[arg-type]
+        if len(sent) < 4:
+            route.abort("connectionreset")
+        else:
+            route.fulfill(status=201)
+
+    page.route("**/upload", answer)
+    call = f"payonce.post('/upload', {BODIES[kind]}, {{ intent: 'it', attempts: 2 }}).catch(({{ message }}) => message)"
+    assert page.evaluate(call) == "no answer"
+    again = page.evaluate(
+        f"async () => [await {call.replace('attempts: 2', 'attempts: 1')}, payonce.pending().length]"
+    )
+    assert again == ["no answer", 1], "the same body, made a second time"
+    page.reload()
+    restored = (
+        "() => { const [{ intent, url, body }] = payonce.pending(); return payonce.post(url, body, { intent }) }"
+    )
+    assert page.evaluate(f"async () => (await ({restored})()).status") == 201
+    assert len(sent) == 4
+    (_, content_type, body), *others = set(sent)
+    assert others == []
+    if kind == "form":
+        assert content_type is not None
+        head = f"Content-Type: {content_type}\r\n\r\n".encode()
+        note, slip = message_from_bytes(head + body, policy=HTTP).iter_parts()
+        assert note.get_payload(decode=True) == "茶".encode()
+        assert (slip.get_filename(), slip.get_payload(decode=True)) == ("payonce.png", b"\0\xff\r\n")
+    else:
+        assert (body, content_type and content_type.lower()) == SENT[kind]
+
+
+def test_a_stream_is_refused(page: Page) -> None:
+    body = "new Blob(['once']).stream()"
+    refused = page.evaluate(
+        f"payonce.post('/nowhere', {body}).catch(({{ name, message }}) => name + ': ' + message)"
+    )
+    assert refused == "TypeError: payonce: a stream cannot be sent again; post a Blob"
+    assert page.evaluate(PENDING) == []
+
+
+@pytest.mark.parametrize("way", ["blocked", "full"])
+def test_without_storage_it_refuses_and_sends_nothing(page: Page, way: str) -> None:
+    sent = answered(page)
+    page.evaluate(
+        """(way) => {
+          if (way === "full") sessionStorage.setItem("other", "x".repeat(5 * 1024 * 1024 - 5));
+          else Object.defineProperty(window, "sessionStorage", { get() { throw new DOMException("", "SecurityError") } });
+        }""",
+        way,
+    )
+    assert page.evaluate(PENDING) == []
+    refused = page.evaluate(
+        "payonce.post('/api/v1/orders', {}).catch((error) => [error instanceof payonce.GaveUp, error.message])"
+    )
+    assert refused == [False, "payonce: sessionStorage is blocked or full; nothing was sent"]
+    page.evaluate("payonce.forget('/api/v1/orders')")
+    assert sent == []
+
+
+def test_a_page_led_to_instead_is_no_outcome(browser: Browser, shop: RunningShop) -> None:
+    visitor = open_page(browser, shop)
+    visitor.goto("/products/mug")
+    visitor.add_script_tag(url="/static/idempotency/payonce.js")
+    buy = """
+    async () => {
+      const headers = { "X-CSRFToken": document.querySelector("[name=csrfmiddlewaretoken]").value };
+      const body = new FormData(document.querySelector("form.buy"));
+      try {
+        return await payonce.post("/products/mug/buy", body, { headers });
+      } catch (error) {
+        return [error instanceof payonce.GaveUp, error.message, error.key];
+      }
+    }
+    """
+    gave_up, message, key = visitor.evaluate(buy)
+    assert gave_up
+    assert message.startswith(f"redirected to {shop.url}/accounts/login/")
+    assert visitor.evaluate(buy)[2] == key
+    visitor.context.close()
