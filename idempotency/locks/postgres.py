@@ -23,7 +23,7 @@ from idempotency.arguments import TOKEN_MAX, text, waiting, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
-from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, Session, lock_key, look, milliseconds, silent
+from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, Session, lock_key, look, milliseconds
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, Wait, Work, operation
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
 from idempotency.locks.state import Owner, State
@@ -47,8 +47,7 @@ def transaction_lock(
 ) -> None:
     """Lock `name` until the caller's transaction ends: the commit releases it, with or without a pooler.
 
-    A rollback to a savepoint that is older than the lock releases it too. The same name as an `AdvisoryLock` is
-    the same lock, and another holder.
+    A rollback to an older savepoint releases it too. An `AdvisoryLock` of the name is the same lock.
 
     Args:
         name: any text; each schema of the database has locks of its own (`idempotency.names`).
@@ -78,14 +77,12 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
 
     Args:
         queryset: a slice of it must be ordered by ``pk`` before it is taken.
-        wait_seconds: for each row that is locked: None for as long as the connection's own limits let it, 0 not at
-            all.
+        wait_seconds: for each row: None for as long as the connection's own limits let it, 0 not at all.
         skip_locked: leave out rows that others have locked, and do not wait.
 
     Raises:
         LockError: no transaction is open.
-        LockTimeout: a row was not free in time, or a shorter `statement_timeout`; none is locked by this call, and
-            the transaction goes on as it was.
+        LockTimeout: a row was not free in time, or a shorter `statement_timeout`; the transaction goes on.
 
     Transaction: needs the caller's.
     """
@@ -240,8 +237,7 @@ class Advisory(Counted):
         try:
             yield Work(partial(session.ask, wait_seconds))
             while session.busy():
-                if not (yield Wait(self._bell(session), session.patience_seconds)):
-                    raise silent()
+                yield Wait(self._bell(session), session.patience())
             taken: bool = yield Work(session.answer)
             if taken and "lost" in self._listeners.calls:
                 self._watch(session)

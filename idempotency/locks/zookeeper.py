@@ -101,7 +101,7 @@ class QueueLock(Counted):
         self._waits.update(places)
         try:
             for queue, place in zip(self._queues, places, strict=True):
-                if not (yield from queue.first(place)):
+                if (wait_seconds != 0 or queue is self._queue) and not (yield from queue.first(place)):
                     break
             else:
                 yield from self._leave(places[:-1])
@@ -133,7 +133,7 @@ class QueueLock(Counted):
 
 
 class QueuePermits(Numbered, QueueLock):
-    """Source of `ZooKeeperSemaphore` and its other face. One caller looks at a time: another may miss one.
+    """Source of `ZooKeeperSemaphore` and its other face. One caller waits at a time; a try needs no turn.
 
     Args:
         permits: their number; every caller goes by its own.

@@ -9,6 +9,7 @@ import hashlib
 import math
 import selectors
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 MILLISECONDS_MAX = 2**31 - 1
 CANCEL_SECONDS = 5.0
 SILENCE_SECONDS = 10.0  # of a server that keeps its connections and does not reply; then a session is given up
+_SILENT = f"PostgreSQL did not answer for {SILENCE_SECONDS:g} s; the lock ends when it goes on."
 DEAD_PEER_SECONDS = 25  # 10 of silence, then 3 questions, one every 5
 
 _KEEPALIVES = {
@@ -97,6 +99,7 @@ class Session(SessionHold):
         self._parameters = _KEEPALIVES | parameters | own
         self._guard = threading.Lock()
         self._cancelled = False
+        self._ends_at = math.inf  # of the wait, on `time.monotonic`
 
     def ask(self, wait_seconds: float | None) -> None:
         """Connect, and ask for the lock without waiting for the reply. `LockError` behind a connection pooler."""
@@ -105,8 +108,8 @@ class Session(SessionHold):
             self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
-            # the server counts the time, unless it hangs
-            self.patience_seconds = math.inf if wait_seconds is None else wait_seconds + SILENCE_SECONDS
+            if wait_seconds is not None:  # the server counts the time, unless it hangs
+                self._ends_at = time.monotonic() + wait_seconds
             once = self._cancelled or wait_seconds == 0
             self._send("try_advisory_lock" if once else "advisory_lock")
 
@@ -132,6 +135,12 @@ class Session(SessionHold):
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             return bool(selector.select(None if seconds == math.inf else seconds))
+
+    def patience(self) -> float:
+        """Return how long to wait before the next look: `cancel` is seen then. Raise once the server is silent."""
+        if (left := self._ends_at + SILENCE_SECONDS - time.monotonic()) <= 0:
+            raise LockUnavailable(_SILENT)
+        return min(left, SILENCE_SECONDS)
 
     def busy(self) -> bool:
         """Return whether the reply is still to come, without waiting."""
@@ -159,7 +168,7 @@ class Session(SessionHold):
 
     def cancel(self) -> Work:
         """Return the step that ends the wait. It has not begun while we connect: then the lock is only tried."""
-        self._cancelled = True
+        self._cancelled, self._ends_at = True, time.monotonic()
         return Work(self._end_wait)
 
     def _end_wait(self) -> None:
@@ -180,7 +189,7 @@ class Session(SessionHold):
             try:
                 self._send("advisory_unlock")
                 if not self.wait(SILENCE_SECONDS):
-                    raise silent()
+                    raise LockUnavailable(_SILENT)
                 return bool((reply := self._reply()) and reply.get_value(0, 0) == b"t")
             except psycopg.Error:
                 return False
@@ -210,11 +219,6 @@ class Session(SessionHold):
                 f"{self._name!r}: a connection pooler (PgBouncer?) stands before PostgreSQL. It may strand a lock "
                 "of a session, or give it to two. Use transaction_lock, or a database alias that leads past it."
             )
-
-
-def silent() -> LockUnavailable:
-    """Make the error of a server that is connected and does not reply."""
-    return LockUnavailable(f"PostgreSQL did not answer for {SILENCE_SECONDS:g} s; the lock ends when it goes on.")
 
 
 @contextlib.contextmanager

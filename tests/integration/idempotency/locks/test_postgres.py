@@ -173,6 +173,20 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypat
     first.do(lock.release)
 
 
+def test_a_cancelled_wait_ends_though_its_backend_is_silent(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
+    lock, first, second = hall.lock(), hall.actor(), hall.actor()
+    assert first.do(lock.acquire)
+    answer = second.begin(lock.acquire)
+    waits(1)
+    (backend,) = asked("SELECT pid FROM pg_locks WHERE NOT granted")
+    with standing_still(backend):
+        first.do(lock.cancel)
+        with pytest.raises(LockUnavailable, match="did not answer"):
+            answer.result(30)
+    first.do(lock.release)
+
+
 def test_what_the_server_refuses_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE nobody_special LOGIN")

@@ -419,6 +419,16 @@ def test_one_of_two_readers_is_put_out_by_its_token(connect: Callable[[], Client
     second.release()
 
 
+def test_a_free_permit_is_had_without_a_turn(connect: Callable[[], Client]) -> None:
+    one, other = (ZooKeeperSemaphore("till", permits=2, client=connect()) for _ in range(2))
+    assert one.acquire()
+    connect().create(f"{ROOT}/turn-till/{'0' * 32}_", ephemeral=True, sequence=True)  # of a caller that looks
+    assert [other.acquire(wait_seconds=0), one.acquire(wait_seconds=0)] == [True, False]
+    assert len(one.contenders()) == 3
+    for each in (one, other):
+        each.release()
+
+
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 def test_permits_are_shared_in_order_of_arrival(connect: Callable[[], Client], face: str) -> None:
     with contextlib.ExitStack() as stack:
