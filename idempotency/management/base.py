@@ -4,12 +4,23 @@ import os
 import sys
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, ProgrammingError
+
+from idempotency.errors import UNDEFINED_TABLE
 
 
 class LedgerCommand(BaseCommand):
-    """Command that ends with a sentence where the database fails, or nobody reads what it prints."""
+    """Command that ends with a sentence, whatever goes away beneath it, and on Ctrl-C."""
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run as Django does; end with exit code 130 on Ctrl-C."""
+        try:
+            super().run_from_argv(argv)
+        except KeyboardInterrupt:
+            self.stderr.write("Stopped before the end; run it again.")
+            sys.exit(130)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run as Django does; the outcome of a command that may run again is no traceback.
@@ -23,6 +34,12 @@ class LedgerCommand(BaseCommand):
             return printed
         except (OperationalError, InterfaceError) as error:
             raise CommandError(f"The database failed; run it again: {error}") from error
+        except ProgrammingError as error:
+            if getattr(error.__cause__, "sqlstate", None) != UNDEFINED_TABLE:
+                raise
+            raise CommandError(f"A table is missing: run `manage.py migrate`. ({error})") from error
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
         except BrokenPipeError as error:
             _write_nowhere()
             raise CommandError("The output was closed before the end; run it again.") from error

@@ -279,6 +279,7 @@ def test_a_production_start_with_a_mistake_stops_and_names_it(
     checked = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (checked.returncode == 0) == (named is None), checked.stderr
     assert named is None or named in checked.stderr
+    assert "Traceback" not in checked.stderr
 
 
 def test_hosts_may_have_blanks_between_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 from django.utils import timezone
 
+from idempotency.management.base import LedgerCommand
 from shop.devserver import demo
 from shop.models import FlashSale, Product
 from shop.sales import coupons
@@ -56,7 +57,7 @@ CAMPAIGN: dict[str, Any] = {
 }
 
 
-class Command(BaseCommand):
+class Command(LedgerCommand):
     """Add what is missing; a second run resets no stock, password or price."""
 
     help = (

@@ -1,14 +1,18 @@
 """The commands of both apps end with a sentence and exit code 1, whatever goes away beneath them."""
 
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 
 from tests.conftest import database_away
 from tests.processes import on_the_tests_database
+from tests.running import until
 
 ROOT = Path(__file__).parents[4]
 COMMANDS = (
@@ -48,3 +52,41 @@ def test_output_that_nobody_reads_is_a_sentence(unbuffered: str) -> None:
         "CommandError: The output was closed before the end; run it again.\n",
         1,
     )
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("command", "table"),
+    [(("idempotency", "reap"), "idempotency_ledgerentry"), (("reconcile",), "payments_attempt")],
+)
+def test_ctrl_c_is_a_sentence(command: tuple[str, ...], table: str) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {table}")
+        stopped = subprocess.Popen(
+            [sys.executable, "manage.py", *command],
+            env=on_the_tests_database(),
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+
+        def waits() -> bool:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [table])
+            return stopped.poll() is not None or bool(cursor.fetchone()[0])
+
+        until(waits)
+        stopped.send_signal(signal.SIGINT)
+        _, said = stopped.communicate(timeout=100)
+    assert (said, stopped.returncode) == ("Stopped before the end; run it again.\n", 130)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_missing_table_is_a_sentence() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE payments_attempt RENAME TO elsewhere")
+        try:
+            with pytest.raises(CommandError, match=r"A table is missing: run `manage\.py migrate`"):
+                call_command("reconcile")
+        finally:
+            cursor.execute("ALTER TABLE elsewhere RENAME TO payments_attempt")
