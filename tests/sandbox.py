@@ -1,5 +1,6 @@
 """The provider sandbox as a process of its own, for tests."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -48,11 +49,11 @@ class Sandbox:
     def pid(self) -> int:
         return self._process.pid
 
-    def stop(self) -> None:
-        """End the process and wait for it."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the process and wait for it; its exit code."""
         self.http.close()
-        self._process.terminate()
-        self._process.wait(START_SECONDS)
+        self._process.send_signal(number)
+        return self._process.wait(START_SECONDS)
 
     def environment(self) -> dict[str, str]:
         """The channel settings by their environment names, pointing here."""

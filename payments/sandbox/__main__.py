@@ -18,9 +18,6 @@ def serve(*, port: int, folder: Path, shop: str) -> None:
 
     state.open_folder(folder, shop=shop)
     faults.seed_dice()
-    # What is cut off is as after a crash: a notification without a receipt is sent again.
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, lambda *_: sys.exit(0))
     server = Server(port, application)
     delivery.start()
     server.serve_for_ever()
@@ -28,6 +25,9 @@ def serve(*, port: int, folder: Path, shop: str) -> None:
 
 def main() -> None:
     """Parse the arguments and serve."""
+    # What is cut off is as after a crash: a notification without a receipt is sent again.
+    for ending, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
+        signal.signal(ending, lambda *_, code=code: sys.exit(code))
     parser = argparse.ArgumentParser(prog="python -m payments.sandbox")
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--data-dir", type=Path, required=True, help="keys and store; made if missing")

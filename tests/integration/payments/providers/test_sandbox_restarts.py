@@ -1,5 +1,6 @@
 """What a sandbox remembers when it is started again: the key it signs with, and the seed of its misbehaviour."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ def wechat_with(folder: Path, sandbox: Sandbox) -> WeChatPay:
     made: Any = registry.build({"wechat": settings})["wechat"]
     assert isinstance(made, WeChatPay)
     return made
+
+
+def test_ctrl_c_is_seen_in_the_exit_code(tmp_path: Path) -> None:
+    assert Sandbox(tmp_path).stop(signal.SIGINT) == 130
 
 
 def test_the_same_seed_is_the_same_faults_and_a_rotation_stays(tmp_path: Path) -> None:
