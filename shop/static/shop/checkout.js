@@ -21,16 +21,11 @@
     postponed = null;
     for (const form of forms) busy(form, false);
   };
-  const leave = (event) => {
-    if (event.defaultPrevented) return;
+  const leave = () => {
     clearTimeout(leaving);
     leaving = setTimeout(stay, STOPPED_MS);
   };
-  addEventListener("submit", leave);
-  addEventListener("click", (event) => {
-    const link = event.target.closest("a[href]:not([target], [href^='#'])");
-    if (link && !(event.ctrlKey || event.metaKey || event.shiftKey)) leave(event);
-  });
+  for (const start of ["submit", "beforeunload"]) addEventListener(start, leave);
 
   // Disable the pressed button, after the browser has read the form's fields.
   for (const form of forms) {

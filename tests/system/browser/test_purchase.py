@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
@@ -183,11 +183,19 @@ def test_a_login_in_two_tabs_leads_both_on(browser: Browser, shop: RunningShop) 
     first.context.close()
 
 
+# the page's own resend comes while the shopper's reload is under way; it says how many forms that has sent
+RESEND_IN_A_RELOAD = """{
+  const { setTimeout: real } = window;
+  let resend = null, sent = 0;
+  HTMLFormElement.prototype.submit = () => { sent += 1 };
+  window.setTimeout = (done, ms) => ms < 1000 || ms > 6000 ? real(done, ms) : (resend = done);
+  addEventListener("beforeunload", () => resend && real(() => { resend(); fetch("/resent/" + sent) }, 0));
+}"""
+
+
 def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, shop: RunningShop) -> None:
     before = order_ids(shop)
-    page.add_init_script(
-        "HTMLFormElement.prototype.submit = () => {}"
-    )  # the page's resend would cancel the reload
+    page.add_init_script(RESEND_IN_A_RELOAD)
     page.goto("/products/mug")
     buy_form = page.locator("form.buy")
     with shop.database() as connection, connection.transaction():
@@ -201,7 +209,19 @@ def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, sho
                 redis.persist(marker)
         buy_form.locator("button[data-busy]").click()
         expect(press_on(page)).to_be_visible()
-        page.reload()
+        met: dict[str, Route] = {}
+
+        def meet(route: Route) -> None:  # the reload ends once the resend was due
+            met[route.request.url] = route
+            if len(met) == 2:
+                for url, each in met.items():
+                    each.fulfill() if "/resent/" in url else each.continue_()
+
+        page.route(re.compile("/resent/|/products/mug/buy$"), meet)
+        with page.expect_navigation():
+            page.evaluate("setTimeout(() => location.reload(), 0), 0")
+        assert set(met) == {f"{shop.url}/products/mug/buy", f"{shop.url}/resent/0"}, "it would cancel the reload"
+        page.unroute_all()
         expect(buy_form).to_be_visible()
     for _ in range(2):
         buy_form.locator("button[data-busy]").click()
