@@ -28,6 +28,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
     "desktop": {"viewport": {"width": 1280, "height": 800}},
 }
+SMALL: dict[str, dict[str, Any]] = {"small phone": {"viewport": {"width": 320, "height": 568}}}
 
 # on the way from one scheme to the other, a button is neither
 COLOURS_HAVE_CHANGED = """() => Promise.allSettled(
@@ -142,19 +143,19 @@ def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop
     assert complaints == []
 
 
-def at_each_size(page: Page) -> Iterator[str]:
+def at_each_size(page: Page, sizes: dict[str, dict[str, Any]] = SIZES) -> Iterator[str]:
     """Have the page as wide as each device for a while."""
     before = page.viewport_size
     assert before is not None
-    for name, size in SIZES.items():
+    for name, size in sizes.items():
         page.set_viewport_size(size["viewport"])
         yield name
     page.set_viewport_size(before)
 
 
-def fits(page: Page) -> None:
-    """Nothing sticks out to the side, on a phone or on a desktop."""
-    for _ in at_each_size(page):
+def fits(page: Page, sizes: dict[str, dict[str, Any]] = SMALL | SIZES) -> None:
+    """Nothing sticks out to the side, on a small phone (WCAG 2.2, 1.4.10), a phone or a desktop."""
+    for _ in at_each_size(page, sizes):
         width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert width <= room
 

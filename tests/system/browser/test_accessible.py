@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from uuid import uuid4
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import SIZES, control, follow, is_accessible, log_in, open_page
+from tests.system.browser.conftest import SIZES, SMALL, control, fits, follow, is_accessible, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose
 
 
@@ -60,3 +62,43 @@ def test_a_closed_order_and_a_qr_code(visitor: Page, shop: RunningShop) -> None:
     arrived(visitor, ORDER)
     expect(visitor.locator(".order[data-final]")).to_be_visible()
     is_accessible(visitor)
+
+
+LONG = [
+    "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft",
+    "搪瓷杯" * 30,
+    98765432,
+]
+DOUBLED = {"phone, enlarged to the double": {"viewport": {"width": 195, "height": 422}}}
+
+
+@pytest.fixture
+def long_name(shop: RunningShop) -> Iterator[None]:
+    change = "UPDATE shop_product SET (name, name_zh, price_minor) = (%s, %s, %s) WHERE sku = 'poster'"
+    with shop.database() as connection:
+        before = connection.execute("SELECT name, name_zh, price_minor FROM shop_product WHERE sku = 'poster'")
+        row = before.fetchone()
+        assert row is not None
+        connection.execute(change, LONG)
+        yield
+        connection.execute(change, row)
+
+
+@pytest.mark.usefixtures("long_name")
+@pytest.mark.parametrize("visitor", ["en", "zh-CN"], indirect=True)
+def test_long_names_and_amounts_fit(visitor: Page, shop: RunningShop, api: httpx.Client) -> None:
+    def look(*paths: str) -> None:
+        for path in paths:
+            visitor.goto(path)
+            fits(visitor, DOUBLED | SMALL)
+
+    look("/products/poster", "/accounts/login/", "/nowhere")
+    log_in(visitor, shop)
+    items = [{"sku": "poster", "quantity": 2}]
+    order = api.post("/api/v1/orders", json={"items": items}, headers={"Idempotency-Key": str(uuid4())}).json()[
+        "id"
+    ]
+    visitor.goto("/products/poster")
+    follow(visitor, visitor.locator("form.buy .button-quiet"))
+    look("/", "/products/poster", "/basket", f"/orders/{order}", f"/orders/{order}/cancel", "/orders")
+    look("/coupons", "/flash-sales/sneaker")
