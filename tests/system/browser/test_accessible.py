@@ -64,6 +64,32 @@ def test_a_closed_order_and_a_qr_code(visitor: Page, shop: RunningShop) -> None:
     is_accessible(visitor)
 
 
+def ordered(api: httpx.Client, sku: str) -> str:
+    order = {"items": [{"sku": sku, "quantity": 2}]}
+    answer = api.post("/api/v1/orders", json=order, headers={"Idempotency-Key": str(uuid4())})
+    return str(answer.raise_for_status().json()["id"])
+
+
+def test_the_admins_own_pages(visitor: Page, shop: RunningShop, api: httpx.Client) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    opened = api.post(
+        f"/api/v1/orders/{ordered(api, 'mug')}/payment", json={"channel": "wechat"}, headers=key
+    ).json()
+    with shop.database() as connection:
+        entry = connection.execute("SELECT max(id) FROM idempotency_ledgerentry").fetchone()
+    assert entry is not None
+    log_in(visitor, shop, "admin")
+    ledger = "idempotency/ledgerentry"
+    own = (
+        f"payments/payment/{opened['id']}/change/",
+        "payments/journalentry/trial-balance/",
+        f"{ledger}/statistics/",
+    )
+    for path in ("", *own, f"{ledger}/locks/?name=till", f"{ledger}/{entry[0]}/change/"):
+        visitor.goto(f"/admin/{path}")
+        is_accessible(visitor)
+
+
 LONG = [
     "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft",
     "搪瓷杯" * 30,
@@ -94,10 +120,7 @@ def test_long_names_and_amounts_fit(visitor: Page, shop: RunningShop, api: httpx
 
     look("/products/poster", "/accounts/login/", "/nowhere")
     log_in(visitor, shop)
-    items = [{"sku": "poster", "quantity": 2}]
-    order = api.post("/api/v1/orders", json={"items": items}, headers={"Idempotency-Key": str(uuid4())}).json()[
-        "id"
-    ]
+    order = ordered(api, "poster")
     visitor.goto("/products/poster")
     follow(visitor, visitor.locator("form.buy .button-quiet"))
     look("/", "/products/poster", "/basket", f"/orders/{order}", f"/orders/{order}/cancel", "/orders")
