@@ -109,7 +109,8 @@ def with_call(handler: Callable[..., Any], *, request_at: int = 0) -> Callable[.
 
 def refuse_deferred(function: Callable[..., Any], by: str) -> None:
     """Raise `TypeError` for what returns before its work is done: a queue's task, or a generator."""
-    queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "apply_async"))
+    # of Celery and RQ, `django.tasks`, procrastinate, dramatiq, huey
+    queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "send", "call_local"))
     if queued or isgeneratorfunction(function) or isasyncgenfunction(function):
         raise TypeError(
             f"{function!r} returns before its work is done: put {by} on the function that does it, below the "

@@ -162,9 +162,9 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         """
 
         def decorate(function: Any) -> Any:
+            refuse_deferred(function, f"@once.task({name!r})")
             whole = signature(function)
             taken = whole.replace(parameters=[one for one in whole.parameters.values() if one.name != NAME])
-            refuse_deferred(function, f"@once.task({name!r})")
             _refuse_taken(name, function)
             choices = {"key": key, "payload": payload, "principal": principal, "tenant": tenant}
             choosers = {
@@ -274,7 +274,7 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
 
 def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
     """Refuse the name of another function of a module, which would get the results of this one."""
-    if "<locals>" in function.__qualname__:
+    if "<locals>" in getattr(function, "__qualname__", "<locals>"):  # a partial has none
         return
     # by its file too: one module may be imported under two names
     file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", function.__module__)

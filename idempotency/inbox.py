@@ -36,7 +36,7 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
 
     Raises:
         TransactionManagementError: no transaction is open; row and effect could not commit together.
-        TypeError: an id of another type, whose text may differ from delivery to delivery.
+        TypeError: a consumer that is no str, or an id of another type, whose text may differ between deliveries.
         ValueError: a name is empty or too long.
     """
     if isinstance(message_id, bool) or not isinstance(message_id, str | int | UUID):
@@ -44,6 +44,8 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
             f"A message id is a str, an int or a UUID, not {type(message_id).__name__}. Give its text, the same "
             "in every delivery."
         )
+    if not isinstance(consumer, str):
+        raise TypeError(f"A consumer's name is a str, not {consumer!r}.")
     name = str(message_id)
     if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96:
         raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")

@@ -56,6 +56,10 @@ def test_outside_a_transaction_it_refuses() -> None:
     for message_id, consumer in (("", "stock"), ("m", ""), ("m" * 256, "stock"), ("m", "s" * 97)):
         with transaction.atomic(), pytest.raises(ValueError, match="message id"):
             consume_once(message_id, consumer=consumer)
+    name: Any
+    for name in (b"stock", ["stock"], None):  # PostgreSQL would store a text of it
+        with transaction.atomic(), pytest.raises(TypeError, match="consumer's name is a str, not"):
+            consume_once("m1", consumer=name)
 
 
 @pytest.mark.django_db

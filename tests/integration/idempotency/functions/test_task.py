@@ -1,7 +1,8 @@
 """`once.task`: the decorator, under the ones of task queues, receivers and commands."""
 
 import inspect
-from types import FunctionType
+from functools import partial
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,14 +161,18 @@ def test_a_module_that_is_imported_under_two_names_has_its_tasks_once() -> None:
         once.task("bills.twice", key=lambda day: day)(again)
 
 
-class Queued:
-    """What a task queue makes of a function."""
+@pytest.mark.parametrize("by", ["delay", "enqueue", "defer", "send", "call_local"])
+def test_a_task_of_a_queue_is_refused(by: str) -> None:
+    """Of Celery and RQ, `django.tasks` (not callable), procrastinate, dramatiq and huey."""
+    task: Any = SimpleNamespace(**{by: print})
+    with pytest.raises(TypeError, match=r"returns before its work is done.*below the decorator of a task queue"):
+        once.task("bills.pay", key=lambda day: day)(task)
 
-    def __call__(self, day: str) -> str:
-        raise NotImplementedError
 
-    def delay(self, day: str) -> None:
-        raise NotImplementedError
+def test_a_partial_is_a_function_too() -> None:
+    by_month: Any = once.task("n", key=lambda order_id: order_id)(partial(receipt.__wrapped__, copies=2))
+    assert by_month(7) == by_month(7)
+    assert Group.objects.count() == 1
 
 
 def test_what_cannot_be_honoured_is_refused_at_once() -> None:
@@ -178,6 +183,3 @@ def test_what_cannot_be_honoured_is_refused_at_once() -> None:
     key: Any = "day"
     with pytest.raises(TypeError, match=r"key is a function of the arguments.*not 'day'"):
         once.task("bills.pay", key=key)(bill)
-    task: Any = Queued()
-    with pytest.raises(TypeError, match=r"returns before its work is done.*below the decorator of a task queue"):
-        once.task("bills.pay", key=lambda day: day)(task)
