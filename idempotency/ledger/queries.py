@@ -138,15 +138,17 @@ SET recovery_point = %s, recovery_data = %s, subject = coalesce(nullif(%s, ''), 
 WHERE id = %s AND fence = %s AND state = 'running'
 """
 
-# longer leases, and for each run that still has its lease: if it got one. A row that its own run has locked is
-# passed over; a lease that `DROP_LEASE` ends meanwhile stays ended, by the clock of the second look
+# longer leases, and for each run that still has its lease: if it got one. A run that was frozen has it until
+# another takes over. A row that its own run has locked is passed over; both are locked, so that a lease which
+# `DROP_LEASE` ends meanwhile stays ended
 RENEW_LEASES = """
 WITH asked AS (
     SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS asked (id, fence, seconds)
 ), held AS (
     SELECT entry.id, asked.seconds FROM idempotency_ledgerentry AS entry JOIN asked USING (id, fence)
-    WHERE entry.state = 'running' AND entry.lease_until > clock_timestamp()
-    FOR UPDATE OF entry SKIP LOCKED
+    JOIN idempotency_ledgerattempt AS run ON run.entry_id = entry.id AND run.fence = entry.fence
+    WHERE entry.state = 'running' AND run.outcome = 'running'
+    FOR UPDATE OF entry, run SKIP LOCKED
 ), renewed AS (
     UPDATE idempotency_ledgerentry SET lease_until = clock_timestamp() + held.seconds * interval '1 second'
     FROM held WHERE idempotency_ledgerentry.id = held.id
@@ -154,7 +156,8 @@ WITH asked AS (
 )
 SELECT entry.id, entry.fence, entry.id IN (SELECT id FROM renewed)
 FROM idempotency_ledgerentry AS entry JOIN asked USING (id, fence)
-WHERE entry.state = 'running' AND entry.lease_until > clock_timestamp()
+JOIN idempotency_ledgerattempt AS run ON run.entry_id = entry.id AND run.fence = entry.fence
+WHERE entry.state = 'running' AND run.outcome = 'running'
 """
 
 NOTE_SUBJECT = """

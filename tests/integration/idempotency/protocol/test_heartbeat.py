@@ -1,6 +1,7 @@
 """A phased call keeps its lease while its process lives, however long it runs, and no longer."""
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -116,7 +117,17 @@ class TestRenewal:
         assert ledger.renew_leases({run: 300, late: 900, ledger.Run(0, fence=1): 900}) == {run: True}
         assert 30 < self.lease_seconds() <= 300
 
-    def test_an_ended_lease_stays_ended(self, run: ledger.Run) -> None:
+    def test_a_run_that_was_frozen_gets_its_lease_back_until_another_takes_over(self, run: ledger.Run) -> None:
+        LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+        assert ledger.renew_leases({run: 300}) == {run: True}
+        assert 30 < self.lease_seconds() <= 300
+        LedgerEntry.objects.update(lease_until=Now())
+        entry = ledger.find(scope="s", key="k")
+        assert entry is not None
+        assert ledger.take_over(entry, owner="o", request_id="", lease_seconds=30) is not None
+        assert ledger.renew_leases({run: 300}) == {}
+
+    def test_a_dropped_lease_stays_ended(self, run: ledger.Run) -> None:
         ledger.drop_lease(run)
         assert ledger.renew_leases({run: 300}) == {}
         assert self.lease_seconds() <= 0
