@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
@@ -123,7 +124,11 @@ class PhasedExchange(Exchange):
         self._count_failure()
         if self.run is None or self.is_finished:
             return None
-        ledger.drop_lease(self.run)
+        try:
+            ledger.drop_lease(self.run)
+        except (DatabaseError, InterfaceError):  # a time limit has interrupted a query, say
+            home.connection().close()
+            ledger.drop_lease(self.run)
         marker.ring(self._marker)
         if self._has_request:
             with suppress(ResultExpired):  # too large to be stored

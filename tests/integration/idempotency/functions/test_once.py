@@ -99,6 +99,19 @@ def test_after_an_exception_the_same_key_may_try_again(run: Any, lease: Any) -> 
     assert run(once("n", key="k", lease=lease), lambda: "done") == "done"
 
 
+def test_a_time_limit_that_interrupts_a_query_frees_the_key(lease: Any) -> None:
+    """The exception of a signal, as of a soft time limit of Celery, leaves the reply unread."""
+
+    def limited() -> None:
+        connection.ensure_connection()
+        connection.connection.pgconn.send_query(b"SELECT 1")
+        raise TimeoutError("time is up")
+
+    with pytest.raises(TimeoutError, match="time is up"):
+        once("n", key="k", lease=lease).run(limited)
+    assert once("n", key="k", lease=lease).run(place) == {"id": Group.objects.get().pk}
+
+
 def test_a_purged_result_is_not_executed_again(settings: Any) -> None:
     settings.IDEMPOTENCY = {"REDIS": None}
     once("n", key="k").run(place)
