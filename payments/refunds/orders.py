@@ -38,7 +38,7 @@ def refund(
             raise exceeds(None)
         asked = request_refund(
             payment_id=payment.pk,
-            amount_minor=payment.refundable_minor if amount_minor is None else amount_minor,
+            amount_minor=amount_minor,
             reason=(reason or "")[: Refund._meta.get_field("reason").max_length],
             refund_id=refund_id,
         )
