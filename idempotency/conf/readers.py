@@ -20,10 +20,12 @@ Reader = Callable[[str, Any], None]
 
 
 def redis(name: str, value: Any) -> None:
-    is_text = isinstance(value, str)
-    if value is None or (is_text and (value in settings.CACHES or _is_redis_url(value))):
+    if value is None or (isinstance(value, str) and value in settings.CACHES):
         return
-    if not is_text or "." not in value or "://" in value:
+    if isinstance(value, str) and "://" in value:
+        _redis_url(name, value)
+        return
+    if not isinstance(value, str) or "." not in value:
         raise ImproperlyConfigured(
             f"IDEMPOTENCY[{name!r}] is {value!r}. Write a URL such as 'redis://localhost:6379/0', an alias in "
             "CACHES, the dotted path of a function that returns a redis-py client, or None."
@@ -31,16 +33,19 @@ def redis(name: str, value: Any) -> None:
     dotted_path(name, value)
 
 
-def _is_redis_url(value: str) -> bool:
-    if "://" not in value:
-        return False
-    from redis.connection import parse_url  # noqa: PLC0415  only where a URL is given
+def _redis_url(name: str, value: str) -> None:
+    """Refuse a URL with which no connection could be made; the message has no part of it, as of a password."""
+    from redis import Redis, RedisError  # noqa: PLC0415  only where a URL is given
 
     try:
-        parse_url(value)  # type: ignore[no-untyped-call]
-    except ValueError:  # another scheme, or a port that is no number
-        return False
-    return True
+        pool = Redis.from_url(value).connection_pool
+        pool.connection_class(**pool.connection_kwargs)
+    except (ValueError, TypeError, RedisError) as error:
+        reason = "" if isinstance(error, ValueError) else f": {error}"
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is a URL that redis-py does not take{reason}. Write a URL such as "
+            "'redis://localhost:6379/0', with user and password percent-encoded."
+        ) from None
 
 
 # headers that a browser, a server or this package reads otherwise
@@ -132,8 +137,8 @@ def lock_servers(name: str, value: Any) -> None:
     odd = urls is None or (isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2)
     if not odd or not hosts or not isinstance(hosts, str):
         raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a dict with 'redlock', a list of an odd number of URLs, "
-            "and 'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
+            f"IDEMPOTENCY[{name!r}] must be a dict with 'redlock', a list of an odd number of URLs, and "
+            "'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
         )
     if "zookeeper" in value:
         with needed("zookeeper", by=f"IDEMPOTENCY[{name!r}]", error=ImproperlyConfigured):

@@ -38,6 +38,8 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"REDIS": "nowhere"}, r"'REDIS'\] is 'nowhere'\. Write a URL"),
         ({"REDIS": "no.such.function"}, "REDIS"),
         ({"REDIS": "http://localhost:6379"}, r"Write a URL such as 'redis://localhost:6379/0'"),
+        ({"REDIS": "redis://localhost/0?nothing=1"}, "that redis-py does not take: .*'nothing'"),
+        ({"REDIS": "rediss://localhost/0?ssl_cert_reqs=any"}, "that redis-py does not take: .*: any"),
         ({"REDIS": None, "REDIS_ALIAS": "default"}, "'REDIS', which replaces 'REDIS_ALIAS'"),
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
@@ -94,6 +96,16 @@ def test_a_setting_names_the_extra_that_it_lacks(
         (message,) = check_settings(None)
     assert message.id == "idempotency.E001"
     assert message.msg == f"IDEMPOTENCY['{setting}'] needs {package}: pip install 'payonce[{extra}]'"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
+@pytest.mark.parametrize("password", ["qx/vw", "qx#vw", "[qx]vw"])
+def test_no_message_has_a_part_of_a_password(scheme: str, password: str) -> None:
+    url = f"{scheme}://:{password}@localhost:6379/0"
+    for raw in ({"REDIS": url}, {"LOCK_SERVERS": {"redlock": [url, url]}}):
+        with pytest.raises(ImproperlyConfigured) as refused:
+            parse(raw)
+        assert not re.search("qx|vw", str(refused.value))
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:
