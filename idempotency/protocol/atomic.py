@@ -19,7 +19,7 @@ from idempotency.postgres import home, transactions
 from idempotency.postgres.availability import conflict
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
-from idempotency.response.answers import StoredResponse, Verdict, rendered
+from idempotency.response.answers import StoredResponse, Verdict
 
 
 class AtomicExchange(Exchange):
@@ -57,7 +57,6 @@ class AtomicExchange(Exchange):
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         if transaction.get_connection(self._config.database) is not self._database:
             home.refuse_other_thread(self._database)
-        response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
             refuse_lost_writes(self._database, response.status_code)

@@ -25,7 +25,7 @@ from idempotency.postgres import home
 from idempotency.protocol import heartbeat
 from idempotency.protocol.exchange import OWNER_MAX, Exchange
 from idempotency.redis import marker
-from idempotency.response.answers import StoredResponse, Verdict, mark_replay, rendered, verdict_on
+from idempotency.response.answers import StoredResponse, Verdict, mark_replay, verdict_on
 
 UNCERTAIN_STATUS = 202
 
@@ -107,7 +107,6 @@ class PhasedExchange(Exchange):
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         self._lease = None
-        response = rendered(response)
         if self.is_finished:
             return response
         is_known = response.status_code != UNCERTAIN_STATUS

@@ -14,7 +14,7 @@ from idempotency.modes import Mode
 from idempotency.postgres import home
 from idempotency.protocol.atomic import refuse_lost_writes
 from idempotency.protocol.exchange import Exchange
-from idempotency.response.answers import StoredResponse, Verdict, rendered
+from idempotency.response.answers import StoredResponse, Verdict
 
 HEADER = "Idempotency"  # of the answers while ``IDEMPOTENCY["ENABLED"]`` is False
 
@@ -51,7 +51,6 @@ class UnkeyedExchange(Exchange):
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         if self._atomic is not None:
             home.refuse_other_thread(self._database)
-        response = rendered(response)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED and self._atomic is not None:
             refuse_lost_writes(self._database, response.status_code)

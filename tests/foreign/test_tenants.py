@@ -65,6 +65,32 @@ for redis in ("default", None):
                 print(str(refused).split(":")[0])
 """
 
+LEAVE_THE_TENANT = """
+from django.db import connection
+from django_tenants.utils import schema_context
+from idempotency import once
+from idempotency.models import LedgerEntry
+
+def sign_up(error=None):
+    connection.set_schema("b")
+    if error:
+        raise error
+    return "signed up"
+
+for options in ({}, {"lease": 30}):
+    call = once("n", key=f"moved{len(options)}", **options)
+    with schema_context("b"):
+        call.run(lambda: "of b")
+    with schema_context("a"):
+        try:
+            print(call.run(sign_up, ValueError()))
+        except ValueError:
+            print("failed at", connection.schema_name)
+        print(call.run(sign_up), call.run(sign_up), connection.schema_name)
+        print(*LedgerEntry.objects.filter(key__startswith="moved").values_list("state", flat=True))
+        LedgerEntry.objects.all().delete()
+"""
+
 LEAVE_AN_OLD_ANSWER = """
 from datetime import timedelta
 from django.db.models import F
@@ -189,6 +215,12 @@ def test_a_lease_is_renewed_at_its_tenant(tenants: ForeignProject) -> None:
 def test_a_tenant_without_a_ledger_does_not_use_the_public_one(tenants: ForeignProject) -> None:
     said = tenants.manage("shell", "--verbosity", "0", "-c", ASK_WHERE_THERE_IS_NO_LEDGER)
     assert said.splitlines() == ["The schema 'late' has no ledger of its own"] * 4
+
+
+def test_the_entry_is_the_callers_though_the_handler_leaves_their_tenant(tenants: ForeignProject) -> None:
+    """As a view does that makes a tenant and goes on there."""
+    said = tenants.manage("shell", "--verbosity", "0", "-c", LEAVE_THE_TENANT)
+    assert said.splitlines() == ["failed at a", "signed up signed up a", "finished"] * 2
 
 
 def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None:
