@@ -81,7 +81,8 @@ def _elsewhere(config: Config) -> list[CheckMessage]:
         return []
     fault = (
         f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
-        f"{', '.join(names)}. A crash between the two commits has such a row written twice."
+        f"{', '.join(names)}. A crash between the two commits has such a row written twice, or, under "
+        "ATOMIC_REQUESTS, lost."
     )
     hint = "Name the database of what keyed views write in IDEMPOTENCY['DATABASE'], and route all of it there"
     if "DATABASE" in getattr(settings, "IDEMPOTENCY", {}):
