@@ -20,6 +20,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 
@@ -121,7 +122,9 @@ def failed(error: Exception) -> None:
     seconds = config().breaker_seconds
     breaker.failed(open_seconds=seconds)
     metrics.redis_failures.inc()
-    log.warning("Redis is unavailable (%s); doing without it for %g s.", type(error).__name__, seconds)
+    # such as a certificate that is refused; an error of a command may quote what is stored
+    reason = error if isinstance(error, RedisConnectionError) else type(error).__name__
+    log.warning("Redis is unavailable (%s); doing without it for %g s.", reason, seconds)
 
 
 def ping() -> bool:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from redis.connection import UnixDomainSocketConnection
 
 from idempotency.models import LedgerEntry
+from idempotency.redis import fastpath
 from idempotency.redis.paid_marker import PaidMarker
 from idempotency.request.keys import digest_of
 from tests.integration.idempotency.conftest import Caller, Effects
@@ -195,3 +196,10 @@ def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cos
 def test_what_a_fresh_phased_request_costs(cost: Callable[..., Cost]) -> None:
     """The claim is a transaction of one statement; so is the completion, in autocommit."""
     assert cost("/phased", body={}) == Cost(sql=INSERT + 2, commits=1, savepoints=0, redis=2)
+
+
+def test_the_log_says_why_there_is_no_connection(caplog: pytest.LogCaptureFixture) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": "redis://someone:qxvw@localhost:1/0"}):
+        assert not fastpath.ping()
+    assert "Connection refused" in caplog.text
+    assert "qxvw" not in caplog.text
