@@ -1,10 +1,17 @@
 """The same steps in a shorter condition, which PostgreSQL parses at each statement."""
 
+from typing import Any
+
 from django.db import migrations
 
 from idempotency.postgres.guards import Guard
 
 LOCK_WAIT = "3s"  # requests queue up behind a lock that is waited for
+
+
+def bound_the_wait(apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
 
 
 class Migration(migrations.Migration):
@@ -13,7 +20,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'", migrations.RunSQL.noop),
+        migrations.RunPython(bound_the_wait, migrations.RunPython.noop),
         migrations.RemoveConstraint(
             model_name="webhookevent",
             name="webhook_event_step",
