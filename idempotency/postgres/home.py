@@ -55,19 +55,6 @@ def _commits_by_itself(database: Any) -> bool:
     return by_itself
 
 
-def refuse_other_thread(database: Any) -> None:
-    """Refuse to end a transaction in another thread than its own, whose writes would be lost.
-
-    Raises:
-        RuntimeError: a task went on after its request had ended, and with it the thread.
-    """
-    if is_left_behind(database):
-        raise RuntimeError(
-            "A keyed call went on after its request had ended, and with that the thread of its transaction. "
-            "Its writes are undone. Await the call in the request, or give it to a task queue."
-        )
-
-
 def is_left_behind(database: Any) -> bool:
     """Check if the thread of this connection has ended, and undo its transaction then."""
     if connection() is database:

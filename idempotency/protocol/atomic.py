@@ -55,8 +55,6 @@ class AtomicExchange(Exchange):
         raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
-        if transaction.get_connection(self._config.database) is not self._database:
-            home.refuse_other_thread(self._database)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
             refuse_lost_writes(self._database, response.status_code)

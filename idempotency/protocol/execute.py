@@ -7,6 +7,7 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -203,6 +204,22 @@ def _report(exchange: Exchange, span: logs.Span | None) -> None:
     log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
 
 
+class _Thread(Executor):
+    """Thread that ends with the last of its users: a request, and each keyed call in it.
+
+    A server that stops ends a request before its call. In another thread the rest would commit by itself.
+    """
+
+    def __init__(self, executor: Executor, *, users: int) -> None:
+        self._executor, self.users, self.submit = executor, [self] * users, executor.submit  # type: ignore[method-assign]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave it; the last user ends it."""
+        self.users.pop()
+        if not self.users:
+            self._executor.shutdown(wait, cancel_futures=cancel_futures)
+
+
 @asynccontextmanager
 async def _one_thread() -> AsyncIterator[None]:
     """Keep the database work of a coroutine in one thread, apart from other requests on its event loop.
@@ -210,11 +227,22 @@ async def _one_thread() -> AsyncIterator[None]:
     Django's ASGI handler gives every request such a thread, and under WSGI it is the caller's own. Elsewhere it is
     made here and its connections are closed; else two requests would meet inside one transaction.
     """
-    callers_thread = getattr(AsyncToSync.executors, "current", None)
-    owns_thread = callers_thread is None and SyncToAsync.thread_sensitive_context.get(None) is None
-    async with ThreadSensitiveContext():
-        try:
-            yield
-        finally:
-            if owns_thread:
-                await sync_to_async(connections.close_all)()
+    if getattr(AsyncToSync.executors, "current", None) is not None:
+        yield  # in the thread of the caller, which waits for us
+        return
+    threads, own = SyncToAsync.context_to_thread_executor, ThreadSensitiveContext()
+    request = SyncToAsync.thread_sensitive_context.get(None)
+    thread = None if request is None else threads.get(request)
+    if not isinstance(thread, _Thread):
+        thread = _Thread(thread or ThreadPoolExecutor(max_workers=1), users=int(request is not None))
+        if request is not None:
+            threads[request] = thread
+    thread.users.append(thread)
+    threads[own] = thread
+    SyncToAsync.thread_sensitive_context.set(own)
+    try:
+        yield
+    finally:
+        if len(thread.users) == 1:  # the request has ended, or there is none
+            await sync_to_async(connections.close_all)()
+        threads.pop(own).shutdown(wait=False)

@@ -49,8 +49,6 @@ class UnkeyedExchange(Exchange):
         return None
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
-        if self._atomic is not None:
-            home.refuse_other_thread(self._database)
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED and self._atomic is not None:
             refuse_lost_writes(self._database, response.status_code)
