@@ -68,8 +68,6 @@ def idempotent(
 
     def decorate(handler: Handler) -> Handler:
         refuse_wrong_use(handler)
-        if iscoroutinefunction(handler):
-            raise TypeError(f"{handler.__qualname__} is async, which Django REST framework does not call.")
         if body is not None and missing(["data"], signature(handler)) is not None:
             raise TypeError(f"{handler.__qualname__} has body=, and no argument `data` for what it validates.")
         keyed = _keyed_handler(handler, policy, body)
@@ -80,7 +78,16 @@ def idempotent(
 
 
 def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handler:
-    """Build the keyed form of a method, or of a function below `@api_view`."""
+    """Build the keyed form of a method, or of a function below `@api_view`.
+
+    Raises:
+        TypeError: it is async.
+    """
+    if iscoroutinefunction(handler):
+        raise TypeError(
+            f"{handler.__qualname__} is async: REST framework does not call it, and under adrf it cannot be keyed."
+            " Write it sync."
+        )
     given = tuple(with_call(handler, request_at=position) for position in (0, 1))
     is_phased = policy.mode is not ATOMIC
 

@@ -28,6 +28,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet, ModelViewSet, ViewSet
 
 from idempotency import drf, views
+from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.modes import Mode
 from tests.integration.idempotency.conftest import Effects
@@ -52,9 +53,12 @@ async def acreate(request: Any) -> Any:
 
 
 @pytest.mark.parametrize("door", [drf.idempotent, drf.idempotent(), drf.idempotent(mode=Mode.PHASED)])
-def test_rest_frameworks_door_refuses_what_that_does_not_call(door: Any, user: User) -> None:
+def test_rest_frameworks_door_refuses_what_it_cannot_key(door: Any, user: User) -> None:
     with pytest.raises(TypeError, match="acreate is async"):
         door(acreate)
+    of_adrf = type("Rest", (APIView,), {"post": acreate})
+    with pytest.raises(TypeError, match="acreate is async"):
+        keyed_form(of_adrf.as_view())
     request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
     with pytest.raises(
         TypeError, match=r"create was called with a WSGIRequest.*below @api_view.*views\.idempotent"
