@@ -77,7 +77,10 @@ def not_keyed(view: V) -> V:
 
 def keyed_function(view: View, policy: Policy) -> View:
     """Build the keyed form of a function view, sync or async, outside ATOMIC_REQUESTS."""
-    build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
+    is_async = iscoroutinefunction(view)
+    if getattr(view, "__name__", "") == "dispatch":  # a plain function, whatever the handlers of its class are
+        is_async = is_async or getattr(_instance_of(view), "view_is_async", False)
+    build = _keyed_async if is_async else _keyed_sync
     return outside_atomic_requests(build(with_call(view), policy))
 
 
@@ -131,7 +134,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
         if (outer := outside(request, policy)) is not None:
             with outer:
                 return view(request, *args, **kwargs)
-        rewind = Rewind(request, *_instance_of(view, args))
+        rewind = Rewind(request, *_instances(view, args))
 
         def handler() -> HttpResponseBase:
             rewind.begins()
@@ -153,7 +156,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
         _refuse_foreign(request)
         if outside(request, policy) is not None:
             return await view(request, *args, **kwargs)
-        rewind = Rewind(request, *_instance_of(view, args))
+        rewind = Rewind(request, *_instances(view, args))
 
         async def handler() -> HttpResponseBase:
             rewind.begins()
@@ -171,10 +174,15 @@ def _keyed_async(view: View, policy: Policy) -> View:
     return wrapper
 
 
-def _instance_of(view: View, args: tuple[Any, ...]) -> list[Any]:
-    """Return the instance whose method this is, by `method_decorator` or ``KEYED``; none for a function."""
+def _instance_of(view: View) -> Any:
+    """Return the instance whose method `method_decorator` made this view of; None for a function."""
     bound = getattr(unwrap(view, stop=lambda each: isinstance(each, partial)), "func", None)
-    return [each for each in (getattr(bound, "__self__", None), *args[:1]) if hasattr(type(each), "as_view")]
+    return getattr(bound, "__self__", None)
+
+
+def _instances(view: View, args: tuple[Any, ...]) -> list[Any]:
+    """Return the instance whose method this is, by `method_decorator` or ``KEYED``; none for a function."""
+    return [each for each in (_instance_of(view), *args[:1]) if hasattr(type(each), "as_view")]
 
 
 def _shows_page(request: HttpRequest, policy: Policy, response: HttpResponseBase) -> bool:

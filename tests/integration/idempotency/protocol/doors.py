@@ -89,12 +89,19 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
     class Dispatched(Open):
         """The same by a decorator."""
 
-    class AsyncClass(View):
+    class AsyncOpen(View):
         async def get(self, request: HttpRequest) -> HttpResponse:
             return HttpResponse("looked")
 
         async def post(self, request: HttpRequest) -> HttpResponse:
             return await asynchronous(request)
+
+    class AsyncClass(AsyncOpen):
+        pass
+
+    @method_decorator(door, name="dispatch")
+    class AsyncWhole(AsyncOpen):
+        pass
 
     class Rest(Guarded, APIView):
         def get(self, request: Request) -> Response:
@@ -128,6 +135,7 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
         "class": Class.as_view(),
         "class with a decorator": Dispatched.as_view(),
         "async class": guarded(AsyncClass.as_view()),
+        "async class as a whole": guarded(AsyncWhole.as_view()),
         "APIView": Rest.as_view(),
         "ViewSet": Rests.as_view({"get": "list", "post": "create"}),
         "api_view": by_api_view,
