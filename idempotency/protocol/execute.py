@@ -16,6 +16,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from idempotency.errors import Problem
 from idempotency.observability import logs
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import REPLAYED_HEADER, rendered
@@ -76,6 +77,9 @@ async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare 
         while not running.done():  # it may be cancelled again: by a time limit, then by a client that has gone
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
+        error = None if running.cancelled() else running.exception()
+        if error is not None and not isinstance(error, Problem):
+            log.error("A keyed request failed after its caller had gone.", exc_info=error)
         raise
 
 

@@ -1,6 +1,7 @@
 """`once()` runs a function once per key and gives every copy the first result."""
 
 import asyncio
+import gc
 import json
 import pickle
 from collections.abc import Callable
@@ -150,7 +151,7 @@ async def test_copies_on_one_event_loop_happen_once(transactional_db: None, leas
 class OfARequest:
     """Call inside a request under ASGI, which has a thread of its own until it ends."""
 
-    def __init__(self, *, enabled: bool = True, fails: bool = False) -> None:
+    def __init__(self, *, enabled: bool = True, fails: Exception | None = None) -> None:
         self.inside, self.go, self.enabled, self.fails = asyncio.Event(), asyncio.Event(), enabled, fails
 
     async def slow(self) -> str:
@@ -159,7 +160,7 @@ class OfARequest:
         await self.go.wait()
         await Group.objects.acreate(name="late")
         if self.fails:
-            raise RuntimeError("fails")
+            raise self.fails
         return "done"
 
     async def call(self) -> str:
@@ -196,13 +197,29 @@ async def test_a_request_that_is_cancelled_twice_ends_with_its_call(transactiona
     assert await counts() == (2, 1)
 
 
+@pytest.mark.parametrize(("error", "logged"), [(InProgress(), []), (RuntimeError("fails"), ["idempotency"])])
+async def test_of_a_call_that_was_cancelled_only_a_fault_is_logged(
+    transactional_db: None, caplog: pytest.LogCaptureFixture, error: Exception, logged: list[str]
+) -> None:
+    of = OfARequest(fails=error)
+    request = asyncio.create_task(of.request())
+    await of.inside.wait()
+    request.cancel()
+    await asyncio.sleep(0)
+    of.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    gc.collect()  # asyncio says then what nobody has looked at
+    assert [each.name for each in caplog.records if each.levelname == "ERROR"] == logged
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_call_that_outlives_its_request_is_done_or_undone_as_a_whole(
     transactional_db: None, enabled: bool, fails: bool
 ) -> None:
     """As with a server that stops: it cancels what awaits the request, and the request alone."""
-    of = OfARequest(enabled=enabled, fails=fails)
+    of = OfARequest(enabled=enabled, fails=RuntimeError("fails") if fails else None)
     async with ThreadSensitiveContext():
         call = asyncio.create_task(of.call())
         await of.inside.wait()
