@@ -5,7 +5,7 @@ A hint on the order's topic follows each commit, and the stream reads the databa
 
 A stream occupies a thread, and threads are few: each ends after `STREAM_SECONDS` (the browser reconnects), and a
 process has at most `STREAMS_MAX`, `STREAMS_MAX_A_USER` of one user. One more gets 204, after which a browser does
-not reconnect and the page polls.
+not reconnect and the page polls. So does each behind ASGI, where Django sends a stream when it has ended.
 
 Source: WHATWG HTML, "Server-sent events" (read 2026-11).
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+from django.core.handlers.asgi import ASGIRequest
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -163,6 +164,8 @@ class OrderEvents(APIView):
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
         user_id = caller_id(request)
         orders.get_order(order_id=order_id, user_id=user_id)  # 404 before a place is taken
+        if isinstance(request._request, ASGIRequest):
+            return Response(status=204)
         try:
             known, is_let_in = request.headers.get("Last-Event-ID", ""), authentication.let_in_again(request)
             stream = Stream(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import redis
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import connection, connections, transaction
-from django.test import Client
+from django.test import AsyncClient, Client
 from rest_framework.authtoken.models import Token
 
 from shop.models import Order, OrderStatus, Product
@@ -97,6 +98,15 @@ def test_the_page_is_told_when_the_order_is_paid(
     reader.ended()
     assert reader.response.headers["Content-Type"] == "text/event-stream"
     assert reader.response.headers["Cache-Control"] == "no-store"
+
+
+def test_behind_asgi_the_page_polls(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django collects a stream there before it sends any of it."""
+    monkeypatch.setattr(live, "STREAM_SECONDS", 0.0)
+    sync, client = Client(), AsyncClient()
+    sync.force_login(owner)
+    client.cookies = sync.cookies
+    assert async_to_sync(client.get)(f"/api/v1/orders/{order.id.hex}/events").status_code == 204
 
 
 def test_what_the_browser_knows_is_not_told_again(owner: User, order: Order) -> None:
