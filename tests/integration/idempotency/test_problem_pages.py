@@ -159,7 +159,7 @@ def test_of_the_doors_only_plain_views_have_pages(client: Client) -> None:
     client.force_login(User.objects.create_superuser("root"))
     for kind in sorted(doors.MARKED):
         answer = client.post(f"/marked/{kind}", {"answer": ""}, headers={"Accept": BROWSER})
-        is_plain = kind.endswith(("function", "class", "class with a decorator"))
+        is_plain = kind.endswith(("function", "class", "class with a decorator", "class as a whole"))
         kind_of_answer = "text/html; charset=utf-8" if is_plain else "application/problem+json"
         assert (answer.status_code, answer["Content-Type"]) == (400, kind_of_answer), kind
 
