@@ -26,6 +26,11 @@
     leaving = setTimeout(stay, STOPPED_MS);
   };
   for (const start of ["submit", "beforeunload"]) addEventListener(start, leave);
+  // Safari on iOS has no "beforeunload"
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]:not([target], [href^='#'])");
+    if (link && !(event.ctrlKey || event.metaKey || event.shiftKey)) leave();
+  });
 
   // Disable the pressed button, after the browser has read the form's fields.
   for (const form of forms) {

@@ -231,6 +231,28 @@ def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, sho
         arrived(page, re.compile("/products/mug$"))
 
 
+def test_a_link_is_waited_for_without_beforeunload(page: Page) -> None:
+    """As in Safari on iOS, which has no such event."""
+
+    def resends(route: Route) -> None:
+        form = '<form method="post" action="/products/mug/buy" data-resubmit></form></main>'
+        route.fulfill(body=route.fetch().text().replace("</main>", form), content_type="text/html")
+
+    page.route("**/products/mug", resends)
+    page.add_init_script(
+        """
+        addEventListener("beforeunload", (event) => event.stopImmediatePropagation());
+        HTMLFormElement.prototype.submit = () => { window.sent = true };
+        const { setTimeout: real } = window;
+        window.setTimeout = (done, ms) => ms < 1000 || ms > 6000 ? real(done, ms) : (window.resend = done);
+        """
+    )
+    page.goto("/products/mug")
+    with page.expect_navigation():
+        sent = page.evaluate("document.querySelector('a[href=\"/orders\"]').click(), resend(), window.sent")
+    assert not sent, "it would cancel the link's page"
+
+
 def test_tabs_of_one_order_are_one_charge_and_each_sees_it(
     page: Page, shop: RunningShop, api: httpx.Client
 ) -> None:
