@@ -77,8 +77,8 @@
     if (found && (found.sent !== packed.sent || found.url !== url)) {
       throw new GaveUp("this intent has another body already", { key, intent });
     }
-    store((all) => all.setItem(place(intent), JSON.stringify({ key, url, ...packed, ...found })));
     const { sent, type } = found ?? packed;
+    store((all) => all.setItem(place(intent), JSON.stringify({ key, url, sent, type })));
     const body = type === undefined ? sent : unpack({ sent, type });
     headers = new Headers(headers);
     headers.set("Idempotency-Key", key);

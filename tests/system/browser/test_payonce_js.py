@@ -283,6 +283,19 @@ def test_a_body_as_fetch_takes_it_is_sent_again_byte_for_byte(page: Page, kind: 
         assert (body, content_type and content_type.lower()) == SENT[kind]
 
 
+def test_the_first_call_decides_how_its_body_is_sent(page: Page) -> None:
+    page.route("**/upload", lambda route: route.abort("connectionreset"))
+    left = page.evaluate(
+        """
+        async () => {
+          for (const body of [{ a: 1 }, '{"a":1}']) await payonce.post("/upload", body, { attempts: 1 }).catch(() => 0);
+          return payonce.pending()[0].body;
+        }
+        """
+    )
+    assert left == {"a": 1}
+
+
 def test_a_stream_is_refused(page: Page) -> None:
     body = "new Blob(['once']).stream()"
     refused = page.evaluate(
