@@ -133,7 +133,7 @@ class QueueLock(Counted):
 
 
 class QueuePermits(Numbered, QueueLock):
-    """Source of `ZooKeeperSemaphore` and its other face. One caller waits at a time; a try needs no turn.
+    """Source of `ZooKeeperSemaphore` and its other face. One waits at a time; tries may miss one beside others.
 
     Args:
         permits: their number; every caller goes by its own.

@@ -109,7 +109,7 @@ class Session(SessionHold):
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
             if wait_seconds is not None:  # the server counts the time, unless it hangs
-                self._ends_at = time.monotonic() + wait_seconds
+                self._ends_at = min(self._ends_at, time.monotonic() + wait_seconds)
             once = self._cancelled or wait_seconds == 0
             self._send("try_advisory_lock" if once else "advisory_lock")
 
@@ -134,7 +134,7 @@ class Session(SessionHold):
         """Wait until the socket is readable; as a bell, it rings when a reply has come."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
-            return bool(selector.select(None if seconds == math.inf else seconds))
+            return bool(selector.select(seconds))
 
     def patience(self) -> float:
         """Return how long to wait before the next look: `cancel` is seen then. Raise once the server is silent."""

@@ -187,6 +187,23 @@ def test_a_cancelled_wait_ends_though_its_backend_is_silent(hall: Hall, monkeypa
     first.do(lock.release)
 
 
+def test_a_wait_that_is_cancelled_as_it_begins_does_not_outlast_a_silent_backend(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, send, silent = Session._refuse_a_pooler, Session._send, contextlib.ExitStack()
+
+    def send_and_cease(session: Session, function: str) -> None:
+        silent.enter_context(standing_still(session.backend))
+        send(session, function)
+
+    monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(Session, "_refuse_a_pooler", lambda session: (connected(session), session.cancel()))
+    monkeypatch.setattr(Session, "_send", send_and_cease)
+    answer = hall.actor().begin(lambda: hall.lock().acquire(wait_seconds=600))
+    with silent, pytest.raises(LockUnavailable, match="did not answer"):
+        answer.result(30)
+
+
 def test_what_the_server_refuses_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE nobody_special LOGIN")
