@@ -74,11 +74,12 @@ def request_refund(
     """
     if amount_minor is not None:
         minor(amount_minor)
+    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+    # under the lock, or a concurrent duplicate would find none
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         if known.payment_id != payment_id:
             raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
     if amount_minor is None:
         amount_minor = payment.refundable_minor
     if not 0 < amount_minor <= payment.refundable_minor:

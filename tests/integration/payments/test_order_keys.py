@@ -41,6 +41,7 @@ from payments.order_keys import order_columns
 from payments.providers.base import FactKind
 from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
+from tests.integration.payments.refunds.test_commands_in_doubt import waiting_for_locks
 from tests.integration.shop.provider import ScriptedProvider
 from tests.integration.test_upgrades import fresh_database, restore
 from tests.messages import messages
@@ -267,6 +268,25 @@ def test_the_number_of_another_refund_is_refused(bought: list[Group]) -> None:
         payments.refund(bought[0], amount_minor=100, refund_id=number)
     assert payments.refund(bought[0], refund_id=number).amount_minor == 200
     assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
+
+
+def test_a_concurrent_duplicate_gets_the_same_refund(bought: list[Group]) -> None:
+    number = uuid4()
+
+    def refunded() -> UUID:
+        try:
+            return payments.refund(bought[0], refund_id=number).pk
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as beside:
+        with transaction.atomic():
+            list(Payment.objects.select_for_update())
+            copies = [beside.submit(refunded) for _ in range(2)]
+            while waiting_for_locks() < len(copies) and not any(copy.done() for copy in copies):
+                pass
+        assert [copy.result() for copy in copies] == [number, number]
+    assert payments.status(bought[0]) is payments.PaymentStatus.REFUNDED
 
 
 def test_a_long_reason_is_cut(bought: list[Group]) -> None:
