@@ -67,8 +67,8 @@ def storing(received: Notification, *, verdict: Notification.Verdict) -> Stateme
     return Statement(queries.STORE_NOTIFICATION, values, rows=1, certain=True)
 
 
-def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
-    """Record that a stored notification has been processed again.
+def finish(received: Notification, *, verdict: Notification.Verdict) -> bool:
+    """Record that a stored notification has been processed again; return whether it has this verdict from now on.
 
     Where that changed nothing, a processed one keeps its verdict: an early one goes on waiting for its payment,
     and an anomaly is still one. Only what had failed or was in quarantine takes the new verdict in any case.
@@ -79,13 +79,14 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> None:
     rows.update(processed_at=Now(), attempts=F("attempts") + 1, out_trade_no=received.out_trade_no)
     if verdict in _CHANGED_NOTHING:
         rows = rows.filter(_NOT_PROCESSED)
-    rows.update(verdict=verdict, detail="", account_key=received.account_key)
+    has_new = bool(rows.update(verdict=verdict, detail="", account_key=received.account_key))
     resolve_named(
         AnomalyKind.NOTIFICATION_FAILED,
         channel=received.channel,
         reference=received.notification_id,
         resolution="processed later",
     )
+    return has_new
 
 
 def store_failed(received: Notification, *, error: Exception, for_good: bool) -> None:

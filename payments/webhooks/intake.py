@@ -122,7 +122,8 @@ def replay(notification_pk: int) -> str:
             work = UnitOfWork()
             verdict = _settle(work, state, notice, row, is_locked=True)
             work.flush()
-            inbox.finish(row, verdict=verdict)
+            if inbox.finish(row, verdict=verdict) and _is_early(row, verdict):
+                _come_again(row)
     except Exception as error:
         if database_is_away(error):
             raise
@@ -149,6 +150,11 @@ def replay_early(notification_pk: int) -> None:
         else:
             ended = Verdict.IGNORED if verdict == Verdict.HELD else verdict
             Notification.objects.filter(pk=row.pk, verdict=Verdict.HELD).update(verdict=ended)
+
+
+def _is_early(row: Notification, verdict: str) -> bool:
+    """Whether it is a held dispute, which no settlement finds: it does not know the number of its trade."""
+    return verdict == Verdict.HELD and not row.out_trade_no
 
 
 def _come_again(row: Notification) -> None:
@@ -197,12 +203,10 @@ def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool)
         verdict = _settle(work, state, notice, received, is_locked=lock)
         if stored is None:
             work.add(inbox.storing(received, verdict=verdict))
-        if verdict == Verdict.HELD and not received.out_trade_no:
-            work.flush()
+        is_early = _is_early(received, verdict)
+        work.flush(commit=stored is None and not is_early)
+        if (stored is None or inbox.finish(received, verdict=verdict)) and is_early:
             _come_again(inbox.rows_of(received).get())
-        work.flush(commit=stored is None)
-        if stored is not None:
-            inbox.finish(received, verdict=verdict)
     return verdict
 
 

@@ -232,6 +232,17 @@ def test_disputes_that_came_before_their_payment_wait_for_it(
     assert books()["disputed"] == 1990
 
 
+def test_an_early_dispute_that_a_person_took_out_of_quarantine_waits_too(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    received(*(event(attempt, "created", "needs_response", OPENED_AT, amount=amount) for amount in (990, 1990)))
+    changed = Notification.objects.get(verdict="quarantined")
+    assert (intake.replay(changed.pk), intake.replay(changed.pk)) == ("held", "held")
+    (job,) = jobs_about(changed)
+    received(letter(attempt))
+    tasks.replay_early(**job)
+    assert Anomaly.objects.get(kind="disputed").detail["claimed_minor"] == 1990
+
+
 def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(paid(attempt))
