@@ -14,13 +14,14 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'", migrations.RunSQL.noop),
-        migrations.RemoveConstraint(
-            model_name="attempt",
-            name="attempt_step_is_allowed",
-        ),
+        # the payment's table first, as settlement does, or both would wait for each other
         migrations.RemoveConstraint(
             model_name="payment",
             name="payment_step_is_allowed",
+        ),
+        migrations.RemoveConstraint(
+            model_name="attempt",
+            name="attempt_step_is_allowed",
         ),
         migrations.RemoveConstraint(
             model_name="refund",

@@ -8,6 +8,7 @@ that this left empty it created a row. Its last statement records the migrations
 import re
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
@@ -117,6 +118,25 @@ def test_undone_it_leaves_nothing_and_may_come_again() -> None:
         assert cursor.fetchall() == []
         call_command("migrate", database="undone", verbosity=0)
         assert definitions(cursor, "^(payments|shop)_") == there
+
+
+def test_it_locks_tables_in_the_order_of_settlement() -> None:
+    """Else it and a settlement under way wait for each other."""
+    with fresh_database("ordered") as wrapper:
+        call_command("migrate", "payments", "0010", database="ordered", verbosity=0)
+        with another_session(wrapper) as settling, ThreadPoolExecutor(1) as beside:
+            settling.execute("UPDATE payments_payment SET version = version")
+
+            def settle_on() -> None:
+                waits = "SELECT FROM pg_locks WHERE NOT granted"
+                assert any(settling.execute(waits).fetchall() for _ in range(100_000)), "nobody waits"
+                for table in ("attempt", "refund"):
+                    settling.execute(f"UPDATE payments_{table} SET status = status")
+                settling.commit()
+
+            settled = beside.submit(settle_on)
+            call_command("migrate", "payments", "0011", database="ordered", verbosity=0)
+            settled.result()
 
 
 def plain(definition: str) -> str:
