@@ -155,7 +155,7 @@ def test_a_migration_counts_what_disputes_had_taken(open_attempt: OpenAttempt) -
     received(letter(attempt), letter(other), *life(attempt)[:2])
     Payment.objects.update(disputed_minor=0)
     with connection.cursor() as cursor:
-        cursor.execute(import_module("payments.migrations.0012_disputed_minor").TAKEN)
+        cursor.execute(import_module("payments.migrations.0013_count_disputes").TAKEN)
     assert [payment_of(one).disputed_minor for one in (attempt, other)] == [1990, 0]
 
 
