@@ -48,7 +48,10 @@ def look_again(attempt_id: str) -> None:
     closing.look_again(UUID(hex=attempt_id))
 
 
-@app.task(name="payments.replay_early", retry=RetryStrategy(max_attempts=12, exponential_wait=2))
+@app.task(
+    name="payments.replay_early",
+    retry=RetryStrategy(max_attempts=17, exponential_wait=2),  # in all 2 ** 18 seconds, as long as `intake.EARLY`
+)
 def replay_early(notification_pk: int) -> None:
     """Process a dispute again that came before its payment; see `intake.replay_early`."""
     intake.replay_early(notification_pk)
