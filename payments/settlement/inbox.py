@@ -71,14 +71,14 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> bool:
     """Record that a stored notification has been processed again; return whether it has this verdict from now on.
 
     Where that changed nothing, a processed one keeps its verdict: an early one goes on waiting for its payment,
-    and an anomaly is still one. Only what had failed or was in quarantine takes the new verdict in any case.
+    and an anomaly is still one. Only what failed, was in quarantine or ignored takes the new verdict in any case.
 
     Transaction: the one of its effect, which holds the payment's lock.
     """
     rows = rows_of(received)
     rows.update(processed_at=Now(), attempts=F("attempts") + 1, out_trade_no=received.out_trade_no)
     if verdict in _CHANGED_NOTHING:
-        rows = rows.filter(_NOT_PROCESSED)
+        rows = rows.filter(_NOT_PROCESSED | Q(verdict=Verdict.IGNORED))
     has_new = bool(rows.update(verdict=verdict, detail="", account_key=received.account_key))
     resolve_named(
         AnomalyKind.NOTIFICATION_FAILED,

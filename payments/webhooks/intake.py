@@ -144,12 +144,11 @@ def replay_early(notification_pk: int) -> None:
     if row.verdict != Verdict.HELD:
         return
     verdict = replay(row.pk)
-    with transaction.atomic():
-        if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
-            _come_again(row)
-        else:
-            ended = Verdict.IGNORED if verdict == Verdict.HELD else verdict
-            Notification.objects.filter(pk=row.pk, verdict=Verdict.HELD).update(verdict=ended)
+    if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
+        _come_again(row)
+    else:
+        ended = Verdict.IGNORED if verdict == Verdict.HELD else verdict
+        Notification.objects.filter(pk=row.pk, verdict=Verdict.HELD).update(verdict=ended)
 
 
 def _is_early(row: Notification, verdict: str) -> bool:
