@@ -84,8 +84,7 @@ def refresh(state: PaymentState) -> Decision:
 def _of_no_payment(fact: Fact) -> Decision:
     if fact.kind in disputes.KINDS and not fact.out_trade_no:  # of a payment not known yet, or of another system's
         return Decision(outcome=Outcome.HELD, state=None)
-    unknown = Filing.about(AnomalyKind.UNKNOWN_TRADE, fact)
-    return Decision(outcome=Outcome.ANOMALY, state=None, filings=(unknown,))
+    return Decision(outcome=Outcome.ANOMALY, state=None, filings=(Filing.about(AnomalyKind.UNKNOWN_TRADE, fact),))
 
 
 def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
