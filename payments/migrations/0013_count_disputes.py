@@ -1,4 +1,4 @@
-"""Count what disputes had taken; not beside the new column, which locks the table until the commit."""
+"""Count what disputes had taken; apart from the new column, whose lock lasts until the commit."""
 
 from django.db import migrations
 

@@ -152,7 +152,7 @@ def replay_early(notification_pk: int) -> None:
 
 
 def _is_early(row: Notification, verdict: str) -> bool:
-    """Whether it is a held dispute, which no settlement finds: it does not know the number of its trade."""
+    """Check for a held dispute, which no settlement finds: the number of its trade is unknown."""
     return verdict == Verdict.HELD and not row.out_trade_no
 
 
