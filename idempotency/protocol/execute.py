@@ -215,7 +215,7 @@ class _Thread(Executor):
     """
 
     def __init__(self, executor: Executor, *, users: int) -> None:
-        self._executor, self.users, self.submit = executor, [self] * users, executor.submit  # type: ignore[method-assign]
+        self._executor, self.users, self.submit = executor, [None] * users, executor.submit  # type: ignore[method-assign]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave it; the last user ends it."""
@@ -235,18 +235,18 @@ async def _one_thread() -> AsyncIterator[None]:
         yield  # in the thread of the caller, which waits for us
         return
     threads, own = SyncToAsync.context_to_thread_executor, ThreadSensitiveContext()
-    request = SyncToAsync.thread_sensitive_context.get(None)
-    thread = None if request is None else threads.get(request)
-    if not isinstance(thread, _Thread):
-        thread = _Thread(thread or ThreadPoolExecutor(max_workers=1), users=int(request is not None))
-        if request is not None:
-            threads[request] = thread
-    thread.users.append(thread)
+    request: Any = SyncToAsync.thread_sensitive_context.get(None)
+    thread: Any = None if request is None else threads.get(request)
+    if thread is None:  # there is no request, or it has ended
+        thread = _Thread(ThreadPoolExecutor(max_workers=1), users=0)
+    elif not isinstance(thread, _Thread):
+        thread = threads[request] = _Thread(thread, users=1)
+    thread.users.append(None)
     threads[own] = thread
     SyncToAsync.thread_sensitive_context.set(own)
     try:
         yield
     finally:
-        if len(thread.users) == 1:  # the request has ended, or there is none
+        if len(thread.users) == 1:  # we are the last
             await sync_to_async(connections.close_all)()
         threads.pop(own).shutdown(wait=False)

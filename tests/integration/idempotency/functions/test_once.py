@@ -4,8 +4,9 @@ import asyncio
 import gc
 import json
 import pickle
-from collections.abc import Callable
-from contextlib import nullcontext
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from functools import wraps
 from typing import Any
@@ -148,8 +149,16 @@ async def test_copies_on_one_event_loop_happen_once(transactional_db: None, leas
     await sync_to_async(connections.close_all)()  # asgiref's shared thread would outlive the database
 
 
+@asynccontextmanager
+async def a_request() -> AsyncIterator[None]:
+    """Have a thread until it ends, as a request under Django's ASGI handler, whose signals begin it."""
+    async with ThreadSensitiveContext():
+        await sync_to_async(connections.all)()
+        yield
+
+
 class OfARequest:
-    """Call inside a request under ASGI, which has a thread of its own until it ends."""
+    """Call inside a request under ASGI."""
 
     def __init__(self, *, enabled: bool = True, fails: Exception | None = None) -> None:
         self.inside, self.go, self.enabled, self.fails = asyncio.Event(), asyncio.Event(), enabled, fails
@@ -171,7 +180,7 @@ class OfARequest:
             await sync_to_async(connections.close_all)()
 
     async def request(self) -> str:
-        async with ThreadSensitiveContext():
+        async with a_request():
             return await self.call()
 
 
@@ -220,13 +229,41 @@ async def test_a_call_that_outlives_its_request_is_done_or_undone_as_a_whole(
 ) -> None:
     """As with a server that stops: it cancels what awaits the request, and the request alone."""
     of = OfARequest(enabled=enabled, fails=RuntimeError("fails") if fails else None)
-    async with ThreadSensitiveContext():
+    async with a_request():
         call = asyncio.create_task(of.call())
         await of.inside.wait()
     of.go.set()
     with pytest.raises(RuntimeError, match="fails") if fails else nullcontext():
         assert await call == "done"
     assert await counts() == ((0, 0) if fails else (2, int(enabled)))
+
+
+@pytest.mark.parametrize("begins", ["without a request", "in its request", "after its request"])
+async def test_the_last_to_end_leaves_no_thread_and_no_connection(transactional_db: None, begins: str) -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def used() -> str:
+        await Group.objects.acreate(name="used")
+        places.extend(await sync_to_async(lambda: (threading.current_thread(), connections["default"]))())
+        inside.set()
+        await go.wait()
+        return "done"
+
+    async def begin() -> Any:
+        if begins == "after its request":
+            await go.wait()
+        return await once("n", key="k").arun(used)
+
+    places: list[Any] = []
+    async with nullcontext() if begins == "without a request" else a_request():
+        call = asyncio.create_task(begin())
+        if begins != "after its request":
+            await inside.wait()
+    go.set()
+    assert await call == "done"
+    thread, database = places
+    await asyncio.to_thread(thread.join, 20)
+    assert (thread.is_alive(), database.connection) == (False, None)
 
 
 def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:
