@@ -41,7 +41,9 @@ def _redis_url(name: str, value: str) -> None:
         pool = Redis.from_url(value).connection_pool
         pool.connection_class(**pool.connection_kwargs)
     except (ValueError, TypeError, RedisError) as error:
-        reason = "" if isinstance(error, ValueError) else f": {error}"
+        # a ValueError quotes values; what is behind a password's own question mark is taken for options
+        is_quotable = not isinstance(error, ValueError) and "@" not in value.partition("?")[2]
+        reason = f": {error}" if is_quotable else ""
         raise ImproperlyConfigured(
             f"IDEMPOTENCY[{name!r}] is a URL that redis-py does not take{reason}. Write a URL such as "
             "'redis://localhost:6379/0', with user and password percent-encoded."

@@ -99,7 +99,7 @@ def test_a_setting_names_the_extra_that_it_lacks(
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
-@pytest.mark.parametrize("password", ["qx/vw", "qx#vw", "[qx]vw"])
+@pytest.mark.parametrize("password", ["qx/vw", "qx#vw", "[qx]vw", "12?qx=vw"])
 def test_no_message_has_a_part_of_a_password(scheme: str, password: str) -> None:
     url = f"{scheme}://:{password}@localhost:6379/0"
     for raw in ({"REDIS": url}, {"LOCK_SERVERS": {"redlock": [url, url]}}):
