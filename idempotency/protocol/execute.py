@@ -18,6 +18,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.errors import Problem
 from idempotency.observability import logs
+from idempotency.postgres import home
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import REPLAYED_HEADER, rendered
 
@@ -144,24 +145,21 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
-    database = connections[exchange._config.database]
-    tenant = getattr(database, "tenant", None)
     stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
     if stored is not None:
         return stored.replay()
     while True:
         try:
-            exchange.is_handling = True
-            try:
-                response = yield
-            finally:
-                exchange.is_handling = False
-            response = rendered(response)
-            _return_to(tenant, database)
+            with home.one_tenant():
+                exchange.is_handling = True
+                try:
+                    response = yield
+                finally:
+                    exchange.is_handling = False
+                response = rendered(response)
             # commit; a concurrent duplicate that was faster gives its answer instead
             return exchange.finish(response)
         except BaseException as error:
-            _return_to(tenant, database)
             if rewind is not None and exchange.repeat(error, rewind):
                 continue
             stored = exchange.fail()  # undo; None: nothing was committed for this key
@@ -169,12 +167,6 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
                 raise
             log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
             return stored.replay()
-
-
-def _return_to(tenant: Any, database: Any) -> None:
-    """Leave the tenant that a handler has gone to (django-tenants): its ledger knows nothing of the call."""
-    if tenant is not None and database.schema_name != tenant.schema_name:
-        database.set_tenant(tenant)
 
 
 def _advance(step: Callable[[Any], None], value: Any) -> Any:

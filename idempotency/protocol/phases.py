@@ -20,6 +20,7 @@ from idempotency import ledger
 from idempotency.errors import ResultExpired
 from idempotency.models import State
 from idempotency.modes import Mode
+from idempotency.names import schema
 from idempotency.observability import logs
 from idempotency.postgres import home
 from idempotency.protocol import heartbeat
@@ -82,8 +83,11 @@ class PhasedExchange(Exchange):
 
     def about(self, kind: str, identifier: object) -> None:
         super().about(kind, identifier)
-        if self.run is not None and not self.handler:  # each recovery point stores it
-            ledger.note_subject(self.run, subject=self._subject)
+        lease = self._lease
+        if lease is None or self.handler:  # each recovery point stores it
+            return
+        if lease.schema == schema():  # in another tenant's ledger its number may be of another call
+            ledger.note_subject(lease.run, subject=self._subject)
 
     def begin(self) -> StoredResponse | None:
         home.refuse_open_transaction()

@@ -140,7 +140,7 @@ class Phases:
         entry is closed, and a timer, say, still goes on with what the steps committed.
         """
         self._refuse_async(undo)
-        self._undo = undo
+        self._undo = home.one_tenant()(undo)
         return undo
 
     def abandon(self, progress: Progress) -> None:
@@ -192,7 +192,7 @@ class Phases:
             self._refuse_async(step)
             if point in self._steps:
                 raise ValueError(f"The Phases {self.name!r} have a step at {point!r} already.")
-            self._steps[point] = (step, in_transaction)
+            self._steps[point] = (home.one_tenant()(step), in_transaction)
             return step
 
         return declare

@@ -91,6 +91,62 @@ for options in ({}, {"lease": 30}):
         LedgerEntry.objects.all().delete()
 """
 
+LEAVE_THE_TENANT_IN_STEPS = """
+from uuid import uuid4
+from django.db import connection
+from django.test import RequestFactory
+from django_tenants.utils import schema_context
+from idempotency import Phases, RecoveryPoint, Response, once
+from idempotency.models import LedgerAttempt, LedgerEntry
+from idempotency.views import idempotent
+
+leaving = Phases("tests.leaving")
+
+@leaving.atomic("first")
+def first(progress):
+    connection.set_schema("b")
+    return RecoveryPoint("second")
+
+@leaving.outside("second")
+def second(progress):
+    connection.set_schema("b")
+    return RecoveryPoint("third")
+
+@leaving.atomic("third")
+def third(progress):
+    connection.set_schema("b")
+    return Response(201, "of a")
+
+@idempotent(mode=leaving)
+def view(request):
+    return leaving.respond(request, {})
+
+def by_steps():
+    print(view(RequestFactory().post("/", headers={"Idempotency-Key": uuid4().hex})).status_code)
+
+def by_subject():
+    print(once("n", key="1", lease=30).run(say))
+
+def say(*, call):
+    connection.set_schema("b")
+    call.about("order", "of a")
+
+def of_b(call_of_a):
+    with schema_context("a"):
+        call_of_a()
+        print(*LedgerEntry.objects.values_list("state", "subject").get())
+    print(*LedgerEntry.objects.values_list("state", "subject", "recovery_point").get())
+
+for call_of_a in (by_steps, by_subject):
+    for name in ("a", "b"):
+        with schema_context(name), connection.cursor() as cursor:
+            LedgerAttempt.objects.all().delete()
+            LedgerEntry.objects.all().delete()
+            cursor.execute("ALTER TABLE idempotency_ledgerentry ALTER id RESTART")  # both entries are number 1
+    with schema_context("b"):
+        once("n", key=call_of_a.__name__, lease=30).run(of_b, call_of_a)
+"""
+
 LEAVE_AN_OLD_ANSWER = """
 from datetime import timedelta
 from django.db.models import F
@@ -221,6 +277,13 @@ def test_the_entry_is_the_callers_though_the_handler_leaves_their_tenant(tenants
     """As a view does that makes a tenant and goes on there."""
     said = tenants.manage("shell", "--verbosity", "0", "-c", LEAVE_THE_TENANT)
     assert said.splitlines() == ["failed at a", "signed up signed up a", "finished"] * 2
+
+
+def test_a_step_that_leaves_the_tenant_ends_no_call_of_the_other(tenants: ForeignProject) -> None:
+    """Entries of two tenants may have the same number."""
+    said = tenants.manage("shell", "--verbosity", "0", "-c", LEAVE_THE_TENANT_IN_STEPS)
+    by_steps, by_subject = ["201", "finished ", "running  "], ["None", "finished order:of a", "running  "]
+    assert said.splitlines() == by_steps + by_subject
 
 
 def test_the_pages_command_reaps_at_each_tenant(tenants: ForeignProject) -> None:
