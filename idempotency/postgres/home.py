@@ -1,7 +1,5 @@
 """The ledger's database, which ``IDEMPOTENCY["DATABASE"]`` names; keyed views have their transactions there."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -22,18 +20,6 @@ def alias() -> str:
 def connection() -> Any:
     """Return this thread's connection to it, as `django.db.connections` has it."""
     return connections[alias()]
-
-
-@contextmanager
-def one_tenant() -> Iterator[None]:
-    """Leave the tenant that code inside has gone to (django-tenants): its ledger knows nothing of the call."""
-    database = connection()
-    tenant = getattr(database, "tenant", None)
-    try:
-        yield
-    finally:
-        if tenant is not None and database.schema_name != tenant.schema_name:
-            database.set_tenant(tenant)
 
 
 def has_no_ledger() -> bool:

@@ -6,9 +6,9 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -18,7 +18,6 @@ from django.http.response import HttpResponseBase
 
 from idempotency.errors import Problem
 from idempotency.observability import logs
-from idempotency.postgres import home
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import REPLAYED_HEADER, rendered
 
@@ -150,7 +149,7 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
         return stored.replay()
     while True:
         try:
-            with home.one_tenant():
+            with one_tenant(exchange._config.database):
                 exchange.is_handling = True
                 try:
                     response = yield
@@ -167,6 +166,18 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
                 raise
             log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
             return stored.replay()
+
+
+@contextmanager
+def one_tenant(using: str) -> Iterator[None]:
+    """Leave the tenant that code inside has gone to (django-tenants): its ledger knows nothing of the call."""
+    database: Any = connections[using]
+    tenant = getattr(database, "tenant", None)
+    try:
+        yield
+    finally:
+        if tenant is not None and database.schema_name != tenant.schema_name:
+            database.set_tenant(tenant)
 
 
 def _advance(step: Callable[[Any], None], value: Any) -> Any:

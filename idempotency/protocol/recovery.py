@@ -25,7 +25,7 @@ The vocabulary is that of Brandur Leach, "Implementing Stripe-like Idempotency K
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 from django.db import transaction
@@ -36,9 +36,12 @@ from idempotency import ledger
 from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
+from idempotency.protocol.execute import one_tenant
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.response.answers import Verdict, verdict_on
+
+T = TypeVar("T")
 
 STEPS_MAX = 100  # a handler that walks in a circle is a fault of the program
 
@@ -140,7 +143,7 @@ class Phases:
         entry is closed, and a timer, say, still goes on with what the steps committed.
         """
         self._refuse_async(undo)
-        self._undo = home.one_tenant()(undo)
+        self._undo = undo
         return undo
 
     def abandon(self, progress: Progress) -> None:
@@ -149,7 +152,7 @@ class Phases:
         Raises:
             NotAbandonable: see `on_abandon`.
         """
-        self._undo(progress)
+        _of_one_tenant(self._undo, progress)
 
     def respond(self, request: HttpRequest, data: Mapping[str, Any]) -> HttpResponseBase:
         """Run the steps, from the beginning or the last recovery point; `data` counts the first time only.
@@ -192,7 +195,7 @@ class Phases:
             self._refuse_async(step)
             if point in self._steps:
                 raise ValueError(f"The Phases {self.name!r} have a step at {point!r} already.")
-            self._steps[point] = (home.one_tenant()(step), in_transaction)
+            self._steps[point] = (step, in_transaction)
             return step
 
         return declare
@@ -214,7 +217,7 @@ class Phases:
         self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
         with transaction.atomic(home.alias(), durable=True):
-            result = step(progress)
+            result = _of_one_tenant(step, progress)
             if not isinstance(result, Response):
                 return self._remember(exchange, result, point, progress)
             if result.status == UNCERTAIN_STATUS:
@@ -234,7 +237,7 @@ class Phases:
     def _step_outside(
         self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
-        result = step(progress)
+        result = _of_one_tenant(step, progress)
         if isinstance(result, Response):
             return result.made()
         return self._remember(exchange, result, point, progress)
@@ -274,6 +277,11 @@ class Phases:
         )
         if not marked:
             raise LeaseLost
+
+
+def _of_one_tenant(function: Callable[[Progress], T], progress: Progress) -> T:
+    with one_tenant(home.alias()):
+        return function(progress)
 
 
 def phases_named(name: str) -> Phases | None:
