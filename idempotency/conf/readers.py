@@ -40,7 +40,7 @@ def _redis_url(name: str, value: str) -> None:
     try:
         pool = Redis.from_url(value).connection_pool
         pool.connection_class(**pool.connection_kwargs)
-    except (ValueError, TypeError, RedisError) as error:
+    except (ValueError, TypeError, AttributeError, RedisError) as error:
         # a ValueError quotes values; what is behind a password's own question mark is taken for options
         is_quotable = not isinstance(error, ValueError) and "@" not in value.partition("?")[2]
         reason = f": {error}" if is_quotable else ""

@@ -39,6 +39,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"REDIS": "no.such.function"}, "REDIS"),
         ({"REDIS": "http://localhost:6379"}, r"Write a URL such as 'redis://localhost:6379/0'"),
         ({"REDIS": "redis://localhost/0?nothing=1"}, "that redis-py does not take: .*'nothing'"),
+        ({"REDIS": "redis://localhost/0?maint_notifications_config=1"}, "that redis-py does not take"),
         ({"REDIS": "rediss://localhost/0?ssl_cert_reqs=any"}, "that redis-py does not take: .*: any"),
         ({"REDIS": None, "REDIS_ALIAS": "default"}, "'REDIS', which replaces 'REDIS_ALIAS'"),
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
