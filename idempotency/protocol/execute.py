@@ -7,7 +7,7 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -240,13 +240,14 @@ async def _one_thread() -> AsyncIterator[None]:
     threads, own = SyncToAsync.context_to_thread_executor, ThreadSensitiveContext()
     request: Any = SyncToAsync.thread_sensitive_context.get(None)
     thread: Any = None if request is None else threads.get(request)
+    SyncToAsync.thread_sensitive_context.set(own)
     if thread is None:  # there is no request, or it has ended
-        thread = _Thread(ThreadPoolExecutor(max_workers=1), users=0)
+        await sync_to_async(int)()  # asgiref begins a thread
+        thread = _Thread(threads[own], users=0)
     elif not isinstance(thread, _Thread):
         thread = threads[request] = _Thread(thread, users=1)
     thread.users.append(None)
     threads[own] = thread
-    SyncToAsync.thread_sensitive_context.set(own)
     try:
         yield
     finally:
