@@ -218,11 +218,11 @@ class _Thread(Executor):
     """
 
     def __init__(self, executor: Executor, *, users: int) -> None:
-        self._executor, self.users, self.submit = executor, [None] * users, executor.submit  # type: ignore[method-assign]
+        self._executor, self.users, self.submit = executor, users, executor.submit  # type: ignore[method-assign]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave it; the last user ends it."""
-        self.users.pop()
+        self.users -= 1
         if not self.users:
             self._executor.shutdown(wait, cancel_futures=cancel_futures)
 
@@ -246,11 +246,11 @@ async def _one_thread() -> AsyncIterator[None]:
         thread = _Thread(threads[own], users=0)
     elif not isinstance(thread, _Thread):
         thread = threads[request] = _Thread(thread, users=1)
-    thread.users.append(None)
+    thread.users += 1
     threads[own] = thread
     try:
         yield
     finally:
-        if len(thread.users) == 1:  # we are the last
+        if thread.users == 1:  # we are the last
             await sync_to_async(connections.close_all)()
         threads.pop(own).shutdown(wait=False)
