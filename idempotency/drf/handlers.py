@@ -78,11 +78,7 @@ def idempotent(
 
 
 def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handler:
-    """Build the keyed form of a method, or of a function below `@api_view`.
-
-    Raises:
-        TypeError: it is async.
-    """
+    """Build the keyed form of a method, or of a function below `@api_view`; `TypeError` if it is async."""
     if iscoroutinefunction(handler):
         raise TypeError(
             f"{handler.__qualname__} is async: REST framework does not call it, and under adrf it cannot be keyed."
