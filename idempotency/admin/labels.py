@@ -41,6 +41,11 @@ def utc(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if at else "-"
 
 
+def utc_time(at: datetime) -> str:
+    """Write the time of day to the second."""
+    return f"{at.astimezone(UTC):%H:%M:%S}"
+
+
 def condition(entry: LedgerEntry) -> str:
     """Return the entry's state, or `stalled`: running by its row, but its lease is over."""
     over = entry.lease_until is not None and entry.lease_until <= timezone.now()

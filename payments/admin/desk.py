@@ -15,7 +15,7 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from idempotency.admin.labels import utc
+from idempotency.admin.labels import utc, utc_time
 from payments.admin.badges import badge
 from payments.admin.pages import link, link_to_order
 from payments.channels import accounts
@@ -51,7 +51,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "counts": [(_(SOURCES[source][0]), count, _list_of(source)) for source, count in found.items()],
         "items": items,
         "is_cut": sum(found.values()) > len(items),
-        "looked_at": utc(now)[-8:],
+        "looked_at": utc_time(now),
         "next_bills": f"{next_comparison(now):%H:%M}",
         "held": [
             money(-row.balance_minor, row.currency)
@@ -169,7 +169,7 @@ def _next_question(work: Work) -> str:
         return former % {"account": account_name(work.about)}
     if work.due is None:
         return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
-    about = {"channel": account_name(work.about), "at": f"{utc(work.due)[-8:]} UTC"}
+    about = {"channel": account_name(work.about), "at": f"{utc_time(work.due)} UTC"}
     return _("%(channel)s is asked again at %(at)s; nothing moves twice.") % about
 
 
