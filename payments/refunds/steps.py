@@ -105,7 +105,7 @@ def request_refund(
 
 def exceeds(payment: Payment | None) -> RefundExceedsPaid:
     """Say how much of a payment can still go back."""
-    if payment is None or payment.refundable_minor <= 0:
+    if payment is None or not payment.refundable_minor:
         return RefundExceedsPaid(_("Nothing is left to refund: no more than what was paid goes back."))
     left = money(payment.refundable_minor, payment.currency)
     return RefundExceedsPaid(_("Only %(left)s can still be refunded: ask for less.") % {"left": left})
