@@ -46,7 +46,7 @@ def long():
 for name in ("a", "b"):
     with schema_context(name):
         print(once("n", key="lease", lease=30).run(long))
-        LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
+        LedgerEntry.objects.all().delete()
 """
 
 ASK_WHERE_THERE_IS_NO_LEDGER = """
@@ -251,7 +251,9 @@ def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
         users = {tenant: User(server, tenant) for tenant in TENANTS}
         first = {tenant: user.post(text, key=key) for tenant, user in users.items()}
         # b goes back to a moment before; Redis does not
-        tenants.rows("WITH gone AS (DELETE FROM b.notes_note) DELETE FROM b.idempotency_ledgerentry RETURNING 1")
+        note = "DELETE FROM b.notes_note WHERE text = %s"
+        entry = "DELETE FROM b.idempotency_ledgerentry WHERE key = %s RETURNING 1"
+        assert tenants.rows(f"WITH gone AS ({note}) {entry}", text, key) == [(1,)]
         assert replayed(users["b"].post(text, key=key))
     assert "10 s" in of_tenant(tenants, "b", "idempotency", "forget-redis")
     with tenants.serving() as server:
