@@ -8,7 +8,9 @@ PARALLEL ?= -n 3
 # what is installed from where: both distributions and each list of other packages
 PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/payments/setup.py VERSION constraints.txt \
   $(wildcard requirements/*.txt)
-BY_FILE = --dist loadfile --no-loadscope-reorder
+# a commit has one order of its tests and one set of examples: a run again meets what CI met
+ORDER = $(shell printf %d 0x0$$(git rev-parse HEAD 2>/dev/null | cut -c1-7))
+SUITE = --dist loadfile --no-loadscope-reorder --randomly-seed=$(ORDER) --hypothesis-seed=$(ORDER)
 
 # tests start hundreds of processes: what one has compiled, the others need not compile again
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,11 +60,11 @@ ifdef ROOM
 test: $(VENV)/dev.stamp
 	@rooms="$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))"; \
 	[ -n "$$rooms" ] || { echo "make test: neither tests/unit/$(ROOM) nor tests/integration/$(ROOM) exists" >&2; exit 2; }; \
-	$(PY) -m pytest $(PARALLEL) $(BY_FILE) $$rooms $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) $(SUITE) $$rooms $(PYTEST_FLAGS)
 else
 test: $(VENV)/dev.stamp programs nginx ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
 	@failed=; \
-	part() { name=$$1; shift; $(PY) -m pytest "$$@" $(BY_FILE) $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
+	part() { name=$$1; shift; $(PY) -m pytest "$$@" $(SUITE) $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
 	part rooms $(PARALLEL) $(ROOMS); \
 	part system -n 3 $(SYSTEM); \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
@@ -70,7 +72,7 @@ endif
 
 # apart from `make test`: it makes each test half as long again
 coverage: $(VENV)/dev.stamp programs ## how much of the code the rooms' tests run; fails below 95 %
-	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(ROOMS) $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) $(SUITE) --cov --cov-report=term --cov-fail-under=95 $(ROOMS) $(PYTEST_FLAGS)
 
 # a corner of noxfile.py: a Python and a Django, and a store under the name by which the tests' servers look for one
 DJANGO = 6.1
@@ -99,7 +101,7 @@ corner: $(CORNER)/stamp ## the library's suite on a corner of noxfile.py: PYTHON
 	$(CORNER)/bin/python -m tests.redis_topologies $(STORE) $(CORNER)/$(STORE)
 	@$(CORNER)/$(STORE)/redis-server --version
 	PATH=$(CURDIR)/$(CORNER)/$(STORE):$$PATH TEST_DATA_DIR=.data/$(notdir $(CORNER))-$(STORE) \
-	  $(CORNER)/bin/python -m pytest $(PARALLEL) $(BY_FILE) $(PARTS) $(PYTEST_FLAGS)
+	  $(CORNER)/bin/python -m pytest $(PARALLEL) $(SUITE) $(PARTS) $(PYTEST_FLAGS)
 
 wrk:
 	@command -v wrk >/dev/null || { $(call apt,wrk); } \
