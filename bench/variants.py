@@ -70,11 +70,6 @@ POWERTOOLS = _peer(
 )
 
 
-def _of_peer(title: str, setup: str, peer: Peer, *, replays: bool = True) -> tuple[Variant, ...]:
-    fresh = Variant(title, setup, peer=peer, has_faults=True)
-    return (fresh, Variant(f"{title}, replay", setup, peer=peer, replays=True)) if replays else (fresh,)
-
-
 VARIANTS = (
     Variant("bare view", "bare", "/bare", base=None, has_faults=True),
     # the same server once more: the distance of two measurements of one thing
@@ -87,13 +82,15 @@ VARIANTS = (
     Variant("PayOnce, no Redis, replay", "ours-no-redis", replays=True),
     Variant("bare view, sessions", "bare-sessions", "/bare", base=None),
     Variant("PayOnce, Redis, sessions", "ours-sessions", base="bare view, sessions"),
-    *_of_peer("drf-idempotency, Redis", "drf-idempotency-redis", DRF_IDEMPOTENCY),
-    *_of_peer("drf-idempotency, ATOMIC_REQUESTS", "drf-idempotency-atomic", DRF_IDEMPOTENCY),
-    *_of_peer("django-idempotency-key, thread lock", "django-idempotency-key-thread", DJANGO_IDEMPOTENCY_KEY),
-    *_of_peer(
-        "django-idempotency-key, Redis lock", "django-idempotency-key-redis", DJANGO_IDEMPOTENCY_KEY, replays=False
+    Variant("drf-idempotency, Redis", "drf-idempotency-redis", peer=DRF_IDEMPOTENCY, has_faults=True),
+    Variant("drf-idempotency, Redis, replay", "drf-idempotency-redis", peer=DRF_IDEMPOTENCY, replays=True),
+    Variant("drf-idempotency, ATOMIC_REQUESTS", "drf-idempotency-atomic", peer=DRF_IDEMPOTENCY, has_faults=True),
+    Variant("django-idempotency-key, thread lock", "thread-lock", peer=DJANGO_IDEMPOTENCY_KEY, has_faults=True),
+    Variant(
+        "django-idempotency-key, thread lock, replay", "thread-lock", peer=DJANGO_IDEMPOTENCY_KEY, replays=True
     ),
-    *_of_peer("aws-lambda-powertools, Redis", "aws-lambda-powertools", POWERTOOLS),
+    Variant("django-idempotency-key, Redis lock", "redis-lock", peer=DJANGO_IDEMPOTENCY_KEY, has_faults=True),
+    Variant("aws-lambda-powertools, Redis", "aws-lambda-powertools", peer=POWERTOOLS, has_faults=True),
     Variant("an order of the shop, no key", SHOP, "/api/bare/orders", base=None),
     Variant("an order of the shop, Redis", SHOP, "/api/v1/orders", base="an order of the shop, no key"),
 )

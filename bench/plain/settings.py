@@ -67,7 +67,7 @@ def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -
 
 
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
-if SETUP in {"ours", "ours-sessions", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
+if SETUP in {"ours", "ours-sessions", "thread-lock", "redis-lock"}:
     CACHES["default"] = REDIS_CACHE
 
 match SETUP:
@@ -77,9 +77,9 @@ match SETUP:
         _ours()
     case "ours-no-redis":
         _ours(REDIS_ALIAS=None)
-    case "django-idempotency-key-thread":
+    case "thread-lock":
         _django_idempotency_key({"CLASS": "idempotency_key.locks.basic.ThreadLock"})
-    case "django-idempotency-key-redis":
+    case "redis-lock":
         redis_lock = "idempotency_key.locks.redis.MultiProcessRedisLock"
         _django_idempotency_key({"CLASS": redis_lock, "LOCATION": REDIS_URL, "NAME": "bench", "TTL": 10})
     case "drf-idempotency-redis":

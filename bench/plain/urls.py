@@ -18,8 +18,8 @@ def _keyed() -> dict[str, Any]:
     from bench.plain import peer_views
 
     makers: dict[str, Callable[[], Any]] = {
-        "django-idempotency-key-thread": peer_views.marked_view,
-        "django-idempotency-key-redis": peer_views.marked_view,
+        "thread-lock": peer_views.marked_view,
+        "redis-lock": peer_views.marked_view,
         "drf-idempotency-atomic": peer_views.decorated_view,
         "aws-lambda-powertools": peer_views.powertools_view,
     }
