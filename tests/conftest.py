@@ -35,6 +35,8 @@ settings.load_profile("any machine")
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
 # each client loads the machine's authorities again, which takes longer than most calls of a test
 httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
+# five seconds are too few for the answers of a machine that does much else
+httpx._config.DEFAULT_TIMEOUT_CONFIG.__init__(60)  # type: ignore[misc]
 
 
 @pytest.fixture

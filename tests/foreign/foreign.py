@@ -275,12 +275,12 @@ class Guest:
     def __init__(self, server: Server, *, host: str | None = None) -> None:
         self.cookies = httpx.Cookies()
         headers = {"Host": host} if host else {}
-        self.cookies.update(httpx.get(f"{server.url}/", headers=headers, timeout=30, trust_env=False).cookies)
+        self.cookies.update(httpx.get(f"{server.url}/", headers=headers, trust_env=False).cookies)
 
     def post(self, server: Server, text: str, *, key: str | None, path: str = "/notes/") -> httpx.Response:
         """Leave a note, on a connection of its own."""
         headers = {"X-CSRFToken": self.cookies["csrftoken"]}
         if key is not None:
             headers["Idempotency-Key"] = key
-        with httpx.Client(base_url=server.url, cookies=self.cookies, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=server.url, cookies=self.cookies, trust_env=False) as client:
             return client.post(path, json={"text": text}, headers=headers)

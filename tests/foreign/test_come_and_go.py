@@ -58,7 +58,7 @@ def test_it_comes_leaves_nothing_and_comes_again(project: ForeignProject) -> Non
     project.manage("check", "--fail-level", "WARNING", "--database", "default", **LEAVING)
     server = Server(project, "leaving")
     project.manage(*zero.split(), **LEAVING)  # while it serves
-    assert httpx.post(f"{server.url}/notes/", json={"text": "x"}, timeout=60, trust_env=False).status_code == 201
+    assert httpx.post(f"{server.url}/notes/", json={"text": "x"}, trust_env=False).status_code == 201
     server.kill()
     project.manage(*stale.split(), "--no-input", **LEFT)
     project.manage("check", "--fail-level", "WARNING", "--database", "default", **LEFT)

@@ -65,7 +65,7 @@ def test_neither_the_shop_nor_its_payments_are_imported(
     """After keyed calls and replays, so that whatever is imported late has been."""
     for _ in range(2):
         guest.post(server, "a note", key="the-same-for-this-guest")
-    told = httpx.get(f"{server.url}/modules/", timeout=30, trust_env=False).json()
+    told = httpx.get(f"{server.url}/modules/", trust_env=False).json()
     assert Path(told["found"]).is_relative_to(project.python.parents[1])
     assert "django.contrib.postgres" not in told["imported"]  # Django 6 would want it in INSTALLED_APPS
     imported = {name.split(".")[0] for name in told["imported"]}
@@ -89,7 +89,7 @@ def test_an_operator_sees_the_entry(project: ForeignProject, server: Server, gue
         *("createsuperuser", "--noinput", "--username", name, "--email", "operator@example.org"),
         DJANGO_SUPERUSER_PASSWORD=password,
     )
-    with httpx.Client(base_url=server.url, timeout=30, trust_env=False, follow_redirects=True) as browser:
+    with httpx.Client(base_url=server.url, trust_env=False, follow_redirects=True) as browser:
         browser.get("/admin/login/")
         form = {
             "username": name,

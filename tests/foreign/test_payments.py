@@ -49,7 +49,7 @@ def open_hotel(python: Path, folder: Path, sandbox: Sandbox, *, keys: str) -> It
         project.manage("makemigrations", "bookings", "--verbosity", "0")
         project.manage("migrate", "--verbosity", "0")
         server = Server(project, port=port)
-        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=server.url, trust_env=False) as client:
             yield Hotel(project, client)
         server.kill()
 
@@ -108,9 +108,7 @@ def test_so_is_one_that_changes_between_the_reading_of_its_version_and_the_write
     server = Server(project, "with_versions", port=port)
     sandbox.faults(duplicates=3, parallel=3)
     try:
-        booked = httpx.post(
-            f"{server.url}/bookings/", data={"method": "wechat"}, timeout=60, trust_env=False
-        ).json()
+        booked = httpx.post(f"{server.url}/bookings/", data={"method": "wechat"}, trust_env=False).json()
         with project.connect() as guest:
             guest.execute("SELECT pg_advisory_lock(30)")
             sandbox.pay(booked["number"])
@@ -142,7 +140,7 @@ def test_an_operator_whose_account_has_a_name_and_nothing_else_works_in_the_admi
     until(lambda: hotel.project.rows(paid, booked["payment"]) == [(12_800,)])
     hotel.project.manage("createsuperuser", "--noinput", "--name", "kim", DJANGO_SUPERUSER_PASSWORD="in-the-lobby")
     page = f"/admin/payments/payment/{UUID(booked['payment'])}"
-    with httpx.Client(base_url=hotel.client.base_url, timeout=60, trust_env=False, follow_redirects=True) as kim:
+    with httpx.Client(base_url=hotel.client.base_url, trust_env=False, follow_redirects=True) as kim:
         kim.get("/admin/login/")
         form = {"username": "kim", "password": "in-the-lobby", "csrfmiddlewaretoken": kim.cookies["csrftoken"]}
         assert "Log out" in kim.post("/admin/login/?next=/admin/", data=form).text
@@ -183,7 +181,7 @@ def is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, method: str) -> 
 
     assert state() == ("open", 0, 0, 0)
     if booked["way"] == "redirect":
-        httpx.get(booked["link"], follow_redirects=True, timeout=60, trust_env=False).raise_for_status()
+        httpx.get(booked["link"], follow_redirects=True, trust_env=False).raise_for_status()
     sandbox.pay(booked["number"])
     until(lambda: state() == ("paid", 1, 12_800, 0))
     back = hotel.client.post(f"/bookings/refunds/{booked['booking']}").raise_for_status().json()

@@ -44,12 +44,12 @@ class Acme:
 
     def pay(self, number: str, *, copies: int) -> bool:
         """Pay as the shopper; the notification goes out in copies."""
-        paid = httpx.post(f"{self.url}/shopper/{number}", params={"copies": copies}, timeout=60, trust_env=False)
+        paid = httpx.post(f"{self.url}/shopper/{number}", params={"copies": copies}, trust_env=False)
         return bool(paid.raise_for_status().json())
 
     def charge(self, number: str) -> tuple[int, int, int]:
         """What was charged and given back, in its own books; how many copies were acknowledged."""
-        found = httpx.get(f"{self.url}/shopper/{number}", timeout=60, trust_env=False).raise_for_status().json()
+        found = httpx.get(f"{self.url}/shopper/{number}", trust_env=False).raise_for_status().json()
         return found["paid_minor"], found["refunded_minor"], found["acknowledged"]
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ def open_hotel(hotel: ForeignProject, acme: Acme) -> Iterator[httpx.Client]:
         server = Server(hotel, port=port)
         assert CHECKED in server.printed
         try:
-            with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+            with httpx.Client(base_url=server.url, trust_env=False) as client:
                 yield client
         finally:
             server.kill()

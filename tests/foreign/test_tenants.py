@@ -212,7 +212,7 @@ class User:
         # cookies by hand: the address that is called is not the host that is named
         cookies = "; ".join(f"{name}={value}" for name, value in getattr(self, "_cookies", {}).items())
         sent = {"Host": self._host, "Cookie": cookies, **(headers or {})}
-        return httpx.request(method, self._server.url + path, headers=sent, timeout=60, trust_env=False, **how)
+        return httpx.request(method, self._server.url + path, headers=sent, trust_env=False, **how)
 
 
 def notes(project: ForeignProject, tenant: str, text: str) -> int:

@@ -101,7 +101,7 @@ def log_in(page: Page, shop: RunningShop, user: str = "demo") -> None:
 @cache
 def _first_session(shop: RunningShop, user: str) -> str:
     """Log in by the form, without a browser; return the session's key."""
-    with httpx.Client(base_url=shop.url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=shop.url, trust_env=False) as client:
         client.get("/accounts/login/")
         form = {"username": user, "password": user, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
         assert client.post("/accounts/login/", data=form).status_code == 302

@@ -162,7 +162,7 @@ def test_buttons_work_again_after_the_shopper_stopped_the_page(page: Page) -> No
     page.unroute("**/buy")
     expect(button).to_be_disabled()
     page.clock.fast_forward(30_000)
-    expect(button).to_be_enabled(timeout=5000)
+    expect(button).to_be_enabled(timeout=15_000)
     button.click()
     arrived(page, ORDER)
 

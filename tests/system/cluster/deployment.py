@@ -90,7 +90,7 @@ class Deployment:
     def api(self, url: str | None = None) -> httpx.Client:
         """A client of the API as the one user; close it."""
         headers = {"Authorization": f"Token {self.token}"}
-        return httpx.Client(base_url=url or self.url, headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(base_url=url or self.url, headers=headers, trust_env=False)
 
     def kill_web(self, index: int) -> None:
         """kill -9 of a web process, master and worker."""

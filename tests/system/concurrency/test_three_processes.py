@@ -61,7 +61,7 @@ def api(clients: list[httpx.Client]) -> httpx.Client:
 @pytest.fixture
 def sandbox(shop: RunningShop) -> Iterator[httpx.Client]:
     """The sandbox's control calls; well-behaved again afterwards."""
-    with httpx.Client(base_url=shop.sandbox_url, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=shop.sandbox_url, trust_env=False) as client:
         yield client
         faults = {name: type(value)(0) for name, value in client.get("/_control/faults").json().items()}
         client.post("/_control/faults", json=faults).raise_for_status()

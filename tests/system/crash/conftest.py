@@ -41,7 +41,7 @@ class MortalShop:
         headers = {"Authorization": f"Token {token}", "Idempotency-Key": key, "X-Fault-At": str(die_at)}
         # a connection of its own: a worker that died must not leave a half-open one behind for the next call
         try:
-            return httpx.post(f"{self.url}{path}", json=body, headers=headers, timeout=30, trust_env=False)
+            return httpx.post(f"{self.url}{path}", json=body, headers=headers, trust_env=False)
         except httpx.TransportError:
             return None
 

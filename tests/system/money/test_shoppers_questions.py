@@ -45,7 +45,7 @@ def browser(till: Till, live_server: Any) -> Iterator[httpx.Client]:
     client = Client()
     client.force_login(till.user)
     cookies = {"sessionid": client.cookies["sessionid"].value}
-    with httpx.Client(base_url=live_server.url, cookies=cookies, trust_env=False, timeout=30) as made:
+    with httpx.Client(base_url=live_server.url, cookies=cookies, trust_env=False) as made:
         yield made
 
 

@@ -66,9 +66,9 @@ class Actor:
         self.answers: dict[str, str] = {}
         self.keys: list[str] = []
         self.api = shop.api(token=token)
-        self.stranger = httpx.Client(base_url=shop.url, timeout=60, trust_env=False)
+        self.stranger = httpx.Client(base_url=shop.url, trust_env=False)
         self.api.event_hooks = self.stranger.event_hooks = {"response": [self._keep]}
-        self.sandbox = httpx.Client(base_url=shop.sandbox_url, timeout=60, trust_env=False)
+        self.sandbox = httpx.Client(base_url=shop.sandbox_url, trust_env=False)
 
     def _keep(self, response: httpx.Response) -> None:
         response.read()
@@ -321,7 +321,7 @@ def mistakes(actor: Actor, value: str) -> None:
 
 def the_superuser_looks(shop: RunningShop) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """(needles: the session and its CSRF secret), (needles: the forms' CSRF tokens), (every page of the admin)."""
-    with httpx.Client(base_url=shop.url, timeout=60, trust_env=False, follow_redirects=True) as client:
+    with httpx.Client(base_url=shop.url, trust_env=False, follow_redirects=True) as client:
         form = client.get("/admin/login/")
         token = _csrf(form.text)
         login = {"username": "admin", "password": "admin", "csrfmiddlewaretoken": token, "next": "/admin/"}

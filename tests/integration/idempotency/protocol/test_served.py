@@ -57,7 +57,7 @@ def answers(url: str) -> bool:
 
 def test_a_key_on_two_lines_is_no_key(effects: Effects, served: str) -> None:
     key, other = str(uuid4()), str(uuid4())
-    with httpx.Client(base_url=served, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=served, trust_env=False) as client:
 
         def post(*lines: str) -> httpx.Response:
             return client.post("/long", headers=[("Idempotency-Key", line) for line in lines])
@@ -78,10 +78,10 @@ def test_a_replay_leads_where_the_first_answer_led_though_the_process_died_after
     session.create()
     key, cookies = {"Idempotency-Key": str(uuid4())}, {"sessionid": str(session.session_key)}
     with pytest.raises(httpx.TransportError), httpx.Client(trust_env=False, cookies=cookies) as client:
-        client.post(f"{served}/checkout", headers={**key, "X-Die": "1"}, timeout=30)
+        client.post(f"{served}/checkout", headers={**key, "X-Die": "1"})
     assert effects() == 1
     until(lambda: answers(f"{served}/healthz"))
-    with httpx.Client(base_url=served, trust_env=False, timeout=30, cookies=cookies) as client:
+    with httpx.Client(base_url=served, trust_env=False, cookies=cookies) as client:
         again = client.post("/checkout", headers=key)
         assert (again.status_code, again.headers["Idempotent-Replayed"]) == (303, "true")
         shown = client.get(again.headers["Location"])

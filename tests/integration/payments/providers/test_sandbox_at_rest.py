@@ -49,4 +49,4 @@ def test_what_is_queued_is_sent_at_its_time(sandbox: Sandbox, listener: Listener
     sandbox.faults(delay_ms=200)
     sandbox.pay(number)
     assert listener.next()[0]["Wechatpay-Serial"]
-    until(lambda: delivered(sandbox) == done + 1)
+    until(lambda: delivered(sandbox) > done)

@@ -43,7 +43,7 @@ class Crowd:
                 [(f"{sku}-{number}", token) for number, token in enumerate(self.tokens)],
             )
         # a connection for each request, ended by the server
-        self._client = httpx.Client(timeout=60, trust_env=False, limits=UNLIMITED, headers={"Connection": "close"})
+        self._client = httpx.Client(trust_env=False, limits=UNLIMITED, headers={"Connection": "close"})
 
     def __enter__(self) -> Self:
         return self
