@@ -189,10 +189,6 @@ class ForeignProject:
         """How many notes with this text there are."""
         return int(self.rows("SELECT count(*) FROM notes_note WHERE text = %s", text)[0][0])
 
-    def entries(self, key: str) -> list[Any]:
-        """State and status of the ledger's rows of a key."""
-        return self.rows("SELECT state, response_status FROM idempotency_ledgerentry WHERE key = %s", key)
-
     def command(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """`manage.py ARGUMENTS`, whatever becomes of it; `more` is added to its environment."""
         return subprocess.run(

@@ -9,8 +9,6 @@ import redis
 
 from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server
 
-BOTH_WAYS = pytest.mark.parametrize("path", ["/notes/", "/notes/by-class/"])
-
 
 def replayed(answer: httpx.Response) -> bool:
     return answer.headers.get("Idempotent-Replayed") == "true"
@@ -33,21 +31,6 @@ def test_check_for_deployment_finds_nothing_of_the_app(migrated: ForeignProject)
     assert done.returncode == 0
     assert "security.W" in done.stderr  # the project itself serves no https
     assert "idempotency" not in done.stderr
-
-
-@BOTH_WAYS
-def test_the_same_key_gives_the_same_bytes_and_one_row(
-    project: ForeignProject, server: Server, guest: Guest, path: str
-) -> None:
-    key, text = uuid4().hex, uuid4().hex
-    first, second = (guest.post(server, text, key=key, path=path) for _ in range(2))
-    assert first.status_code == second.status_code == 201
-    assert first.json()["text"] == text
-    assert second.content == first.content
-    assert second.headers["Content-Type"] == first.headers["Content-Type"]
-    assert (replayed(first), replayed(second)) == (False, True)
-    assert project.effects(text) == 1
-    assert project.entries(key) == [("finished", 201)]
 
 
 def test_redis_is_used_where_the_settings_name_it_and_only_there(

@@ -561,6 +561,14 @@ def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_n
     assert f"Restore it: {restored}" in str(message.hint)
 
 
+def test_an_index_that_postgresql_does_not_trust_is_an_error() -> None:
+    """What a failed CREATE INDEX CONCURRENTLY or REINDEX leaves behind."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", [UNIQUE])
+        assert [each.id for each in check_constraint(None, databases=["default"])] == ["idempotency.E007"]
+        transaction.set_rollback(True)
+
+
 def test_before_the_first_migration_it_says_nothing() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE idempotency_ledgerentry RENAME TO elsewhere")
