@@ -1,5 +1,6 @@
 """System checks of the callers of keyed views."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -14,25 +15,35 @@ from idempotency.middleware import is_named, keyed_form
 
 
 @register(Tags.urls)
-def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that keyed views can identify their callers."""
-    if _knows_callers():
-        return []
-    return [_nobody_is_named(view) for view in _keyed_views() if not _authenticates(view)]
+    for view in [] if _knows_callers() else _keyed_views():
+        if not _authenticates(view):
+            yield Advice(
+                f"Nothing names the callers of {name_of(view)}: neither AuthenticationMiddleware nor "
+                f"SessionMiddleware stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of "
+                "them, or name a function in IDEMPOTENCY['PRINCIPAL'].",
+                id="idempotency.W001",
+            )
 
 
 @register(Tags.security, deploy=True)
-def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Ask before a deployment if anonymous callers are meant to come; their keys must be hard to guess."""
     config = parsed()
     if config is None or config.anonymous != "accept":
-        return []
+        return
     known = _knows_callers()
-    return [
-        _anybody_is_taken(view)
-        for view in _keyed_views()
-        if _is_open_to_all(view) and (known or _authenticates(view))  # else W001
-    ]
+    for view in _keyed_views():
+        if _is_open_to_all(view) and (known or _authenticates(view)):  # else W001
+            yield Advice(
+                f"{name_of(view)} takes keyed calls under AllowAny: a caller without user, request.auth and "
+                "session is anonymous, and shares a key with anyone who guesses it, so keys that can be guessed "
+                "are refused.",
+                hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
+                "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
+                id="idempotency.W003",
+            )
 
 
 def _keyed_views() -> list[Any]:
@@ -53,25 +64,6 @@ def _knows_callers() -> bool:
 def _is_keyed(path: str, view: Any) -> bool:
     by_setting = is_named(path) and not why_not(view) and keyed_form(view) is not None
     return by_setting or is_marked(view)
-
-
-def _nobody_is_named(view: Any) -> CheckMessage:
-    return Advice(
-        f"Nothing names the callers of {name_of(view)}: neither AuthenticationMiddleware nor SessionMiddleware "
-        f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
-        "function in IDEMPOTENCY['PRINCIPAL'].",
-        id="idempotency.W001",
-    )
-
-
-def _anybody_is_taken(view: Any) -> CheckMessage:
-    return Advice(
-        f"{name_of(view)} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
-        "anonymous, and shares a key with anyone who guesses it, so keys that can be guessed are refused.",
-        hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
-        "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
-        id="idempotency.W003",
-    )
 
 
 def _authenticates(view: Any) -> bool:

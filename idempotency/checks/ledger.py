@@ -1,5 +1,6 @@
 """System checks of databases: the ledger's constraint, log and last reaping; the migrations that were applied."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags
@@ -27,79 +28,68 @@ OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily ru
 
 
 @register(Tags.database)
-def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
-    connection, settings = _checked(databases), parsed()
+    connection, settings, table = _checked(databases), parsed(), LedgerEntry._meta.db_table
     if connection is None or (settings is not None and not settings.enabled):
-        return []
+        return
     with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [LedgerEntry._meta.db_table])
-        if not cursor.fetchone()[0]:
-            return []  # not migrated yet: `migrate` runs this check too
+        # no row: not migrated yet, `migrate` runs this check too
         cursor.execute(
-            "SELECT count(*) FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
-            " WHERE conname = %s AND conrelid = to_regclass(%s) AND indisvalid",
-            [UNIQUE, LedgerEntry._meta.db_table],
+            "SELECT EXISTS (SELECT FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
+            " WHERE conname = %s AND conrelid = ledger AND indisvalid)"
+            " FROM to_regclass(%s) AS ledger WHERE ledger IS NOT NULL",
+            [UNIQUE, table],
         )
-        if cursor.fetchone()[0]:
-            return []
-    return [
-        Error(
-            f"The unique constraint {UNIQUE!r} is missing from {LedgerEntry._meta.db_table}: nothing would stop a "
-            "second execution.",
-            hint=f"Restore it: ALTER TABLE {LedgerEntry._meta.db_table} ADD CONSTRAINT {UNIQUE} "
-            "UNIQUE (key, scope).",
-            id="idempotency.E007",
-        )
-    ]
+        if cursor.fetchone() in (None, (True,)):
+            return
+    yield Error(
+        f"The unique constraint {UNIQUE!r} is missing from {table}: nothing would stop a second execution.",
+        hint=f"Restore it: ALTER TABLE {table} ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope).",
+        id="idempotency.E007",
+    )
 
 
 @register(Tags.database)
-def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
     connection = _checked(databases)
     if connection is None:
-        return []
+        return
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
         loud = [f"{name} = {value}" for name, value in cursor.fetchall() if value not in QUIET[name]]
-    if not loud:
-        return []
-    return [
-        Advice(
+    if loud:
+        yield Advice(
             f"PostgreSQL writes statements or values of them into its log: {', '.join(loud)}.",
             hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
             "ROLE … SET: log_min_error_statement = panic, log_error_verbosity = terse; leave the others off.",
             id="idempotency.W002",
         )
-    ]
 
 
 @register(Tags.database)
-def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that something reaps: warn after a day without it, once there is something to remove."""
     connection, settings = _checked(databases), parsed()
     if connection is None or settings is None or not settings.enabled:
-        return []
+        return
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'reaped_at'",
             [LedgerEpoch._meta.db_table],
         )
         if not cursor.fetchone()[0]:
-            return []  # not migrated yet: `migrate` runs this check too
+            return  # not migrated yet: `migrate` runs this check too
         cursor.execute(queries.OVERDUE, [OVERDUE_SECONDS, settings.body_seconds, settings.tombstone_seconds])
         overdue = cursor.fetchone()
-    if overdue is None:
-        return []
-    return [
-        Advice(
+    if overdue is not None:
+        yield Advice(
             f"Nothing has reaped the ledger for {overdue[0] / 3600:.0f} hours: it still stores answers or "
             "messages that are past their time.",
             hint="Run `manage.py idempotency reap` now, and then once an hour from any scheduler.",
             id="idempotency.W004",
         )
-    ]
 
 
 def _checked(databases: Any) -> Any:
@@ -109,31 +99,26 @@ def _checked(databases: Any) -> Any:
 
 
 @register(Tags.database)
-def check_history(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def check_history(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that no database stopped between migrations that were squashed and are gone.
 
     Django leaves the squashed one out there, and applies those after it to tables that are not as they expect.
     """
     if not databases:
-        return []
+        return
     from django.db.migrations.recorder import MigrationRecorder  # noqa: PLC0415  serving processes need neither
 
-    messages: list[CheckMessage] = []
     for alias in databases:
         applied = MigrationRecorder(connections[alias]).applied_migrations()
         for squashed in _squashed() if applied else ():
             found = [each for each in squashed.replaces if each in applied]
             if 0 < len(found) < len(squashed.replaces):
-                messages.append(
-                    Error(
-                        f"The database {alias!r} stopped at {'.'.join(found[-1])}, one of the migrations that "
-                        f"{squashed} replaces and that are gone. First run `migrate` of the version before they "
-                        "were squashed, then of this one. For PayOnce's own apps that is the version of "
-                        "2026-11-24.",
-                        id="idempotency.E018",
-                    )
+                yield Error(
+                    f"The database {alias!r} stopped at {'.'.join(found[-1])}, one of the migrations that "
+                    f"{squashed} replaces and that are gone. First run `migrate` of the version before they "
+                    "were squashed, then of this one. For PayOnce's own apps that is the version of 2026-11-24.",
+                    id="idempotency.E018",
                 )
-    return messages
 
 
 def _squashed() -> list[Any]:

@@ -1,6 +1,6 @@
 """Registration of system checks: each message leads to its heading in the documentation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from importlib.metadata import distributions
 from typing import Any
@@ -13,10 +13,10 @@ PAGE = "reference/{app}-checks.md"
 Check = Callable[..., list[CheckMessage]]
 
 
-def register(*tags: str, deploy: bool = False) -> Callable[[Check], Check]:
-    """Register a system check as Django does; each hint ends with the address of the message's id."""
+def register(*tags: str, deploy: bool = False) -> Callable[[Callable[..., Iterable[CheckMessage]]], Check]:
+    """Register a system check, which may be a generator; each hint ends with the address of the message's id."""
 
-    def decorate(check: Check) -> Check:
+    def decorate(check: Callable[..., Iterable[CheckMessage]]) -> Check:
         @wraps(check)
         def explained(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             return [_with_address(message) for message in check(app_configs, **kwargs)]

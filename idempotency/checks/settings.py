@@ -1,6 +1,6 @@
 """System checks of the settings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -31,54 +31,49 @@ REDIS_OR_NOT = (
 
 
 @register(Tags.compatibility)
-def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_settings(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that `IDEMPOTENCY` parses, a middleware is in its place, and the cache is a Redis."""
     raw = getattr(settings, "IDEMPOTENCY", {})
     try:
         config = parse(raw)
     except (ImproperlyConfigured, TypeError) as error:
         found = list(mistakes(raw)) if isinstance(raw, Mapping) else []
-        return [Error(message, id="idempotency.E001") for message in found or [str(error)]]
-    if not config.enabled:
-        return []
-    return [*_database(config), *_middleware(config), *_cache(config), *_router(config), *_elsewhere(config)]
+        for message in found or [str(error)]:
+            yield Error(message, id="idempotency.E001")
+        return
+    for check in (_database, _middleware, _cache, _router, _elsewhere) if config.enabled else ():
+        yield from check(config)
 
 
 @register(Tags.security, deploy=True)
-def check_enabled(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_enabled(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Warn of keyed views that run unkeyed in production."""
     config = parsed()
-    if config is None or config.enabled:
-        return []
-    return [
-        Advice(
+    if config is not None and not config.enabled:
+        yield Advice(
             "IDEMPOTENCY['ENABLED'] is False: keyed views run unkeyed, and each copy of a call counts. Leave it"
             " out, but for tests.",
             id="idempotency.W006",
         )
-    ]
 
 
-def _database(config: Config) -> list[CheckMessage]:
+def _database(config: Config) -> Iterator[CheckMessage]:
     vendor = connections[config.database].vendor
-    if vendor == "postgresql":
-        return []
-    return [
-        Error(
+    if vendor != "postgresql":
+        yield Error(
             f"IDEMPOTENCY['DATABASE'] is {config.database!r}, and DATABASES has {vendor} there; the ledger needs "
             "PostgreSQL. Name the alias of one, or set IDEMPOTENCY['ENABLED'] to False for a test suite without.",
             id="idempotency.E006",
         )
-    ]
 
 
-def _elsewhere(config: Config) -> list[CheckMessage]:
+def _elsewhere(config: Config) -> Iterator[CheckMessage]:
     """Name models that are written elsewhere than in the ledger; an error until the project names its database."""
     others = ("django.contrib.", "idempotency.")  # of the ledger E015 speaks
     models = (each for each in apps.get_models() if each._meta.managed and not each.__module__.startswith(others))
     names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
     if not names:
-        return []
+        return
     fault = (
         f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
         f"{', '.join(names)}. A crash between the two commits has such a row written twice, or, under "
@@ -86,25 +81,22 @@ def _elsewhere(config: Config) -> list[CheckMessage]:
     )
     hint = "Name the database of what keyed views write in IDEMPOTENCY['DATABASE'], and route all of it there"
     if "DATABASE" in getattr(settings, "IDEMPOTENCY", {}):
-        return [Advice(fault, hint=f"{hint}; or silence this if they write none of these.", id="idempotency.W005")]
-    return [
-        Error(fault, hint=f"{hint}: {config.database!r} too, if they write none of these.", id="idempotency.E021")
-    ]
+        yield Advice(fault, hint=f"{hint}; or silence this if they write none of these.", id="idempotency.W005")
+    else:
+        hint = f"{hint}: {config.database!r} too, if they write none of these."
+        yield Error(fault, hint=hint, id="idempotency.E021")
 
 
-def _router(config: Config) -> list[CheckMessage]:
+def _router(config: Config) -> Iterator[CheckMessage]:
     from idempotency.models import LedgerEntry  # noqa: PLC0415  models are not ready when this is imported
 
     alias = router.db_for_write(LedgerEntry)
-    if alias == config.database and (_lists_without_us() or router.allow_migrate_model(alias, LedgerEntry)):
-        return []
-    return [
-        Error(
+    if alias != config.database or not (_lists_without_us() or router.allow_migrate_model(alias, LedgerEntry)):
+        yield Error(
             f"DATABASE_ROUTERS keeps the ledger's tables out of {config.database!r}, where keyed views have their "
             f"transactions. Put {ROUTER!r} first in DATABASE_ROUTERS.",
             id="idempotency.E015",
         )
-    ]
 
 
 def place() -> int | None:
@@ -113,10 +105,9 @@ def place() -> int | None:
     return next((position for position, path in enumerate(settings.MIDDLEWARE) if path in paths), None)
 
 
-def _middleware(config: Config) -> list[CheckMessage]:
+def _middleware(config: Config) -> Iterator[CheckMessage]:
     if (position := place()) is None:
-        return []  # `check_middleware` knows if a view needs it
-    messages: list[CheckMessage] = []
+        return  # `check_middleware` knows if a view needs it
     before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
     for other, reason in (
         (AUTHENTICATION, WHO),
@@ -124,35 +115,27 @@ def _middleware(config: Config) -> list[CheckMessage]:
         (GZIP, "a stored answer must not carry one caller's encoding"),
     ):
         if other in after:
-            messages.append(Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003"))
-    if config.keyed != MARKED:
-        messages += [
-            Error(
+            yield Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003")
+    for other in after[1:] if config.keyed != MARKED else ():
+        if hasattr(import_string(other), "process_view"):
+            yield Error(
                 f"{other!r} stands after {MIDDLEWARE!r}, so its process_view is skipped for the calls that "
                 f"IDEMPOTENCY['KEYED'] names. Put {MIDDLEWARE!r} after it.",
                 id="idempotency.E010",
             )
-            for other in after[1:]
-            if hasattr(import_string(other), "process_view")
-        ]
     if config.principal is None and SESSIONS in before and settings.SESSION_ENGINE.endswith("signed_cookies"):
-        messages.append(
-            Error(
-                f"A guest is known by the session, and one of {settings.SESSION_ENGINE!r} has another key after "
-                "each change: use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL'].",
-                id="idempotency.E008",
-            )
+        yield Error(
+            f"A guest is known by the session, and one of {settings.SESSION_ENGINE!r} has another key after "
+            "each change: use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL'].",
+            id="idempotency.E008",
         )
     if SESSIONS in before and not is_in_our_database(import_module(settings.SESSION_ENGINE).SessionStore):
-        messages.append(
-            Info(
-                f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
-                "writes to one is lost by a crash between, and its replay may lead to a page that lacks it. "
-                f"Those of 'django.contrib.sessions.backends.db' in {config.database!r} share the commit.",
-                id="idempotency.I001",
-            )
+        yield Info(
+            f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
+            "writes to one is lost by a crash between, and its replay may lead to a page that lacks it. "
+            f"Those of 'django.contrib.sessions.backends.db' in {config.database!r} share the commit.",
+            id="idempotency.I001",
         )
-    return messages
 
 
 def backend_of(config: Config) -> str:
@@ -162,45 +145,38 @@ def backend_of(config: Config) -> str:
     return backend
 
 
-def _cache(config: Config) -> list[CheckMessage]:
+def _cache(config: Config) -> Iterator[CheckMessage]:
     backend = backend_of(config)
     if not config.uses_redis and not {"REDIS", "REDIS_ALIAS"} & set(getattr(settings, "IDEMPOTENCY", {})):
-        return [
-            Advice(
-                "The settings name no Redis: keyed calls work on the ledger alone, where a retry costs a query, "
-                "and locks need a client= of their own.",
-                hint=REDIS_OR_NOT,
-                id="idempotency.W008",
-            )
-        ]
-    if not backend or "django_redis" in backend:
-        return []
-    return [
-        Error(
+        yield Advice(
+            "The settings name no Redis: keyed calls work on the ledger alone, where a retry costs a query, "
+            "and locks need a client= of their own.",
+            hint=REDIS_OR_NOT,
+            id="idempotency.W008",
+        )
+    elif backend and "django_redis" not in backend:
+        yield Error(
             f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set"
             " IDEMPOTENCY['REDIS'] to a URL, a function that returns a client, or None to work without Redis.",
             hint=REDIS_OR_NOT,
             id="idempotency.E004",
         )
-    ]
 
 
 @register(Tags.compatibility)
-def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_tenants(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
     because = {
         "TENANT_APPS": "all tenants share one ledger: a caller gets the answer of another tenant's caller with "
         "the same id and key",
         "SHARED_APPS": "the public schema has no ledger",
     }
-    return [
-        Error(
+    for name in _lists_without_us():
+        yield Error(
             f"{name} lacks 'idempotency', so {because[name]}.",
             hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
             id="idempotency.E009",
         )
-        for name in _lists_without_us()
-    ]
 
 
 def _lists_without_us() -> list[str]:

@@ -26,43 +26,46 @@ _VARIES = re.compile(r"[<(\[\\^$.?*+|]")
 @register(Tags.urls)
 def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views have one policy, and that all that ``KEYED`` names can be keyed."""
-    messages: dict[str, CheckMessage] = {}
-    for path, view in all_views():
-        name, cls = name_of(view), class_of(view)
-        messages.update(_of_options(view, name))
-        if hasattr(cls, "idempotent_handlers") and not _has_mixin(cls):
-            messages[f"E016 {name}"] = Error(
-                f"{name} has idempotent_handlers, which keys nothing without IdempotentMixin. Let it inherit from "
-                "idempotency.drf.IdempotentMixin first.",
-                id="idempotency.E016",
-            )
-        if inside := _authorises_inside(view, cls):
-            messages[f"E019 {name}"] = Error(
-                f"{name} has @idempotent on dispatch or as_view(), around {inside}, which a replay would not ask. "
-                "Put it on the method that changes something: @method_decorator(idempotent, name='post').",
-                id="idempotency.E019",
-            )
-        exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
-        if exempt and is_marked(view):
-            messages[f"E011 {name}"] = Error(
-                f"{name} has both @idempotent and @not_keyed. Remove one of them: IDEMPOTENCY['KEYED'] leaves out "
-                "what is under @not_keyed, and @idempotent keys a view whatever KEYED is.",
-                id="idempotency.E011",
-            )
-        elif is_named(path) and (reason := why_not(view)):
-            messages[f"E012 {name}"] = Error(
-                f"IDEMPOTENCY['KEYED'] names {path}, which it cannot key: {reason} Leave it out by a list of "
-                "prefixes, or put @idempotent or @not_keyed on it.",
-                id="idempotency.E012",
-            )
-    return [messages[name] for name in sorted(messages)]
+    views = [(path, view, name_of(view)) for path, view in all_views()]
+    found = {f"{each.id} {name}": each for path, view, name in views for each in _faults(path, view, name)}
+    return [found[key] for key in sorted(found)]
+
+
+def _faults(path: str, view: Any, name: str) -> Iterator[CheckMessage]:
+    cls = class_of(view)
+    yield from _of_options(view, name)
+    if hasattr(cls, "idempotent_handlers") and not _has_mixin(cls):
+        yield Error(
+            f"{name} has idempotent_handlers, which keys nothing without IdempotentMixin. Let it inherit from "
+            "idempotency.drf.IdempotentMixin first.",
+            id="idempotency.E016",
+        )
+    if inside := _authorises_inside(view, cls):
+        yield Error(
+            f"{name} has @idempotent on dispatch or as_view(), around {inside}, which a replay would not ask. "
+            "Put it on the method that changes something: @method_decorator(idempotent, name='post').",
+            id="idempotency.E019",
+        )
+    exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
+    if exempt and is_marked(view):
+        yield Error(
+            f"{name} has both @idempotent and @not_keyed. Remove one of them: IDEMPOTENCY['KEYED'] leaves out "
+            "what is under @not_keyed, and @idempotent keys a view whatever KEYED is.",
+            id="idempotency.E011",
+        )
+    elif is_named(path) and (reason := why_not(view)):
+        yield Error(
+            f"IDEMPOTENCY['KEYED'] names {path}, which it cannot key: {reason} Leave it out by a list of "
+            "prefixes, or put @idempotent or @not_keyed on it.",
+            id="idempotency.E012",
+        )
 
 
 def _has_mixin(cls: Any) -> bool:
     return any(base.__name__ == "IdempotentMixin" for base in cls.__mro__)  # by name: it needs REST framework
 
 
-def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
+def _of_options(view: Any, name: str) -> Iterator[CheckMessage]:
     """Yield what is wrong with the options and doors of a view's handlers."""
     config = parsed()
     for handler in _handlers(view):
@@ -70,13 +73,10 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
         if policy is None or config is None:
             continue
         if policy.lifetime is not None and policy.lifetime > config.body_seconds:
-            yield (
-                f"E013 {name}",
-                Error(
-                    f"{name} has lifetime={policy.lifetime}, and answers are stored for "
-                    f"{config.body_seconds:g} s. Raise IDEMPOTENCY['BODY_SECONDS'], or lower the option.",
-                    id="idempotency.E013",
-                ),
+            yield Error(
+                f"{name} has lifetime={policy.lifetime}, and answers are stored for "
+                f"{config.body_seconds:g} s. Raise IDEMPOTENCY['BODY_SECONDS'], or lower the option.",
+                id="idempotency.E013",
             )
         right = "ninja" if is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
         write = f"idempotency.{right}.idempotent"
@@ -84,12 +84,9 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
             write = "@method_decorator(idempotent) above the method"
         elif door == right:
             continue
-        yield (
-            f"E014 {name}",
-            Error(
-                f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write {write}.",
-                id="idempotency.E014",
-            ),
+        yield Error(
+            f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write {write}.",
+            id="idempotency.E014",
         )
 
 
@@ -108,19 +105,17 @@ def _authorises_inside(view: Any, cls: Any) -> str:
 
 
 @register(Tags.urls)
-def check_subjects(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_subjects(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that the addresses of ``SUBJECT_ADMIN`` exist."""
     config = parsed()
     named = config.subject_admin if config is not None and getattr(settings, "ROOT_URLCONF", None) else {}
-    return [
-        Error(
-            f"IDEMPOTENCY['SUBJECT_ADMIN'][{kind!r}] is {name!r}, and no address of this name takes an id. Write "
-            "one such as 'admin:shop_order_change'.",
-            id="idempotency.E001",
-        )
-        for kind, name in named.items()
-        if not _takes_id(name)
-    ]
+    for kind, name in named.items():
+        if not _takes_id(name):
+            yield Error(
+                f"IDEMPOTENCY['SUBJECT_ADMIN'][{kind!r}] is {name!r}, and no address of this name takes an id. "
+                "Write one such as 'admin:shop_order_change'.",
+                id="idempotency.E001",
+            )
 
 
 def _takes_id(name: str) -> bool:
@@ -131,31 +126,28 @@ def _takes_id(name: str) -> bool:
 
 
 @register(Tags.urls)
-def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_middleware(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that the middleware is there where views are keyed; tasks alone need none."""
     config = parsed()
     if config is None or not config.enabled or place() is not None:
-        return []
+        return
     if config.keyed != MARKED:
         fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"
     elif found := sorted({name_of(view) for _, view in all_views() if is_marked(view)}):
         fault = f"problems and outages in {', '.join(found)} are answered by 500"
     else:
-        return []
-    return [
-        Error(
-            f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}.", id="idempotency.E002"
-        )
-    ]
+        return
+    fault = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}."
+    yield Error(fault, id="idempotency.E002")
 
 
 @register(Tags.urls)
-def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_atomic_requests(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that no keyed method runs inside the transaction of ATOMIC_REQUESTS; functions leave it."""
     if not connections.settings[home.alias()]["ATOMIC_REQUESTS"]:
-        return []
-    return [
-        Error(
+        return
+    for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)}):
+        yield Error(
             f"{name} has @idempotent methods, but ATOMIC_REQUESTS wraps the view in a transaction of its own.",
             hint="Take the view out of it: let a DRF class inherit from idempotency.drf.IdempotentMixin first, "
             "put @non_atomic_requests above @api_view, on any other class @method_decorator(non_atomic_requests, "
@@ -163,26 +155,22 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             "urls[0], with the urls = api.urls that the URLconf has.",
             id="idempotency.E005",
         )
-        for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
-    ]
 
 
 @register(Tags.urls)
-def check_prefixes(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_prefixes(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Warn of a path prefix in ``KEYED`` below which there is no view, such as a misspelt one."""
     config = parsed()
     if config is None or not config.enabled or isinstance(config.keyed, str):
-        return []
+        return
     paths = [path for path, _ in all_views()]
-    return [
-        Advice(
-            f"IDEMPOTENCY['KEYED'] has the prefix {prefix!r}, and no view's address begins so: it keys nothing. "
-            "Correct it, or remove it.",
-            id="idempotency.W007",
-        )
-        for prefix in config.keyed
-        if paths and not any(_may_begin_with(path, prefix) for path in paths)
-    ]
+    for prefix in config.keyed:
+        if paths and not any(_may_begin_with(path, prefix) for path in paths):
+            yield Advice(
+                f"IDEMPOTENCY['KEYED'] has the prefix {prefix!r}, and no view's address begins so: it keys "
+                "nothing. Correct it, or remove it.",
+                id="idempotency.W007",
+            )
 
 
 def _may_begin_with(path: str, prefix: str) -> bool:
@@ -192,19 +180,17 @@ def _may_begin_with(path: str, prefix: str) -> bool:
 
 
 @register(Tags.urls)
-def check_webhooks(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_webhooks(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that every webhook has the secret that it verifies with."""
     hooks = {view.webhook.sender: view.webhook for _, view in all_views() if hasattr(view, "webhook")}
-    return [
-        Error(
-            f"@webhook({sender!r}) answers 503 to everything: {fault}.",
-            hint=f"Write verify={type(hook.verify).__name__}(…) with the secret that the sender shows for this "
-            "endpoint, a list of two while you rotate it, or a function that returns it.",
-            id="idempotency.E017",
-        )
-        for sender, hook in sorted(hooks.items())
-        if (fault := hook.verify.fault())
-    ]
+    for sender, hook in sorted(hooks.items()):
+        if fault := hook.verify.fault():
+            yield Error(
+                f"@webhook({sender!r}) answers 503 to everything: {fault}.",
+                hint=f"Write verify={type(hook.verify).__name__}(…) with the secret that the sender shows for "
+                "this endpoint, a list of two while you rotate it, or a function that returns it.",
+                id="idempotency.E017",
+            )
 
 
 def all_views() -> list[tuple[str, Any]]:
