@@ -10,7 +10,7 @@ from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 
 
 class Refusal(Problem):
-    """Base of the refusals; a subclass names its code, sentence and status.
+    """Base of the refusals, which `_refusal` makes.
 
     Args:
         name: of the thing it is about, put into the sentence and the document.
@@ -18,99 +18,57 @@ class Refusal(Problem):
 
     CODE: ClassVar[str]
     DETAIL: ClassVar[str]
-    STATUS: ClassVar[int] = 409
-    MEMBER: ClassVar[str] = "sku"  # of the document, for `name`
+    STATUS: ClassVar[int]
+    MEMBER: ClassVar[str]  # of the document, for `name`
 
     def __init__(self, name: str = "") -> None:
         named: dict[str, Any] = {self.MEMBER: name} if name else {}
         super().__init__(self.STATUS, self.CODE, gettext(self.DETAIL).format(name=name), **named)
 
 
-class ProductNotFound(Refusal):
-    """No product of that sku; also for a sku inside an order's items."""
-
-    STATUS, CODE, DETAIL = 404, "product_not_found", _("There is no product {name!r}.")
-
-
-class OrderNotFound(Refusal):
-    """No such order of this user; another user's looks the same."""
-
-    STATUS, CODE, DETAIL = 404, "order_not_found", _("There is no such order of yours.")
+def _refusal(code: str, detail: str, *, status: int = 409, member: str = "sku") -> type[Refusal]:
+    """Make the class that is called as its code: `SoldOut` of ``sold_out``."""
+    name = code.title().replace("_", "")
+    return type(name, (Refusal,), {"CODE": code, "DETAIL": detail, "STATUS": status, "MEMBER": member})
 
 
-class OutOfStock(Refusal):
-    CODE = "out_of_stock"
-    DETAIL = _("There are not enough units of {name!r} left. Nothing was ordered; ask for fewer.")
-
-
-class FlashSaleOnly(Refusal):
-    CODE, DETAIL = "flash_sale_only", _("{name!r} is sold in a flash sale only.")
-
-
-class SoldOut(Refusal):
-    CODE, DETAIL = "sold_out", _("The flash sale of {name!r} is sold out. Nothing was ordered.")
-
-
-class AlreadyBought(Refusal):
-    """A second unit for one buyer, whose first order is not closed."""
-
-    CODE = "already_bought"
-    DETAIL = _("You have bought {name!r} in this flash sale already; each buyer may have one.")
-
-
-class FlashSaleNotRunning(Refusal):
-    CODE, DETAIL = "flash_sale_not_running", _("The flash sale of {name!r} has not begun or is over.")
-
-
-class FlashSaleNotFound(Refusal):
-    STATUS, CODE, DETAIL = 404, "flash_sale_not_found", _("There is no flash sale of {name!r}.")
-
-
-class CampaignNotFound(Refusal):
-    STATUS, MEMBER = 404, "campaign"
-    CODE, DETAIL = "campaign_not_found", _("There is no coupon campaign {name!r}.")
-
-
-class NoneLeft(Refusal):
-    MEMBER = "campaign"
-    CODE, DETAIL = "none_left", _("All coupons of {name!r} have been drawn.")
-
-
-class CouponNotUsable(Refusal):
-    """Unknown, another user's, used, or one that takes nothing off; all look the same."""
-
-    MEMBER = "coupon"
-    CODE, DETAIL = "coupon_not_usable", _("The coupon {name!r} can't be used for this order.")
-
-
-class PaymentBegun(Refusal):
-    CODE, DETAIL = "payment_begun", _("A payment of this order was opened, so its total is fixed.")
-
-
-class MixedCurrency(Refusal):
-    CODE, DETAIL = "mixed_currency", _("All items of one order must be priced in one currency.")
-
-
-class BasketFull(Refusal):
-    CODE, DETAIL = "basket_full", _("The basket holds as many products as an order may have.")
-
-
-class BasketChanged(Refusal):
-    CODE = "basket_changed"
-    DETAIL = _("The basket does not hold what its page showed. Nothing was ordered; look at it again.")
-
-
-class OrderPaid(Refusal):
-    CODE, DETAIL = "order_paid", _("This order is already paid.")
-
-
-class OrderClosed(Refusal):
-    CODE, DETAIL = "order_closed", _("This order is closed and cannot be paid any more.")
-
-
-class PreconditionRequired(Refusal):
-    STATUS, CODE = 428, "precondition_required"
-    DETAIL = _("Send If-Match with the ETag of the order that you read, so that no other change is overwritten.")
+# also for a sku inside an order's items
+ProductNotFound = _refusal("product_not_found", _("There is no product {name!r}."), status=404)
+# another user's looks the same
+OrderNotFound = _refusal("order_not_found", _("There is no such order of yours."), status=404)
+OutOfStock = _refusal(
+    "out_of_stock", _("There are not enough units of {name!r} left. Nothing was ordered; ask for fewer.")
+)
+MixedCurrency = _refusal("mixed_currency", _("All items of one order must be priced in one currency."))
+OrderPaid = _refusal("order_paid", _("This order is already paid."))
+OrderClosed = _refusal("order_closed", _("This order is closed and cannot be paid any more."))
+PaymentBegun = _refusal("payment_begun", _("A payment of this order was opened, so its total is fixed."))
+PreconditionRequired = _refusal(
+    "precondition_required",
+    _("Send If-Match with the ETag of the order that you read, so that no other change is overwritten."),
+    status=428,
+)
+BasketFull = _refusal("basket_full", _("The basket holds as many products as an order may have."))
+BasketChanged = _refusal(
+    "basket_changed",
+    _("The basket does not hold what its page showed. Nothing was ordered; look at it again."),
+)
+FlashSaleOnly = _refusal("flash_sale_only", _("{name!r} is sold in a flash sale only."))
+FlashSaleNotFound = _refusal("flash_sale_not_found", _("There is no flash sale of {name!r}."), status=404)
+FlashSaleNotRunning = _refusal("flash_sale_not_running", _("The flash sale of {name!r} has not begun or is over."))
+SoldOut = _refusal("sold_out", _("The flash sale of {name!r} is sold out. Nothing was ordered."))
+# the first order is not closed
+AlreadyBought = _refusal(
+    "already_bought", _("You have bought {name!r} in this flash sale already; each buyer may have one.")
+)
+CampaignNotFound = _refusal(
+    "campaign_not_found", _("There is no coupon campaign {name!r}."), status=404, member="campaign"
+)
+NoneLeft = _refusal("none_left", _("All coupons of {name!r} have been drawn."), member="campaign")
+# unknown, another user's, used, or one that takes nothing off; all look the same
+CouponNotUsable = _refusal(
+    "coupon_not_usable", _("The coupon {name!r} can't be used for this order."), member="coupon"
+)
 
 
 class VersionConflict(Problem):
