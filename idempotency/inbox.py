@@ -54,6 +54,5 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
             f"No transaction is open on {home.alias()!r}: write transaction.atomic(using={home.alias()!r}) around "
             "consume_once and the effect."
         )
-    with explaining_missing_tables(), home.connection().cursor() as cursor:
-        cursor.execute(_INSERT, [consumer, name])
-        return cursor.fetchone() is not None
+    with explaining_missing_tables():
+        return home.row(_INSERT, [consumer, name]) is not None

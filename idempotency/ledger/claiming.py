@@ -69,9 +69,7 @@ def refuse_ledger_of_another(own: str) -> None:
     """
     if not own:
         return
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.SCHEMA_OF_LEDGER)
-        found = cursor.fetchone()
+    found = home.row(queries.SCHEMA_OF_LEDGER)
     if found is None or found[0] != own:
         raise ImproperlyConfigured(
             f"The schema {own!r} has no ledger of its own: tenants would get each other's answers. Put "
@@ -82,8 +80,7 @@ def refuse_ledger_of_another(own: str) -> None:
 def renew_epoch() -> str:
     """Give the ledger another epoch, valid in this process at once, and return it."""
     value = uuid4().hex
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.RENEW_EPOCH, [value])
+    home.execute(queries.RENEW_EPOCH, [value])
     if _local:
         use_local_epoch(value)
     _epochs.pop(prefix(), None)
@@ -102,9 +99,7 @@ def _epoch() -> str:
     if _local:
         return _local[0]
     refuse_ledger_of_another(schema())
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.READ_EPOCH)
-        row = cursor.fetchone()
+    row = home.row(queries.READ_EPOCH)
     return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects
 
 

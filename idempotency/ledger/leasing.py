@@ -32,9 +32,8 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
     """
     refuse_ledger_of_another(schema())
     who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
-    with transaction.atomic(home.alias(), durable=True), home.connection().cursor() as cursor:
-        cursor.execute(queries.CLAIM, [*who, lease_seconds, identity.handler])
-        row = cursor.fetchone()
+    with transaction.atomic(home.alias(), durable=True):
+        row = home.row(queries.CLAIM, [*who, lease_seconds, identity.handler])
     return None if row is None else Run(row[0], fence=1)
 
 
@@ -44,9 +43,7 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
     Returns:
         The run with the next fencing number, or None if the lease is still held or another run was faster.
     """
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
-        row = cursor.fetchone()
+    row = home.row(queries.TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
     return None if row is None else Run(entry.entry_id, fence=row[0])
 
 
@@ -66,9 +63,8 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
     Returns:
         False: another run took over; the caller's transaction must be rolled back.
     """
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
-        return bool(cursor.rowcount == 1)
+    values: list[Any] = [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence]
+    return home.execute(queries.MARK, values) == 1
 
 
 def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
@@ -81,15 +77,13 @@ def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
         The runs that still have their lease → True if it was prolonged, False if the row was locked: try again.
     """
     which: list[Any] = [[run.entry_id for run in leases], [run.fence for run in leases], list(leases.values())]
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.RENEW_LEASES, which)
-        return {Run(entry_id, fence): renewed for entry_id, fence, renewed in cursor.fetchall()}
+    found = home.rows(queries.RENEW_LEASES, which)
+    return {Run(entry_id, fence): renewed for entry_id, fence, renewed in found}
 
 
 def note_subject(run: Run, *, subject: str) -> None:
     """Store the subject of the run, all that is known of it if its process dies."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.NOTE_SUBJECT, [subject, run.entry_id, run.fence])
+    home.execute(queries.NOTE_SUBJECT, [subject, run.entry_id, run.fence])
 
 
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
@@ -134,9 +128,7 @@ def forget_stalled(run: Run) -> bool:
 
 
 def _forget(run: Run, *, is_stalled: bool) -> bool:
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.FORGET, [run.entry_id, run.fence, is_stalled])
-        return cursor.fetchone() is not None
+    return home.row(queries.FORGET, [run.entry_id, run.fence, is_stalled]) is not None
 
 
 def close_by_hand(
@@ -177,6 +169,4 @@ def close_by_hand(
 
 
 def _end(run: Run, sql: str, values: list[Any], outcome: Outcome) -> bool:
-    with home.connection().cursor() as cursor:
-        cursor.execute(sql, [*values, run.entry_id, run.fence, outcome.value])
-        return cursor.fetchone() is not None
+    return home.row(sql, [*values, run.entry_id, run.fence, outcome.value]) is not None

@@ -13,28 +13,22 @@ from idempotency.response.answers import StoredResponse, leaves_open
 
 def find(*, scope: str, key: str) -> Found | None:
     """Find the committed entry of (scope, key)."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.FIND, [config().body_seconds, scope, key])
-        row = cursor.fetchone()
+    row = home.row(queries.FIND, [config().body_seconds, scope, key])
     return None if row is None else found_in(row)
 
 
 def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] | None:
     """Find the last key between `first` and `last`, and seconds since it was answered; None: it is not yet."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.YOUNGEST, [scope, first, last])
-        row: tuple[str, float | None] | None = cursor.fetchone()
+    row: tuple[str, float | None] | None = home.row(queries.YOUNGEST, [scope, first, last])
     return row
 
 
 def tries(*, scope: str, first: str, last: str, limit: int) -> list[Try]:
     """List the last entries of the keys between `first` and `last`, at most `limit`, from the end."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.TRIES, [scope, first, last, limit])
-        return [
-            Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
-            for key, fingerprint, status, headers in cursor.fetchall()
-        ]
+    return [
+        Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
+        for key, fingerprint, status, headers in home.rows(queries.TRIES, [scope, first, last, limit])
+    ]
 
 
 def stalled(
@@ -59,10 +53,8 @@ def stalled(
         after_id: only entries after this one, to go on with the next batch.
         limit: of the batch.
     """
-    with home.connection().cursor() as cursor:
-        which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
-        cursor.execute(queries.STALLED, [config().body_seconds, *which])
-        return [found_in(row) for row in cursor.fetchall()]
+    which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
+    return [found_in(row) for row in home.rows(queries.STALLED, [config().body_seconds, *which])]
 
 
 def found_in(row: Any) -> Found:

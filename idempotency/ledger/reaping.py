@@ -13,26 +13,20 @@ from idempotency.postgres import home
 
 def purge_bodies(*, limit: int) -> int:
     """Remove the bytes of up to `limit` answers older than `BODY_SECONDS`; return the count."""
-    return _execute(queries.PURGE_BODIES, [config().body_seconds, limit])
+    return home.execute(queries.PURGE_BODIES, [config().body_seconds, limit])
 
 
 def drop_tombstones(*, limit: int) -> int:
     """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`; return the count."""
     seconds = config().tombstone_seconds
-    return _execute(queries.DROP_TOMBSTONES, [seconds, seconds, limit])
+    return home.execute(queries.DROP_TOMBSTONES, [seconds, seconds, limit])
 
 
 def drop_messages(*, limit: int) -> int:
     """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`; return the count."""
-    return _execute(queries.DROP_MESSAGES, [config().tombstone_seconds, limit])
+    return home.execute(queries.DROP_MESSAGES, [config().tombstone_seconds, limit])
 
 
 def note_reaping() -> None:
     """Record that a reaping has ended now."""
-    _execute(queries.NOTE_REAPING, [uuid4().hex])
-
-
-def _execute(statement: str, values: list[float] | list[str]) -> int:
-    with home.connection().cursor() as cursor:
-        cursor.execute(statement, values)
-        return int(cursor.rowcount)
+    home.execute(queries.NOTE_REAPING, [uuid4().hex])

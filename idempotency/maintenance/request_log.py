@@ -72,8 +72,7 @@ def store() -> int:
             break
         known = [line for line in lines if line.outcome in _OUTCOMES]  # a newer version's wait for nobody
         try:
-            with home.connection().cursor() as cursor:
-                cursor.execute(_STORE, [*_columns(known), KEY_MAX, KEY_MAX])
+            home.execute(_STORE, [*_columns(known), KEY_MAX, KEY_MAX])
         except DataError:  # else such a line would end every later run too
             log.exception("%d lines of the request log cannot be stored, and are dropped.", len(known))
         except Error:
@@ -88,9 +87,7 @@ def store() -> int:
 
 def drop_old(*, limit: int) -> int:
     """Remove up to `limit` lines older than `TOMBSTONE_SECONDS`; return the count."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(_DROP, [config().tombstone_seconds, limit])
-        return int(cursor.rowcount)
+    return home.execute(_DROP, [config().tombstone_seconds, limit])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,17 +35,13 @@ class OpenEntries:
 
 def open_entries() -> list[OpenEntries]:
     """Count all three, zeros included."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(_OPEN)
-        found = {row[0]: OpenEntries(*row) for row in cursor.fetchall()}
+    found = {row[0]: OpenEntries(*row) for row in home.rows(_OPEN)}
     return [found.get(name, OpenEntries(name, 0, 0.0)) for name in ("uncertain", "stalled", "running")]
 
 
 def seconds_since_reaping() -> float | None:
     """Return the age of the last reaping, or of a ledger that was never reaped; None right after a `flush`."""
-    with home.connection().cursor() as cursor:
-        cursor.execute(_REAPED)
-        row = cursor.fetchone()
+    row = home.row(_REAPED)
     return row[0] if row else None
 
 

@@ -22,6 +22,27 @@ def connection() -> Any:
     return connections[alias()]
 
 
+def execute(sql: str, values: Any = None) -> int:
+    """Run a statement there; return the number of rows that it changed."""
+    with connection().cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+def rows(sql: str, values: Any = None) -> list[Any]:
+    """Run a statement there; return its rows."""
+    with connection().cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def row(sql: str, values: Any = None) -> Any:
+    """Run a statement there; return its first row, None without one."""
+    with connection().cursor() as cursor:
+        cursor.execute(sql, values)
+        return cursor.fetchone()
+
+
 def has_no_ledger() -> bool:
     """Check for what ``ENABLED`` False allows in a test suite: a database that cannot hold a ledger."""
     config = parsed()

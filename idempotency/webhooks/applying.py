@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from inspect import isasyncgen, isawaitable, isgenerator
-from typing import Any, Protocol
+from typing import Protocol
 
 from django.conf import settings
 from django.db import transaction
@@ -65,7 +65,7 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
     after_id, seen, known = 0, 0, _known()
     while seen < limit and (found := _due(after_id, sorted(known), min(BATCH, limit - seen))):
         for number in found:
-            if _execute(queries.CLAIM, [number]):
+            if home.execute(queries.CLAIM, [number]):
                 row = WebhookEvent.objects.using(home.alias()).defer("body").get(pk=number)
                 for result in apply(known[row.sender], row, is_counted=True):
                     results[result] = results.get(result, 0) + 1
@@ -113,7 +113,7 @@ def apply(hook: Hook, row: WebhookEvent, *, note: str = "", is_counted: bool = F
     """
     results = [_apply_one(hook, row, note=note, runs=0 if is_counted else 1)]
     if is_counted and results[0] in {BUSY, EventStatus.HELD}:
-        _execute(queries.UNCOUNT, [row.pk])
+        home.execute(queries.UNCOUNT, [row.pk])
     while results[-1] in _DONE and row.sequence is not None and len(results) <= FOLLOWERS_MAX:
         follower = WebhookEvent.objects.using(home.alias()).filter(
             sender=row.sender,
@@ -161,7 +161,7 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
     if row.status == EventStatus.QUARANTINED and not note:
         return EventStatus.QUARANTINED
     if not note and not _is_next(row):
-        _execute(queries.HOLD, [row.pk])
+        home.execute(queries.HOLD, [row.pk])
         return EventStatus.HELD
     attempt = row.attempts + runs
     if attempt > hook.attempts_max and not note:
@@ -174,16 +174,12 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
         transactions.stop(database)
     if isawaitable(done) or isgenerator(done) or isasyncgen(done):
         raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
-    _execute(queries.APPLIED, [runs, note, row.pk])
+    home.execute(queries.APPLIED, [runs, note, row.pk])
     return EventStatus.APPLIED
 
 
 def _is_next(row: WebhookEvent) -> bool:
-    if row.sequence is None:
-        return True
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.IS_NEXT, [row.pk])
-        return bool(cursor.fetchone()[0])
+    return row.sequence is None or bool(home.row(queries.IS_NEXT, [row.pk])[0])
 
 
 def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
@@ -200,30 +196,20 @@ def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
 def _note_failure(hook: Hook, number: int, error: Exception, *, runs: int) -> str:
     """Record that a run failed; raises the database's error if it is away, and no more counts."""
     values = {"runs": runs, "error": reason_of(error), "attempts_max": hook.attempts_max, "id": number}
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.FAILED, values)
-        found = cursor.fetchone()
+    found = home.row(queries.FAILED, values)
     # no row: a copy was applied meanwhile, or only what waited for the commit has failed
     return EventStatus.APPLIED if found is None else EventStatus(found[0])
 
 
 def _due(after_id: int, senders: list[str], limit: int) -> list[int]:
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.DUE, [after_id, senders, limit])
-        return [number for (number,) in cursor.fetchall()]
+    return [number for (number,) in home.rows(queries.DUE, [after_id, senders, limit])]
 
 
 def purge_bodies(*, limit: int) -> int:
     """Remove the requests of up to `limit` events applied `BODY_SECONDS` ago; return the count."""
-    return _execute(queries.PURGE_BODIES, [config().body_seconds, limit])
+    return home.execute(queries.PURGE_BODIES, [config().body_seconds, limit])
 
 
 def drop(*, limit: int) -> int:
     """Forget up to `limit` events applied `TOMBSTONE_SECONDS` ago, not the last of an entity; return the count."""
-    return _execute(queries.DROP, [config().tombstone_seconds, limit])
-
-
-def _execute(statement: str, values: list[Any]) -> int:
-    with home.connection().cursor() as cursor:
-        cursor.execute(statement, values)
-        return int(cursor.rowcount)
+    return home.execute(queries.DROP, [config().tombstone_seconds, limit])

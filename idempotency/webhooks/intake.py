@@ -167,9 +167,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         headers = json.dumps({name: value for name, value in event.headers.items() if value})
         home.refuse_open_transaction()  # what is acknowledged is committed
         values = [self.sender, number, entity, sequence, headers, event.body, event.received_at]
-        with home.connection().cursor() as cursor:
-            cursor.execute(queries.STORE, values)
-            is_new = cursor.fetchone() is not None
+        is_new = home.row(queries.STORE, values) is not None
         if self._defer:
             result = EventStatus.STORED if is_new else DUPLICATE
             metrics.webhooks.labels(self.sender, result).inc()
