@@ -4,11 +4,13 @@ One process at a time reads a key; the subscriber of a process hears of changes 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.utils.encoding import force_str
 
 from idempotency.arguments import LONGEST_SECONDS, lasting, text
@@ -19,6 +21,9 @@ from idempotency.names import prefix
 from idempotency.redis import fastpath
 from idempotency.redis.fastpath import Script
 
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 V = TypeVar("V")
 
 FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
@@ -26,6 +31,18 @@ MICROSECONDS = 1_000_000
 PAGE_ENTRIES = 100  # about so many does an iteration hold
 
 _MAP = Script("cachedmap", package="idempotency.redis")
+
+
+def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make the form of a method for asyncio, which does the same in a thread beside the loop."""
+    name = method.__name__
+
+    @wraps(method)
+    async def beside_the_loop(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await sync_to_async(getattr(self, name))(*args, **kwargs)  # type: ignore[no-any-return]
+
+    beside_the_loop.__name__, beside_the_loop.__doc__ = f"a{name}", f"Do what `{name}` does."
+    return beside_the_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +65,12 @@ class InRedis(Generic[V]):
     alone = False
     _client: Any
     _stored: bool
-    _behind: set[str]
+    _behind: set[str]  # prefixes of maps that have missed a change
+    _of_tenant: dict[str, Copies]
     _lives: Entry[None]
     _entries_max: int
     _dumps: Callable[[V], str | bytes]
     _loads: Callable[[bytes], V]
-    _copies: Callable[..., Copies]
 
     def size(self) -> int:
         """Count the entries of Redis; this process's copies while it is away, or where it stores none."""
@@ -84,6 +101,22 @@ class InRedis(Generic[V]):
         seconds: float = reply[0] / MICROSECONDS
         return seconds if seconds <= LONGEST_SECONDS else math.inf
 
+    asize = awaited(size)
+    aremaining_seconds = awaited(remaining_seconds)
+
+    async def aitems(self) -> AsyncIterator[tuple[str, V]]:
+        """Iterate as `items` does."""
+        cursor: int | None = 0
+        while cursor is not None:
+            page, cursor = await sync_to_async(self._page)(cursor)
+            for item in page:
+                yield item
+
+    async def akeys(self) -> AsyncIterator[str]:
+        """Iterate over the keys of `aitems`."""
+        async for key, _ in self.aitems():
+            yield key
+
     def _page(self, cursor: int) -> tuple[list[tuple[str, V]], int | None]:
         """Return the entries at `cursor`, and the next; None after the last."""
         reply = self._ask("page", cursor, PAGE_ENTRIES) if self._stored else None
@@ -91,6 +124,18 @@ class InRedis(Generic[V]):
             return [(key, copy.value) for key, copy in self._copies().items().items()], None
         pairs = zip(reply[1::2], reply[2::2], strict=True)
         return [(force_str(key), self._loads(value)) for key, value in pairs], int(reply[0]) or None
+
+    def _copies(self, *, listen: bool = True) -> Copies:
+        tenant = prefix()
+        copies = self._of_tenant.get(tenant)
+        if copies is None:
+            copies = self._of_tenant.setdefault(tenant, Copies(self._entries_max))
+        if listen and not self._hears(copies) and (client := self._client_to_listen()) is not None:
+            with copies.lock:
+                if copies.messages is None:
+                    topic = Topic(f"map:{self.name}", client=client)
+                    copies.messages = copies.listening.enter_context(topic.listen())
+        return copies
 
     def _hears(self, copies: Copies) -> bool:
         """Return whether changes of other processes end the copies, where there are any."""

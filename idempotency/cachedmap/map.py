@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from asgiref.sync import sync_to_async
+
 from idempotency.arguments import bounded, text, whole_number
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
-from idempotency.cachedmap.in_redis import MICROSECONDS, Entry
-from idempotency.cachedmap.tasks import OnTasks
-from idempotency.locks import Topic
+from idempotency.cachedmap.in_redis import MICROSECONDS, Entry, InRedis, awaited
 from idempotency.names import prefix
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ V = TypeVar("V")
 REFUSED, PUT, OTHER = 0, 1, 2  # what the script replies to `add` and `replace`; OTHER: not the expected value
 
 
-class CachedMap(OnTasks[V], Listenable):
+class CachedMap(InRedis[V], Listenable):
     """Map for threads and processes; `aget`, `aset` and so on for asyncio.
 
     Args:
@@ -77,8 +77,8 @@ class CachedMap(OnTasks[V], Listenable):
         _maps.add(self)
 
     def _begin(self) -> None:
-        self._of_tenant: dict[str, Copies] = {}  # a fork may have copied a lock while it was held
-        self._behind: set[str] = set()  # prefixes of maps that have missed a change
+        self._of_tenant = {}  # a fork may have copied a lock while it was held
+        self._behind = set()
 
     def close(self) -> None:
         """Forget the copies, and stop listening until the next `get`."""
@@ -174,22 +174,24 @@ class CachedMap(OnTasks[V], Listenable):
         """Have every process read again; call it after the commit. Return whether Redis has it."""
         return self._change(self._copies(), [], "clear") is not None
 
+    async def aget(self, key: str, default: Any = None) -> V | Any:
+        """Return what `get` does; a copy costs no thread once changes are heard."""
+        copies = self._copies(listen=False)
+        value = copies.get(key) if self._hears(copies) else MISSING
+        return await sync_to_async(self.get)(key, default) if value is MISSING else value
+
+    aget_many = awaited(get_many)
+    aput_if_absent = awaited(put_if_absent)
+    areplace = awaited(replace)
+    aset = awaited(set)  # noqa: A003  the method above
+    aset_many = awaited(set_many)
+    adelete = awaited(delete)
+    aclear = awaited(clear)
+
     def forget(self) -> None:
         """Have this process read again, for every tenant, without waiting for a read under way."""
         for copies in list(self._of_tenant.values()):
             copies.drop()
-
-    def _copies(self, *, listen: bool = True) -> Copies:
-        tenant = prefix()
-        copies = self._of_tenant.get(tenant)
-        if copies is None:
-            copies = self._of_tenant.setdefault(tenant, Copies(self._entries_max))
-        if listen and not self._hears(copies) and (client := self._client_to_listen()) is not None:
-            with copies.lock:
-                if copies.messages is None:
-                    topic = Topic(f"map:{self.name}", client=client)
-                    copies.messages = copies.listening.enter_context(topic.listen())
-        return copies
 
     def _alone(self, copies: Copies, key: str, read: Callable[[Copies, str], Any]) -> Any:
         """Return a copy, or what `read` returns to one thread at a time."""
