@@ -74,11 +74,7 @@ def _close(order_id: UUID) -> None:
 # for hours, also where the database was away
 @app.task(name="shop.send_receipt", retry=RetryStrategy(max_attempts=8, exponential_wait=4))
 def send_receipt(order_id: str) -> None:
-    """Send the receipt of a paid order.
-
-    Args:
-        order_id: 32 hexadecimal characters.
-    """
+    """Send the receipt of a paid order; `order_id`: 32 hexadecimal characters."""
     receipts.send(order_id=UUID(order_id))
 
 

@@ -27,11 +27,7 @@ def seconds(text: str) -> float:
 
 
 def active_user(name: str) -> Any:
-    """Find the active user whom ``--operator`` names.
-
-    Raises:
-        CommandError: there is none.
-    """
+    """Find the active user whom ``--operator`` names. Raises CommandError: there is none."""
     model = get_user_model()
     user = model._default_manager.filter(**{model.USERNAME_FIELD: name}).first()
     if user is None or not user.is_active:  # which need not be a column

@@ -41,11 +41,7 @@ class Worker(threading.Thread):
         self._wake = wake
 
     def start(self) -> None:
-        """Start.
-
-        Raises:
-            RuntimeError: the system has no thread to give.
-        """
+        """Start. Raises RuntimeError: the system has no thread to give."""
         _workers.add(self)
         try:
             super().start()

@@ -157,11 +157,7 @@ class Exchange(ABC):
         self._is_stored, self._is_open, self._lifetime = True, False, self._usual_lifetime
 
     def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:
-        """Take in a handler that the running one calls.
-
-        Raises:
-            RuntimeError: its mode is another.
-        """
+        """Take in a handler that the running one calls. Raises RuntimeError: its mode is another."""
         if self.mode is not mode:
             raise RuntimeError(f"A keyed handler ({self.mode}) calls one of another mode ({mode}).")
         self._redact = (*self._redact, *redact)

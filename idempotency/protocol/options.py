@@ -34,11 +34,7 @@ class Options(TypedDict, total=False):
 
 
 def refuse_unfit(policy: Any) -> None:
-    """Check the options of a `Policy`.
-
-    Raises:
-        TypeError: one cannot be honoured, named.
-    """
+    """Check the options of a `Policy`. Raises TypeError: one cannot be honoured, named."""
     for option, fits, wanted in _wants(policy):
         if not fits:
             raise TypeError(f"@idempotent({option}={getattr(policy, option)!r}): {wanted}.")

@@ -42,11 +42,7 @@ def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
 
 
 def unseal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """Invert `seal`.
-
-    Raises:
-        EncryptionError: see there.
-    """
+    """Invert `seal`. Raises EncryptionError: see there."""
     if not answer.body_key_id or answer.body is None:
         return answer
     return replace(answer, body=_opened(answer.body_key_id, answer.body, digest), body_key_id="")

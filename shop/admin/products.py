@@ -49,11 +49,7 @@ class TooFewUnits(NotSaved):
 
 
 class PriceField(forms.Field):
-    """Minor units, shown and typed as money: ``19.90``.
-
-    Attributes:
-        currency: ISO 4217; set by the form.
-    """
+    """Minor units, shown and typed as money: ``19.90``; `currency`: ISO 4217; set by the form."""
 
     currency = "CNY"
     widget = forms.TextInput(attrs={"inputmode": "decimal", "size": 12})

@@ -23,11 +23,7 @@ def list_products(*, user_id: int | None) -> list[Listing]:
 
 
 def get_product(*, sku: str, user_id: int | None) -> Listing:
-    """Read one product, as `list_products` does.
-
-    Raises:
-        ProductNotFound: no such sku.
-    """
+    """Read one product, as `list_products` does. Raises ProductNotFound: no such sku."""
     found = read_listings(user_id=user_id, sku=sku)
     if not found:
         raise ProductNotFound(sku)

@@ -116,10 +116,7 @@ def add(session: SessionStore, *, sku: str, quantity: int) -> None:
 
 
 def put(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Set the units of products in the basket; 0 removes one.
-
-    Transaction: as `add`.
-    """
+    """Set the units of products in the basket; 0 removes one. Transaction: as `add`."""
     _change(session, lambda units: {sku: quantities.get(sku, held) for sku, held in units.items()})
 
 

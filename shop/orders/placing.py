@@ -100,11 +100,7 @@ def list_orders(*, user_id: int) -> QuerySet[Order, Order]:
 
 
 def get_order(*, order_id: UUID, user_id: int) -> Order:
-    """Read the user's order with its items.
-
-    Raises:
-        OrderNotFound: there is none, or it is another user's.
-    """
+    """Read the user's order with its items. Raises OrderNotFound: there is none, or it is another user's."""
     order = list_orders(user_id=user_id).filter(pk=order_id).first()
     if order is None:
         raise OrderNotFound
