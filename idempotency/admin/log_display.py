@@ -10,8 +10,7 @@ from idempotency.admin.labels import utc
 from idempotency.conf import config
 from idempotency.maintenance import request_log
 from idempotency.maintenance.request_log import RequestLog, read_scope
-from idempotency.models import ArrivalOutcome, LedgerEntry
-from idempotency.redis.log_lines import Line
+from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
 
 SESSION_SHOWN = 8  # characters of a session's digest
 
@@ -39,7 +38,7 @@ def called(entry: LedgerEntry, log: RequestLog) -> tuple[str, str]:
     return caller, ", ".join(filter(None, [_("form, by one-time token"), log.call]))
 
 
-def _row(entry: LedgerEntry, log: RequestLog, line: Line, names: tuple[str, ...]) -> SafeString:
+def _row(entry: LedgerEntry, log: RequestLog, line: Arrival, names: tuple[str, ...]) -> SafeString:
     became = str(ArrivalOutcome(line.outcome).label)
     if line.outcome in {ArrivalOutcome.EXECUTED, ArrivalOutcome.REFUSED} and entry.response_status:
         became = f"{entry.response_status}: {became}"

@@ -17,7 +17,6 @@ from idempotency.conf import config
 from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
 from idempotency.postgres import home
 from idempotency.redis import log_lines
-from idempotency.redis.log_lines import Line
 from idempotency.request.keys import digest_of, fault_of
 from idempotency.request.outline import ROUTE, differences
 
@@ -100,7 +99,7 @@ class RequestLog:
         is_current: Redis was asked for the calls that are not stored yet.
     """
 
-    lines: Sequence[Line]
+    lines: Sequence[Arrival]
     call: str
     changes: Mapping[str, Sequence[str]]
     is_current: bool
@@ -112,8 +111,7 @@ def log_of(*, scope: str, key: str) -> RequestLog:
     held = log_lines.newest(limit=LOOKED_AT, digest=digest)
     found = {line.line_id: line for line in held or () if line.outcome in _OUTCOMES}
     rows = Arrival.objects.using(home.alias()).filter(digest=digest)
-    for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:
-        found[row.line_id] = _line_of(row)
+    found |= {row.line_id: row for row in rows.order_by("-at", "-id")[:SHOWN_MAX]}
     lines = sorted(found.values(), key=lambda line: line.at, reverse=True)
     reused = [line for line in lines[:SHOWN_MAX] if line.outcome == ArrivalOutcome.REUSED]
     first = _first_outline(lines, rows) if lines else {}
@@ -150,19 +148,7 @@ def _call(method: str, route: str) -> str:
     return f"{method} /{path.removeprefix('/')}"
 
 
-def _line_of(row: Arrival) -> Line:
-    return Line(
-        line_id=row.line_id,
-        at=row.at,
-        digest=row.digest,
-        outcome=row.outcome,
-        request_id=row.request_id,
-        address=row.address,
-        outline=row.outline,
-    )
-
-
-def _first_outline(lines: Sequence[Line], rows: QuerySet[Arrival]) -> Mapping[str, str]:
+def _first_outline(lines: Sequence[Arrival], rows: QuerySet[Arrival]) -> Mapping[str, str]:
     """Return the outline of the call that the key belongs to; empty where its line was lost."""
     for line in lines:
         if line.outline and line.outcome != ArrivalOutcome.REUSED:
@@ -171,13 +157,7 @@ def _first_outline(lines: Sequence[Line], rows: QuerySet[Arrival]) -> Mapping[st
     return {} if row is None else dict(row.outline)
 
 
-def _columns(lines: Sequence[Line]) -> list[list[object]]:
-    return [
-        [line.digest for line in lines],
-        [line.line_id for line in lines],
-        [line.at for line in lines],
-        [line.outcome for line in lines],
-        [line.request_id for line in lines],
-        [line.address for line in lines],
-        [json.dumps(dict(line.outline)) for line in lines],
-    ]
+def _columns(lines: Sequence[Arrival]) -> list[list[object]]:
+    names = ("digest", "line_id", "at", "outcome", "request_id", "address")
+    outlines: list[object] = [json.dumps(line.outline) for line in lines]
+    return [*([getattr(line, name) for line in lines] for name in names), outlines]

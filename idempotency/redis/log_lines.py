@@ -1,46 +1,25 @@
-"""Lines of the request log that `redis.arrivals` writes, read for operators and for the table that keeps them."""
+"""Lines of the request log that `redis.arrivals` writes, as unsaved rows of the table that they move to."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 
 from idempotency.ledger import redis_prefix
+from idempotency.models import Arrival
 from idempotency.redis.arrivals import stream_of
 from idempotency.redis.fastpath import attempt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One call under a key.
-
-    Attributes:
-        line_id: of the stream; unique.
-        at: time of the answer, by the clock of the server that gave it.
-        digest: names the key (`keys.digest_of`).
-        outcome: empty for a line that cannot be read.
-        outline: see `request.outline`; empty for a copy.
-    """
-
-    line_id: str
-    at: datetime
-    digest: str
-    outcome: str
-    request_id: str = ""
-    address: str = ""
-    outline: Mapping[str, str] = field(default_factory=dict)
-
-
-def oldest(*, limit: int) -> list[Line] | None:
+def oldest(*, limit: int) -> list[Arrival] | None:
     """Return the first lines of the stream; None if Redis is unavailable."""
     name = stream_of(redis_prefix())
     return attempt(lambda redis: [_read(*line) for line in redis.xrange(name, count=limit)])
 
 
-def newest(*, limit: int, digest: str | None = None) -> list[Line] | None:
+def newest(*, limit: int, digest: str | None = None) -> list[Arrival] | None:
     """Return the last lines of the stream, the newest first; None if Redis is unavailable.
 
     Args:
@@ -50,7 +29,7 @@ def newest(*, limit: int, digest: str | None = None) -> list[Line] | None:
     name = stream_of(redis_prefix())
     wanted = {digest, digest and digest.encode()}  # compared as they came: most are another key's
 
-    def ask(redis: Any) -> list[Line]:
+    def ask(redis: Any) -> list[Arrival]:
         return [
             _read(at, fields)
             for at, fields in redis.xrevrange(name, count=limit)
@@ -60,21 +39,20 @@ def newest(*, limit: int, digest: str | None = None) -> list[Line] | None:
     return attempt(ask)
 
 
-def drop(*, through: Line) -> None:
+def drop(*, through: Arrival) -> None:
     """Remove the lines up to and including `through`."""
     name = stream_of(redis_prefix())
     milliseconds, _, number = through.line_id.partition("-")
     attempt(lambda redis: redis.xtrim(name, minid=f"{milliseconds}-{int(number) + 1}", approximate=False))
 
 
-def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
+def _read(line_id: Any, fields: Mapping[Any, Any]) -> Arrival:
     """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
     zone = UTC if settings.USE_TZ else None  # as the table's: both are sorted together
-    line = Line(line_id=_text(line_id), at=datetime.fromtimestamp(0, zone), digest="", outcome="")
     try:
         found = {_text(name): _text(value) for name, value in fields.items()}
-        return replace(
-            line,
+        return Arrival(
+            line_id=_text(line_id),
             at=datetime.fromtimestamp(float(found["at"]), zone),
             digest=found["digest"],
             outcome=found["outcome"],
@@ -83,7 +61,7 @@ def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
             outline=dict(json.loads(found.get("outline", "{}"))),
         )
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        return line
+        return Arrival(line_id=_text(line_id), at=datetime.fromtimestamp(0, zone))
 
 
 def _text(value: Any) -> str:
