@@ -59,20 +59,7 @@ class ContextFilter(logging.Filter):
 _NO_SPAN = nullcontext()
 
 
-class Span:
-    """Span of one keyed request."""
-
-    def __init__(self, span: Any) -> None:
-        self._span = span
-
-    def set(self, **attributes: str) -> None:
-        """Set attributes, their names prefixed with ``idempotency.``; empty ones are left out."""
-        for name, value in attributes.items():
-            if value:
-                self._span.set_attribute(f"idempotency.{name}", value)
-
-
-def span() -> AbstractContextManager[Span | None]:
+def span() -> AbstractContextManager[Any]:
     """Open the span of one keyed request, as the current one; None without an SDK, as nobody would read it.
 
     An exception that passes makes it an error with the exception's name alone: messages may hold values.
@@ -83,12 +70,12 @@ def span() -> AbstractContextManager[Span | None]:
 
 
 @contextmanager
-def _recorded() -> Iterator[Span]:
+def _recorded() -> Iterator[Any]:
     with trace.get_tracer("idempotency").start_as_current_span(
         "idempotency.protocol.exchange", record_exception=False, set_status_on_exception=False
     ) as started:
         try:
-            yield Span(started)
+            yield started
         except Exception as error:
             started.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise

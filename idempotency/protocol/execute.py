@@ -198,15 +198,12 @@ def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBas
     return response
 
 
-def _report(exchange: Exchange, span: logs.Span | None) -> None:
+def _report(exchange: Exchange, span: Any) -> None:
     """Give a call's outcome to its span, to the request log of its key and to one log line."""
     if span is not None:
-        span.set(
-            mode=exchange.mode.value,
-            key_digest=exchange.key_digest,
-            outcome=exchange.outcome,
-            subject=exchange.subject,
-        )
+        for name in ("mode", "key_digest", "outcome", "subject"):
+            if value := getattr(exchange, name):
+                span.set_attribute(f"idempotency.{name}", str(value))
     exchange.log_arrival()
     log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
 
