@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.utils.encoding import force_str
@@ -22,7 +22,6 @@ from idempotency.redis import fastpath
 from idempotency.redis.fastpath import Script
 
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -33,13 +32,14 @@ PAGE_ENTRIES = 100  # about so many does an iteration hold
 _MAP = Script("cachedmap", package="idempotency.redis")
 
 
-def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make the form of a method for asyncio, which does the same in a thread beside the loop."""
     name = method.__name__
 
     @wraps(method)
-    async def beside_the_loop(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await sync_to_async(getattr(self, name))(*args, **kwargs)  # type: ignore[no-any-return]
+    async def beside_the_loop(*args: P.args, **kwargs: P.kwargs) -> T:
+        this, *rest = args
+        return await sync_to_async(getattr(this, name))(*rest, **kwargs)  # type: ignore[no-any-return]
 
     beside_the_loop.__name__, beside_the_loop.__doc__ = f"a{name}", f"Do what `{name}` does."
     return beside_the_loop

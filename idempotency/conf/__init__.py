@@ -28,58 +28,9 @@ def key(reader: readers.Reader, default: Any) -> Any:
 class Config:
     """Values of the `IDEMPOTENCY` setting; each field is its key in capitals.
 
-    Attributes:
-        enabled: False: keyed views run unkeyed and say so by the header ``Idempotency: disabled``. They need
-            neither PostgreSQL nor Redis then: for test suites on SQLite.
-        database: alias of the ledger's database, which is that of the keyed views' transactions.
-        keyed: unsafe calls that need a key. ``"marked"``: of views under `@idempotent`; ``"unsafe"``: of all views
-            but those under `@not_keyed`; a list of path prefixes, each with its slashes: of the views below them.
-        required: False: a call without a key runs unkeyed. A view's own `required` counts before it.
-        header: name of the header with the key.
-        ignore: JSON members and form fields that two copies of a request may differ in.
-        wait_seconds: how long a duplicate waits for the first call's answer before 409; 0 answers at once.
-        lease_seconds: how long after the death of its process a phased call waits for a retry that takes over;
-            while the process lives, its lease is renewed.
-        marker_seconds: how long a running atomic call holds off its duplicates in Redis. Short, because after a
-            crash a retry waits this long; outliving it is safe, the ledger then decides between the two.
-        result_seconds: how long a finished answer is replayed from Redis; the ledger answers after that.
-        body_seconds: how long the bytes of an answer are stored at all; a later retry gets 410.
-        tombstone_seconds: how long a finished key is remembered; only after that it could run again. At least
-            `body_seconds` and `token_seconds`.
-        repeats: how often an atomic call runs again by itself after a deadlock or a serialization failure.
-        max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
-        redis: where Redis is: a URL, an alias in `CACHES` of a django-redis cache, the dotted path of a function
-            without arguments that returns a redis-py client, or None to work on the ledger alone. Sets
-            `redis_alias` or `redis_client`, which are its older names. Left out: ``default`` of `CACHES`, if it is
-            one of django-redis; else the ledger alone, as check W008 says.
-        redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone; None too where
-            `enabled` is off and django-redis does not serve that cache.
-        redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
-            of the alias: for a Redis Cluster, which django-redis does not know.
-        redis_async_client: dotted path of a function without arguments that returns a client of `redis.asyncio`,
-            for the locks of asyncio; None makes one from the alias. Called once a loop.
-        redis_prefix: beginning of every name in Redis, in place of the cache's ``KEY_PREFIX``, for projects that
-            share a server by URL and call their databases the same.
-        lock_servers: servers whose locks operators see beside those of `redis`: ``"redlock"``, the URLs of all its
-            servers, and ``"zookeeper"``, its hosts.
-        breaker_seconds: how long Redis is left alone after it failed.
-        token_seconds: how long a one-time token may wait for its use.
-        principal: dotted path of a function from request to the caller's stable name, asked before all else that
-            may name them (`idempotency.request.principal`).
-        tenant: dotted path of a function from request to the tenant's name, where tenants share a ledger; callers
-            of two tenants never meet.
-        anonymous: policy for a keyed call without any known caller. ``"accept"``: its key must be hard to guess;
-            ``"refuse"``: 401 or 403.
-        on_replay: dotted path of a function that is called with the request and each answer of a view that is a
-            replay, and may change or replace it. A view's own `on_replay` counts before it.
-        problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's
-            `type` and `Link`, e.g. ``https://shop.example/docs#``; None: `type` is a URN.
-        redact: names of JSON members whose values are replaced before an answer is stored.
-        body_keys: key id → 32 bytes in base64; answers are stored encrypted under the first one, and read under
-            any of them. Empty: stored as they are.
-        subject_admin: kind of subject → name of the admin address that shows it, e.g. ``{"order":
-            "admin:shop_order_change"}``.
-        uses_redis: derived: Redis is named.
+    docs/reference/idempotency-settings.md says what each means. `redis` sets `redis_alias` or `redis_client`, its
+    older names: an alias in `CACHES` of django-redis, or the path of a function that returns a client. The alias
+    is None too where `enabled` is off and django-redis does not serve that cache.
     """
 
     enabled: bool = key(readers.switch, True)
@@ -90,7 +41,7 @@ class Config:
     ignore: tuple[str, ...] = key(readers.names, ())
     wait_seconds: float = key(readers.not_negative, 0.0)
     lease_seconds: float = key(readers.positive, 30.0)
-    marker_seconds: float = key(readers.positive, 3.0)
+    marker_seconds: float = key(readers.positive, 3.0)  # short: after a crash a retry waits; outliving it is safe
     result_seconds: float = key(readers.positive, 86_400.0)
     body_seconds: float = key(readers.positive, 86_400.0)
     tombstone_seconds: float = key(readers.positive, 7_776_000.0)  # 90 days: longer than any client retries
