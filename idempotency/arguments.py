@@ -55,7 +55,6 @@ def text(name: str, value: str) -> str:
 
 
 def callback(name: str, call: Callable[..., T] | None) -> Callable[..., T] | None:
-    """Return a function to be called, if there is one."""
     if call is not None and not callable(call):
         raise ValueError(f"{name} must be a function or None, not {call!r}")
     return call

@@ -22,5 +22,4 @@ class LedgerRouter:
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        """Return if `db` is the ledger's, for its app."""
         return db == config().database if app_label == APP else None

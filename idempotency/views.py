@@ -208,8 +208,6 @@ def answer(
 async def answer_async(
     request: HttpRequest, policy: Policy, handler: AsyncHandler, *, rewind: Rewind | None = None
 ) -> HttpResponseBase:
-    """Answer as `answer`."""
-
     async def begin() -> Exchange:
         if hasattr(request, "auser"):
             await request.auser()

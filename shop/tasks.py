@@ -84,7 +84,6 @@ async def take_up_receipts(context: JobContext, timestamp: int) -> int:
     """Retry the receipts of a killed worker, every five minutes; return how many.
 
     Args:
-        context: of the worker, whose connection is used.
         timestamp: Unix seconds of the run that the queue scheduled.
     """
     return await retry_stalled(context, send_receipt)

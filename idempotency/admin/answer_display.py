@@ -21,12 +21,10 @@ _HEADING = re.compile(r"<h1\b.*?</h1>", re.DOTALL)
 
 
 def headers(entry: LedgerEntry) -> SafeString | str:
-    """Write a line for each header."""
     return lines(entry.response_headers)
 
 
 def lines(headers: Mapping[str, str]) -> SafeString | str:
-    """Write a line for each header."""
     return format_html_join(mark_safe("<br>"), "{}: {}", headers.items()) or _("none")
 
 
@@ -60,7 +58,6 @@ def heading(entry: LedgerEntry) -> str:
 
 
 def _plain(entry: LedgerEntry) -> bytes:
-    """Return the stored body. Raises EncryptionError."""
     stored = bytes(entry.response_body or b"")
     answer = StoredResponse(status=200, headers={}, body=stored, body_key_id=entry.body_key_id)
     return encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""

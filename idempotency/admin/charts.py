@@ -58,7 +58,6 @@ class Chart:
 
 
 def draw(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
-    """Stack bars by the hour."""
     most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):

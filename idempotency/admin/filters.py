@@ -42,8 +42,6 @@ class Choice(admin.SimpleListFilter):
 
 
 class Span(Choice):
-    """Filter by age."""
-
     values: ClassVar[Mapping[str, Any]] = {name: words for name, (words, _) in SPANS.items()}
 
 

@@ -77,7 +77,6 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
     is_decided_about = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
-        """Leave out bodies and digests, which the list does not need."""
         return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
 
     def search(self, rows: QuerySet[LedgerEntry], term: str) -> QuerySet[LedgerEntry]:
@@ -168,7 +167,6 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         return format_html(table, heads, lines)
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
-        """Chart executions by the hour, and list what is open."""
         self.require(request)
         hours = statistics.executed_by_hour()
         still_open = statistics.open_entries()
@@ -225,8 +223,6 @@ def _is_open(entry: LedgerEntry) -> bool:
 
 @admin.register(ConsumedMessage)
 class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Messages that consumers have applied."""
-
     appears = _("A message appears when a consumer has applied it.")
     list_display = ("message_id", "consumer", time_of("consumed_at"))
     fields = list_display

@@ -16,7 +16,6 @@ class ShownLock:
     """Lock of one kind.
 
     Attributes:
-        kind: a key of `KINDS`.
         state: None where the server did not say.
         facts: sentences about its permits or its count.
         error: why the server did not say.
@@ -29,7 +28,6 @@ class ShownLock:
 
     @property
     def words(self) -> Any:
-        """Its label."""
         return KINDS[self.kind].words
 
     @property
@@ -68,7 +66,6 @@ def is_hold(owner: Owner | None, holder: str, token: int | None) -> bool:
 
 
 def in_words(owner: Owner) -> str:
-    """Describe a holder in one line."""
     about = {
         "name": owner.name,
         "since": utc(owner.since),
@@ -80,7 +77,6 @@ def in_words(owner: Owner) -> str:
 
 
 def lines(lock: ShownLock) -> list[str]:
-    """Describe a lock, its holders and its queue, a line each."""
     if lock.state is None:
         return [f"{lock.words}: {lock.error}"]
     facts = [f"  {fact}" for fact in lock.facts]
@@ -90,7 +86,6 @@ def lines(lock: ShownLock) -> list[str]:
 
 
 def lease_left(owner: Owner) -> str:
-    """Say how long its lease still lasts."""
     seconds = owner.remaining_seconds
     if seconds == math.inf:
         return _("as long as its session")

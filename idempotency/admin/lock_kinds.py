@@ -42,8 +42,6 @@ class Kind:
     """Kind of lock.
 
     Attributes:
-        words: its label.
-        make: makes the one of a name.
         has_holders: False: it is ended as a whole.
     """
 
@@ -52,16 +50,13 @@ class Kind:
     has_holders = True
 
     def is_there(self) -> bool:
-        """Return whether the settings name its server."""
         return config().uses_redis
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        """Make one for a question or a release."""
         yield self.make(name)
 
     def state(self, lock: Any) -> State:
-        """Ask who holds it and who waits."""
         state: State = lock.state()
         return state
 

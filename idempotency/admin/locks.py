@@ -27,8 +27,6 @@ WAITERS_SHOWN = 20
 
 
 class ReleaseForm(forms.Form):
-    """An operator's decision to take a lock from its holder."""
-
     note = reason_field(
         gettext_lazy("How you know that the holder does not work any more. It is logged under your name.")
     )
@@ -49,10 +47,7 @@ class LockWanted(forms.Form):
 
 
 class LockPages(ReadOnlyAdmin):
-    """The two pages, for the admin of the ledger."""
-
     def lock_urls(self) -> list[Any]:
-        """Make the addresses of the pages."""
         view = self.admin_site.admin_view
         return [
             path("locks/", view(self.locks_view), name="idempotency_locks"),
@@ -60,7 +55,6 @@ class LockPages(ReadOnlyAdmin):
         ]
 
     def locks_view(self, request: HttpRequest) -> HttpResponse:
-        """Show who holds the locks of a name, and who waits."""
         self.require(request)
         name = request.GET.get("name", "").strip()
         context: dict[str, Any] = {"name": name, "locks": [], "fault": ""}
@@ -121,7 +115,6 @@ def _in_columns(owner: Owner | None) -> tuple[str, str]:
 
 
 def _address(lock: lock_display.ShownLock, name: str, owner: Owner | None) -> str:
-    """Link to the release of a hold."""
     hold = {"holder": owner.name, "token": owner.token} if owner else {}
     query = {key: value for key, value in {"name": name, "kind": lock.kind, **hold}.items() if value is not None}
     return f"{reverse('admin:idempotency_release_lock')}?{urlencode(query)}"

@@ -22,15 +22,12 @@ from idempotency.admin.paging import EstimatingPaginator
 
 
 def reason_field(help_text: Any, *, max_length: int | None = None) -> forms.CharField:
-    """Make the field for an operator's reason, which every decision wants."""
     area = forms.Textarea(attrs={"rows": 3, "cols": 70})
     return forms.CharField(label=_("Reason"), max_length=max_length, widget=area, help_text=help_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A button of a page."""
-
     address: str
     words: Any
 
@@ -117,7 +114,6 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return []
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
-        """List the buttons of the list."""
         return []
 
     def change_view(
@@ -177,5 +173,4 @@ def time_of(field: str) -> Any:
 
 
 def in_utc(words: Any) -> Any:
-    """Label a time."""
     return format_lazy(_("{what} (UTC)"), what=words)

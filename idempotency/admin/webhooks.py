@@ -28,8 +28,6 @@ REPLAY = "replay_webhookevent"  # the permission
 
 
 class ReplayForm(forms.Form):
-    """Reason of an operator who applies an event by hand."""
-
     note = reason_field(_("It is stored with the event under your name."), max_length=1000)
 
 
@@ -59,7 +57,6 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEvent]:
-        """Leave out what the list does not need."""
         return super().get_queryset(request).defer("body", "headers")
 
     def search(self, rows: QuerySet[WebhookEvent], term: str) -> QuerySet[WebhookEvent]:

@@ -24,7 +24,6 @@ class Copy:
 
     @property
     def remaining_seconds(self) -> float:
-        """Time that it lasts, if it is not used."""
         return min(self.ends_at, self.used_at + self.idle_seconds) - time.monotonic()
 
 
@@ -41,7 +40,6 @@ class Copies:
         self._copies: OrderedDict[str, Copy] = OrderedDict()
 
     def get(self, key: str) -> Any:
-        """Return the value, or `MISSING`."""
         with self.lock:
             self._hear()
             copy = self._copies.get(text("key", key))

@@ -42,7 +42,6 @@ class Keys(Protocol):
 
         Args:
             intent: the caller's name for an effect that shall happen once.
-            target: method and URL.
 
         Raises:
             IntentBoundElsewhere: the key was made for another target.
@@ -66,11 +65,7 @@ class _Stored:
 
 
 class MemoryKeys:
-    """Keys in memory, for as long as the process lives.
-
-    Args:
-        clock: seconds since the epoch.
-    """
+    """Keys in memory, for as long as the process lives."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -106,7 +101,6 @@ class FileKeys:
     Args:
         path: the file; it is created, its folder is not.
         busy_timeout_seconds: how long to wait for other processes.
-        clock: seconds since the epoch.
 
     Raises:
         OSError: the file cannot be created.

@@ -103,7 +103,6 @@ class Body:
         self._content += part
 
     def allow(self, size: int) -> None:
-        """Refuse a body of more than `max_bytes`."""
         if size > self._max_bytes:
             raise BodyTooLarge(
                 f"The request body is a stream of more than {self._max_bytes} bytes, stored for a retry. "
@@ -111,13 +110,10 @@ class Body:
             )
 
     def stream(self) -> httpx.ByteStream:
-        """Return the whole body, to be sent any number of times."""
         return httpx.ByteStream(bytes(self._content))
 
 
 class Sending:
-    """Attempts of one request that has its key."""
-
     def __init__(self, sender: Sender, request: httpx.Request) -> None:
         self._sender = sender
         self._request = request

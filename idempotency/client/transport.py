@@ -40,7 +40,6 @@ class IdempotentTransport(httpx.BaseTransport):
         self._sender = Sender(**options)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; called by `httpx.Client`."""
         if not is_unsafe(request):
             return self._inner.handle_request(request)
         body = self._sender.body_of(request)
@@ -62,7 +61,6 @@ class IdempotentTransport(httpx.BaseTransport):
             sending.end()
 
     def close(self) -> None:
-        """Close the inner transport."""
         self._inner.close()
 
     def _attempt(self, request: httpx.Request, sending: Sending) -> httpx.Response | Exception:
@@ -105,7 +103,6 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         self._sender = Sender(**options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; called by `httpx.AsyncClient`."""
         if not is_unsafe(request):
             return await self._inner.handle_async_request(request)
         body = self._sender.body_of(request)
@@ -128,7 +125,6 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
             sending.end()
 
     async def aclose(self) -> None:
-        """Close the inner transport."""
         await self._inner.aclose()
 
     async def _attempt(self, request: httpx.Request, sending: Sending) -> httpx.Response | Exception:

@@ -112,7 +112,6 @@ _KNOWN = {entry.name.upper(): entry for entry in fields(Config) if entry.init}
 
 @lru_cache(maxsize=1)
 def config() -> Config:
-    """Return the configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
 
 

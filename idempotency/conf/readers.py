@@ -58,7 +58,6 @@ _TAKEN_HEADERS = {
 
 
 def is_header_name(value: Any) -> bool:
-    """Check if `value` can name the header with the key."""
     is_name = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
     return is_name and value.lower() not in _TAKEN_HEADERS
 

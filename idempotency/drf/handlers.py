@@ -137,12 +137,10 @@ class _Run:
 
     @property
     def view(self) -> APIView:
-        """View of the call, also around a function below `@api_view`."""
         view: APIView = self.args[0] if self.position else self.request.parser_context["view"]
         return view
 
     def bare(self) -> HttpResponseBase:
-        """Call the handler."""
         return self.handler(*self.args, **self.kwargs)
 
     def answer(self) -> HttpResponseBase:
@@ -260,11 +258,7 @@ class IdempotentMixin:
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
-        """Build the view outside ATOMIC_REQUESTS.
-
-        Raises:
-            TypeError: it has not one of its handlers, and would run unkeyed.
-        """
+        """Build the view outside ATOMIC_REQUESTS."""
         is_default = cls.idempotent_handlers is IdempotentMixin.idempotent_handlers
         if is_default and issubclass(cls, ViewSetMixin) and hasattr(cls, "create") and not hasattr(cls, "post"):
             cls.idempotent_handlers = {"create": ATOMIC}  # not before: subclasses of a base may name others

@@ -25,7 +25,6 @@ class TokenSerializer(serializers.Serializer[tokens.Token]):
 
 
 def _documented(method: Handler) -> Handler:
-    """Describe the method to drf-spectacular, where it is installed."""
     try:
         from drf_spectacular.utils import extend_schema  # noqa: PLC0415
     except ImportError:

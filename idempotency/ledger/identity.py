@@ -16,9 +16,6 @@ class Identity:
 
     Attributes:
         scope, key: unique together.
-        fingerprint: 32 bytes.
-        owner: the process, for people.
-        request_id: of this execution, for people.
         digest: names (scope, key), see `keys.digest_of`.
         handler: name of the `Phases` that can resume it without a request; empty if none can.
     """

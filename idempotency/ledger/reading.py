@@ -12,7 +12,6 @@ from idempotency.response.answers import StoredResponse, leaves_open
 
 
 def find(*, scope: str, key: str) -> Found | None:
-    """Find the committed entry of (scope, key)."""
     row = home.row(queries.FIND, [config().body_seconds, scope, key])
     return None if row is None else found_in(row)
 
@@ -44,21 +43,16 @@ def stalled(
     """List phased entries that no process runs and one of `handlers` can resume, the oldest first.
 
     Args:
-        handlers: names of `Phases`.
         runs_max: entries with so many failed or lost runs of `asker` are left to a person.
         asker: prefix of the owner of our own runs; runs of clients do not count.
         idle_seconds: how long they must be left alone, so that a client's own retry comes first; doubled by each
             run of `asker`.
-        longest_seconds: bound of that.
-        after_id: only entries after this one, to go on with the next batch.
-        limit: of the batch.
     """
     which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
     return [found_in(row) for row in home.rows(queries.STALLED, [config().body_seconds, *which])]
 
 
 def found_in(row: Any) -> Found:
-    """Read the entry of a row of `queries.FIND`."""
     (entry_id, scope, key, fence, state, fingerprint, subject, handler, point, data) = row[:10]
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None

@@ -28,5 +28,4 @@ def drop_messages(*, limit: int) -> int:
 
 
 def note_reaping() -> None:
-    """Record that a reaping has ended now."""
     home.execute(queries.NOTE_REAPING, [uuid4().hex])

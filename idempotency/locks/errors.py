@@ -26,5 +26,4 @@ class LockUnavailable(LockError):
 
 
 def not_held(name: str) -> NotHeld:
-    """Make the error of a caller that does not hold the lock `name`."""
     return NotHeld(f"{name!r} is not held by this thread, task or owner.")

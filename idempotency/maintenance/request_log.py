@@ -106,7 +106,6 @@ class RequestLog:
 
 
 def log_of(*, scope: str, key: str) -> RequestLog:
-    """Return the request log of a key."""
     digest = digest_of(scope=scope, key=key)
     held = log_lines.newest(limit=LOOKED_AT, digest=digest)
     found = {line.line_id: line for line in held or () if line.outcome in _OUTCOMES}

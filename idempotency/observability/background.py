@@ -24,7 +24,6 @@ class Worker(threading.Thread):
     """Daemon thread that runs until its work ends or it is stopped.
 
     Args:
-        name: of the thread, in logs and in the metric.
         work: called with the worker; returns soon once `stopping` is set.
         wake: called by another thread when `stopping` is set, to end a wait of `work`.
 
@@ -50,7 +49,6 @@ class Worker(threading.Thread):
             raise
 
     def run(self) -> None:
-        """Do the work; called by the thread itself."""
         try:
             self._work(self)
         except Exception as error:
@@ -65,7 +63,6 @@ class Worker(threading.Thread):
             log.log(level, message, *arguments)
 
     def stop(self) -> None:
-        """Ask the worker to end, without waiting for that."""
         self.stopping.set()
         self._wake()
 

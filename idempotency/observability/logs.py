@@ -42,7 +42,6 @@ def restored() -> Iterator[None]:
 
 
 def bound() -> dict[str, str]:
-    """Return the bound values."""
     return _bound.get() or {}
 
 

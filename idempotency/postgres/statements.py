@@ -60,7 +60,6 @@ def send(
         commit: they are the last of their transaction, and its COMMIT may go with them. Their counts cannot be
             checked before it, so an UPDATE that must change one row, and returns it, is made to fail by itself;
             with another statement that is not `certain` the COMMIT does not go.
-        using: alias of the database.
 
     Raises:
         UnexpectedRows: one changed a wrong number of rows.

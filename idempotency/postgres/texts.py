@@ -24,7 +24,6 @@ parsed: set[int] = set()  # by their hashes, which Python makes once a text and 
 
 
 def remember(text: str) -> None:
-    """Note that the server has parsed a text."""
     if hash(text) not in parsed:
         if len(parsed) >= PARSED_MAX:
             parsed.clear()

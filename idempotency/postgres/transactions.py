@@ -99,7 +99,6 @@ class _Traffic:
 
     @async_unsafe
     def savepoint(self) -> str | None:
-        """Set a savepoint, as Django's method of this name."""
         database = self._database
         database.savepoint_state += 1
         name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
@@ -108,7 +107,6 @@ class _Traffic:
 
     @async_unsafe
     def savepoint_commit(self, name: str) -> None:
-        """Release a savepoint, as Django's method of this name."""
         if not (self._is_quiet() and self._is_kept("RELEASE SAVEPOINT", f'"{name}"')):
             type(self._database).savepoint_commit(self._database, name)
 

@@ -23,7 +23,6 @@ class UnitOfWork:
         self.is_optimistic = is_optimistic
 
     def add(self, *statements: Statement) -> None:
-        """Queue statements for the next round trip."""
         self._waiting += statements
 
     def ask(self, statement: Statement) -> list[tuple[Any, ...]]:

@@ -42,7 +42,6 @@ class Exchange(ABC):
 
     Args:
         request: whose session is kept in step with the answer; None for a call without HTTP.
-        config: settings of this call; None: of the project.
         lifetime: seconds that its answer is replayed; None: as long as any.
     """
 
@@ -125,7 +124,6 @@ class Exchange(ABC):
         return False
 
     def about(self, kind: str, identifier: object) -> None:
-        """Say what this request is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
         name = getattr(identifier, "hex", None) or str(identifier)
         self._subject = f"{kind}:{name}"[:96]
         logs.bind(subject=self._subject)
@@ -137,15 +135,12 @@ class Exchange(ABC):
 
     @property
     def subject(self) -> str:
-        """Subject of the call, as ``kind:id``; empty if `about` was not called."""
         return self._subject
 
     def set_lifetime(self, seconds: float) -> None:
-        """Bound how long this answer is replayed; see `KeyedCall`."""
         self._lifetime = seconds
 
     def do_not_store(self) -> None:
-        """Leave the key free; see `KeyedCall`."""
         self._is_stored = False
 
     def offer_again(self, keys_of_intent: str) -> None:

@@ -218,7 +218,6 @@ class _Thread(Executor):
         self._executor, self.users, self.submit = executor, users, executor.submit  # type: ignore[method-assign]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave it; the last user ends it."""
         self.users -= 1
         if not self.users:
             self._executor.shutdown(wait, cancel_futures=cancel_futures)

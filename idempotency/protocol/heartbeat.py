@@ -29,8 +29,6 @@ class Lease:
     """Lease of a run of this process, renewed for as long as the object exists.
 
     Attributes:
-        seconds: length of a renewal.
-        schema: of the run's ledger (`names.schema`).
         due_at: of the next renewal, in seconds of `time.monotonic`; infinite once it is lost.
     """
 
@@ -111,7 +109,6 @@ def _renewed(name: str, leases: list[Lease]) -> dict[ledger.Run, bool]:
 
 
 def keep(run: ledger.Run, *, seconds: float) -> Lease:
-    """Renew the lease of `run` by the heartbeat of this process, as `Heartbeat.keep`."""
     return _heartbeat.keep(run, seconds=seconds)
 
 

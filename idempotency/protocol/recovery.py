@@ -290,5 +290,4 @@ def phases_named(name: str) -> Phases | None:
 
 
 def known_names() -> list[str]:
-    """List the names of all declared `Phases`."""
     return sorted(_registry)

@@ -61,7 +61,6 @@ def issue(principal: str, *, intent: str = "") -> Token:
     """Issue a token to `principal` (see `principal_of`); asks the ledger for that of an intent, else nothing.
 
     Args:
-        principal: who may use it.
         intent: the purpose that its tokens share, which count once together (several open pages of one form);
             empty: it counts alone, as each token of an anonymous caller does.
     """

@@ -59,7 +59,6 @@ class UnkeyedExchange(Exchange):
         return response
 
     def complete(self, response: HttpResponseBase) -> bool:
-        """Let the transaction of a step commit."""
         return True
 
     def committed(self, response: HttpResponseBase) -> None:

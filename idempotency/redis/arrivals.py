@@ -85,8 +85,6 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
 
     Args:
         marker: name of its marker (`marker.key_of`); empty without Redis: nothing is logged.
-        outcome: as the metrics name it.
-        content: see `request.outline`.
     """
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""

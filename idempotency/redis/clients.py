@@ -7,7 +7,6 @@ from redis.cluster import RedisCluster
 
 
 def is_cluster(client: Any) -> bool:
-    """Return whether the client leads to a Redis Cluster."""
     return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"
 
 

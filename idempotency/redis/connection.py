@@ -226,12 +226,10 @@ class ClientConnection:
         return self._client.execute_command(*command)
 
     def send_together(self, *commands: tuple[Any, ...], wait: bool = True) -> None:
-        """Send, and wait for each."""
         for command in commands:
             self.ask(*command)
 
     def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
-        """Send, wait, and call `then` with the reply."""
         reply = self.ask(*command)
         if then is not None:
             then(reply)

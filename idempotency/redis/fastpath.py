@@ -67,12 +67,10 @@ class Breaker:
             return True
 
     def failed(self, *, open_seconds: float) -> None:
-        """Open."""
         with self._lock:
             self.is_closed, self._open_until = False, time.monotonic() + open_seconds
 
     def succeeded(self) -> None:
-        """Close."""
         with self._lock:
             self.is_closed = True
 
@@ -82,7 +80,6 @@ os.register_at_fork(after_in_child=breaker.begin)
 
 
 def client() -> Any:
-    """Return the redis-py client that the settings name, or raise what making it raises."""
     settings = config()
     if settings.redis_client is not None:
         return _client_of(settings.redis_client)
@@ -118,7 +115,6 @@ def attempt(command: Callable[[Any], T]) -> T | None:
 
 
 def failed(error: Exception) -> None:
-    """Open the breaker: Redis just failed."""
     seconds = config().breaker_seconds
     breaker.failed(open_seconds=seconds)
     metrics.redis_failures.inc()
@@ -128,7 +124,6 @@ def failed(error: Exception) -> None:
 
 
 def ping() -> bool:
-    """Return whether Redis replies."""
     return attempt(lambda redis: bool(redis.ping())) is True
 
 
@@ -189,11 +184,7 @@ class Script:
     def run(
         self, connection: Connection, keys: list[str], arguments: list[Any], seconds: float | None = None
     ) -> Any:
-        """Run on `connection` and return the reply, or raise what the client raises.
-
-        Args:
-            seconds: as of `PipelinedConnection.ask`.
-        """
+        """Run on `connection` and return the reply, or raise what the client raises."""
         parts = (len(keys), *keys, *arguments)
         try:
             reply = connection.ask("EVALSHA", self.sha, *parts, seconds=seconds)

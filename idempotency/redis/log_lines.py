@@ -23,7 +23,6 @@ def newest(*, limit: int, digest: str | None = None) -> list[Arrival] | None:
     """Return the last lines of the stream, the newest first; None if Redis is unavailable.
 
     Args:
-        limit: how many are asked for.
         digest: of the key whose lines among them are wanted; None: all.
     """
     name = stream_of(redis_prefix())
@@ -40,7 +39,6 @@ def newest(*, limit: int, digest: str | None = None) -> list[Arrival] | None:
 
 
 def drop(*, through: Arrival) -> None:
-    """Remove the lines up to and including `through`."""
     name = stream_of(redis_prefix())
     milliseconds, _, number = through.line_id.partition("-")
     attempt(lambda redis: redis.xtrim(name, minid=f"{milliseconds}-{int(number) + 1}", approximate=False))

@@ -33,7 +33,6 @@ class Bell:
         self._lock.acquire()
 
     def ring(self) -> None:
-        """Wake the waiter, or the next one to wait."""
         try:  # noqa: SIM105  `suppress` takes longer, and a lock that changes hands waits for this
             self._lock.release()
         except RuntimeError:
@@ -58,7 +57,6 @@ class TaskBell:
         self._loop = asyncio.get_running_loop()
 
     def ring(self) -> None:
-        """Wake the waiter, or the next one to wait."""
         if asyncio._get_running_loop() is self._loop:
             self._event.set()
             return
@@ -66,7 +64,6 @@ class TaskBell:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until it rings (True) or `seconds` are over (False)."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -157,7 +154,6 @@ class Mailbox:
 
     Attributes:
         channel: of this mailbox alone; carries the messages of `mail`.
-        mail: messages to waiters.
         confirmed: the server has said that messages come.
     """
 
@@ -170,17 +166,14 @@ class Mailbox:
 
     @property
     def needed(self) -> bool:
-        """True while anyone waits for a message."""
         return self.mail.waiting or self.listened
 
     @property
     def listened(self) -> bool:
-        """True while any channel has a listener."""
         return bool(self._listeners)
 
     @property
     def channels(self) -> list[str]:
-        """Channels to subscribe to."""
         return [self.channel, *self._listeners]
 
     def add(self, channel: str, listener: Listener) -> bool:

@@ -56,19 +56,12 @@ Found = Claimed | Running | Finished
 
 
 def key_of(digest: str) -> str:
-    """Name a marker and its channel, for the ledger's current epoch.
-
-    Raises:
-        django.db.Error: as `ledger.redis_prefix`.
-    """
+    """Name a marker and its channel, for the ledger's current epoch."""
     return f"{redis_prefix()}:key:{{{digest}}}"
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
     """Take a marker, or return the one that is there: one command.
-
-    Args:
-        name: of the marker (`key_of`), as for the others here.
 
     Returns:
         None if Redis is unavailable: ask the ledger.

@@ -27,7 +27,6 @@ class Call:
         self._writer.setblocking(False)
 
     def set(self) -> None:
-        """Wake the thread, or let its next wait be none."""
         with contextlib.suppress(BlockingIOError):  # it was called so often already
             self._writer.send(b"!")
 
@@ -89,7 +88,6 @@ class Subscription:
         self._send("SUBSCRIBE", *channels)
 
     def unsubscribe(self, *channels: str) -> None:
-        """Ask for no more messages of channels."""
         self._send("UNSUBSCRIBE", *channels)
 
     def _send(self, *command: str) -> None:

@@ -56,7 +56,6 @@ class Replies(asyncio.Protocol):
 
     Attributes:
         ended: the server closed it, was silent for too long, or is no master any more.
-        heard_at: loop's time of the last reply.
     """
 
     def __init__(self, transport: asyncio.Transport, *, silence_seconds: float) -> None:
@@ -112,7 +111,6 @@ class Replies(asyncio.Protocol):
                 self.end(RedisConnectionError, "The server is no master any more.")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail the commands that wait."""
         self.end(RedisConnectionError, "The server closed the connection.")
 
     def end(self, error: type[Exception], text: str) -> None:
@@ -157,7 +155,6 @@ class TaskConnection:
         return await _ended(reply := replies.send(command, seconds), reply, cancelled)
 
     async def _check_health(self, replies: Replies) -> None:
-        """Send the PING of redis-py's health check when it is due."""
         silent_for = asyncio.get_running_loop().time() - replies.heard_at
         if silent_for > self._connection.health_check_interval:
             try:

@@ -23,11 +23,7 @@ log = logging.getLogger(__name__)
 class TaskSubscriber:
     """Subscriber for one client, whose task is started when it is needed.
 
-    Args:
-        client: of `redis.asyncio`.
-
     Attributes:
-        mailbox: takes the messages.
         task: reads them; None while nobody waits.
     """
 
@@ -40,7 +36,6 @@ class TaskSubscriber:
         self._pubsub: Any = None
 
     async def listen(self, seconds: float) -> bool:
-        """Start hearing; return False if the server does not confirm that within `seconds`."""
         if self._ready.is_set():
             return True
         if self.task is None or self.task.done():

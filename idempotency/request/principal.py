@@ -96,7 +96,6 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
 
 
 def _user_of(request: Any) -> Any:
-    """Return the authenticated user; None where there is none."""
     user = getattr(request, "user", None)
     return user if user is not None and user.is_authenticated else None
 

@@ -29,12 +29,7 @@ class EncryptionError(ValueError):
 
 
 def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body.
-
-    Args:
-        answer: as the handler gave it.
-        digest: of its ledger entry (`keys.digest_of`).
-    """
+    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body."""
     if not config().body_keys or answer.body is None:
         return answer
     key_id, body = _sealed(answer.body, digest)

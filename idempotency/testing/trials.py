@@ -84,7 +84,6 @@ class Trial:
 
     Attributes:
         per_call: effects of one call, as the first trial saw them.
-        status: its answer's status.
     """
 
     per_call = 0
@@ -97,7 +96,6 @@ class Trial:
         self._before = 0
 
     def one_after_another(self) -> None:
-        """Send a call and its retry."""
         call = self._begin()
         first = call.send()
         self.per_call, self.status = self._happened(), first.status_code
@@ -111,7 +109,6 @@ class Trial:
         self._same("The retry", again)
 
     def in_parallel(self, copies: int) -> None:
-        """Send copies at once, and one after them."""
         call = self._begin()
         found = at_once(call.send, copies)
         after = call.send()
@@ -123,7 +120,6 @@ class Trial:
         self._same("A retry after parallel copies", after)
 
     def after_a_failed_commit(self) -> None:
-        """Send a call whose commit fails, which leaves nothing of it, and its retry."""
         call = self._begin()
         with commits_fail(), suppress(Exception):  # the effects are counted
             call.send()
@@ -133,7 +129,6 @@ class Trial:
         self._same("The retry after a failed commit", again)
 
     def after_a_crash(self) -> None:
-        """Send a call whose process dies after the commit, and its retry."""
         call = self._begin()
         with dead_after_commit(call.send, has_counted=lambda: self._happened() > 0 or _is_answered(call)):
             again = call.send()
@@ -143,7 +138,6 @@ class Trial:
         self._same("The retry after a crash", again, may_wait=True)
 
     def without_redis(self) -> None:
-        """Send a call and, when Redis has lost everything, its retry."""
         call = self._begin()
         call.send()
         with redis_lost():

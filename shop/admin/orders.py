@@ -57,8 +57,6 @@ admin.site.register(Product, ProductAdmin)
 
 
 class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
-    """Items of an order, as bought."""
-
     model = OrderItem
     fields = ("sku", "name", "quantity", "price", "subtotal")
     readonly_fields = fields
@@ -151,8 +149,6 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 @admin.register(Like)
 class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Likes by product."""
-
     list_display = ("product", "user", time_of("created_at"))
     fields = list_display
     list_filter = ("product",)

@@ -59,7 +59,6 @@ class AccountAdmin(Rights, UserAdmin):  # type: ignore[type-arg]
 
     @admin.action(description=_("Take away the API tokens of selected users"), permissions=["change"])
     def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
-        """Delete the tokens and log it."""
         if not all(self.has_change_permission(request, account) for account in accounts):
             raise PermissionDenied
         for account in accounts.filter(auth_token__isnull=False):

@@ -19,13 +19,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(InLanguage):
-    """A product as it is shown.
-
-    Attributes:
-        stock: units that can be ordered.
-        like_count: of all users.
-        liked: by the user who looks.
-    """
+    """A product as it is shown."""
 
     pk: int
     sku: str
@@ -43,12 +37,7 @@ class Listing(InLanguage):
 
 
 def read_listings(*, user_id: int | None = None, **only: Any) -> list[Listing]:
-    """Read the first `LIMIT` products by primary key.
-
-    Args:
-        user_id: of the user who looks; None is a guest.
-        only: conditions of a filter.
-    """
+    """Read the first `LIMIT` products by primary key."""
     likes = (
         Like.objects.filter(product=OuterRef("pk"))
         .order_by()

@@ -38,7 +38,6 @@ class Cluster:
     Attributes:
         binaries: folder of `postgres`.
         user: system user to run it as; None: ours. PostgreSQL refuses root.
-        folder: its data.
     """
 
     binaries: Path
@@ -102,8 +101,6 @@ def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
 
     Args:
         data_dir: the folder lies under it, unless a socket's path may not be so long or strange.
-        name: of the server.
-        user: system user that the server runs as; None: ours.
 
     Raises:
         EmbeddedError: somebody else's folder or link is in its place.

@@ -84,7 +84,6 @@ class EmbeddedServers:
             raise
 
     def stop(self) -> None:
-        """Stop the servers and release the folder."""
         guardian = self._guardian
         if guardian is not None:
             for child in reversed(self._children):

@@ -37,7 +37,6 @@ class Address:
     """A list of servers.
 
     Attributes:
-        nodes: host and port.
         login: ``user:password@`` as in the URL, or empty.
         rest: of the URL after the hosts, without the slash.
     """

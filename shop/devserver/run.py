@@ -38,7 +38,6 @@ class Run:
         self.worker_restarts = 0
 
     def start(self) -> None:
-        """Start everything, printing each step."""
         for port in self.plan.ports:
             _must_be_free("PORT", port)
         _must_be_free("SANDBOX_PORT", self.plan.sandbox_port)
@@ -94,7 +93,6 @@ class Run:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Stop everything, web first, servers last."""
         for child in reversed(list(self.children.values())):
             self.guardian.stop(child)
         self.servers.stop()
@@ -172,7 +170,6 @@ def _must_be_free(name: str, port: int) -> None:
 
 
 def step(what: str) -> None:
-    """Print a step of the start."""
     print(f"payonce: {what} …", flush=True)
 
 

@@ -129,7 +129,6 @@ class Order(models.Model):
 
     @property
     def discount_minor(self) -> int:
-        """What a coupon took off the items' prices, in minor units."""
         return sum(item.subtotal_minor for item in self.lines) - self.total_minor
 
 
@@ -162,7 +161,6 @@ class OrderItem(models.Model):
 
     @property
     def subtotal_minor(self) -> int:
-        """Price times quantity, in minor units."""
         return self.price_minor * self.quantity
 
 
@@ -173,8 +171,6 @@ class Fulfilment(models.Model):
     """
 
     class Status(models.TextChoices):
-        """Instructions."""
-
         RELEASED = "released", _("To be sent")
         RECALLED = "recalled", _("Not to be sent")
 

@@ -23,8 +23,6 @@ class StockStrategy(models.TextChoices):
 
 
 class ProductQuerySet(models.QuerySet["Product"]):
-    """Products, with the number of their units."""
-
     def with_units(self) -> Self:
         """Add `units`: what can be ordered, wherever the strategy stores it."""
         segments = (

@@ -39,7 +39,6 @@ class Line:
 
     @property
     def subtotal_minor(self) -> int:
-        """Price times quantity, in minor units."""
         return int(self.product.price_minor) * self.quantity if self.product else 0
 
     @property
@@ -51,8 +50,6 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Basket:
-    """The basket as its page shows it."""
-
     lines: list[Line]
 
     @property
@@ -72,12 +69,10 @@ class Basket:
 
     @property
     def short(self) -> bool:
-        """True if a line cannot be ordered as it is."""
         return any(line.trouble for line in self.lines)
 
     @property
     def mixed(self) -> bool:
-        """True if it holds prices in more than one currency."""
         return len(self.totals) > 1
 
 

@@ -11,7 +11,6 @@ from payments.channels.sharing import shared
 
 
 def topic(order_id: UUID, redis: Any) -> Topic:
-    """Return the topic of an order's changes."""
     return Topic(f"order:{order_id.hex}", client=redis)
 
 

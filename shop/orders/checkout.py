@@ -50,9 +50,6 @@ def start_payment(
     """Open an attempt for the order, or continue the live one of the same channel and method.
 
     Args:
-        order_id: which order.
-        user_id: of its owner.
-        channel: one that is set up here.
         method: one of the channel's; None is its first.
         payer: the shopper's details that the method needs.
         resumed: an earlier run for this intent was cut off or ended uncertain; a payment since then is its outcome
@@ -96,7 +93,6 @@ def start_payment(
 
 
 def has_method(*, channel: str, method: str) -> bool:
-    """Return whether the channel is set up here and has the method."""
     found = _provider(channel)
     return found is not None and method in found.methods
 
@@ -129,13 +125,7 @@ def ask_provider(*, order_id: UUID) -> bool | None:
 
 
 def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) -> bool:
-    """Return whether the newest attempt by this channel and method has an unknown outcome.
-
-    Args:
-        document: of `payments.api.serializers.PaymentSerializer`.
-        channel: ``wechat``, ``alipay`` or ``stripe``.
-        method: one of the channel's; None is its first.
-    """
+    """Return whether the newest attempt by this channel and method has an unknown outcome."""
     found = _provider(channel)
     way = method or (found and found.methods[0])
     tried = [one["status"] for one in document["attempts"] if (one["channel"], one["method"]) == (channel, way)]
@@ -162,7 +152,6 @@ def is_known(subject: str) -> bool:
 
 
 def _provider(channel: str) -> Provider | None:
-    """Return the channel's provider; None where it is not configured (any more)."""
     try:
         return calling.provider(channel)
     except PaymentRefused:

@@ -94,12 +94,7 @@ def expire(*, order_id: UUID) -> OrderStatus:
 
 
 def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
-    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others.
-
-    Args:
-        now: aware.
-        limit: most ids to return.
-    """
+    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others."""
     stalled = now - timedelta(seconds=CLOSING_GRACE_SECONDS)
     return list(
         Order.objects.filter(status=OrderStatus.PENDING)
@@ -180,7 +175,6 @@ def _close_here(*, order_id: UUID) -> None:
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
-    """Take the step; False if another was faster."""
     changed = bool(send(_to_step(order_id=order_id, before=before, after=after))[0])
     if changed:
         changes.announce(order_id)

@@ -14,9 +14,6 @@ from django.conf import settings
 def client_ip(meta: Mapping[str, Any]) -> str:
     """Return the right-most address that is no trusted proxy, else the peer's.
 
-    Args:
-        meta: `META` of a request.
-
     Returns:
         An IPv4 or IPv6 address in its usual form; the server's own text where that is no address.
     """

@@ -40,7 +40,6 @@ def no_such_page(request: HttpRequest, address: str) -> HttpResponseBase:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Answer 404."""
     return no_such_call(request) if is_of_api(request.path) else defaults.page_not_found(request, exception)
 
 

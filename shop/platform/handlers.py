@@ -78,12 +78,8 @@ class TextASGIRequest(TextRequest, ASGIRequest):
 
 
 class TextWSGIHandler(WSGIHandler):
-    """Django's, with `TextWSGIRequest`."""
-
     request_class = TextWSGIRequest
 
 
 class TextASGIHandler(ASGIHandler):
-    """Django's, with `TextASGIRequest`."""
-
     request_class = TextASGIRequest

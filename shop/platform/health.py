@@ -27,5 +27,4 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer with the process's counters in Prometheus text form."""
     return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)

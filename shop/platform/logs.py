@@ -38,7 +38,6 @@ class RefusalFilter(logging.Filter):
     """Log a refusal of Django as one line: a traceback would show the caller's fault as ours."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the traceback of a `django.request` record below status 500."""
         if getattr(record, "status_code", 500) < 500:
             record.exc_info = record.exc_text = None
         return True

@@ -18,8 +18,6 @@ SNAPSHOT_SECONDS = 1.0
 
 
 class Phase(StrEnum):
-    """Phases of a sale."""
-
     UPCOMING = "upcoming"
     RUNNING = "running"
     ENDED = "ended"
@@ -31,7 +29,6 @@ class Look:
 
     Attributes:
         sale: primary key; of the next one, where none runs.
-        units: of the sale in all.
         left: neither sold nor being bought.
         starts_at: aware; None unless the sale is to come.
         arrivals: number of buyers so far; None without Redis.
@@ -53,10 +50,6 @@ def look(*, sku: str, user_id: int | None) -> Look:
     """Read a snapshot of the product's sale: one script of Redis while the sale runs, else the database.
 
     Without Redis it is up to `SNAPSHOT_SECONDS` old, and only `bought` is read for each user.
-
-    Args:
-        sku: of the product.
-        user_id: of the user who waits; None is a guest.
 
     Raises:
         FlashSaleNotFound: the product has none.
@@ -91,7 +84,6 @@ def _read(sku: str, *, load: bool) -> tuple[Look, float]:
     """Read a guest's snapshot from the database, and the seconds that it may be shown.
 
     Args:
-        sku: of the product.
         load: a running sale into Redis, which then answers the next poll.
 
     Raises:

@@ -51,7 +51,6 @@ def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
 
 
 def terms_of(*, sale: int) -> FlashSale:
-    """Read a sale's end and former price."""
     return FlashSale.objects.only("ends_at", "former_price_minor").get(pk=sale)
 
 
@@ -61,17 +60,11 @@ def is_ahead(*, sku: str) -> bool:
 
 
 def place_of(*, order_id: UUID) -> int | None:
-    """Return the place in line of a flash sale's order; None for any other order."""
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
 def running(*, now: datetime, limit: int) -> list[FlashSale]:
-    """List running sales, the first to end first.
-
-    Args:
-        now: aware.
-        limit: most sales to return.
-    """
+    """List running sales, the first to end first."""
     return list(
         FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
         .select_related("product")

@@ -67,9 +67,6 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
 def release(*, quantities: Mapping[int, int]) -> None:
     """Put units back, into any segment. Only the step that closes an order calls it, hence once an order.
 
-    Args:
-        quantities: product primary key -> units, each above zero.
-
     Transaction: needs the caller's, the one of that step.
     """
     for product_id, quantity in _in_order(quantities):
@@ -86,7 +83,6 @@ def adjust(*, product_id: int, difference: int) -> bool:
     A difference and not a new number: orders take units while a person counts.
 
     Args:
-        product_id: primary key.
         difference: units to add; negative to take away.
 
     Returns:
@@ -110,7 +106,6 @@ def units_of(*, product_id: int) -> int:
 
 
 def _read(product_id: int) -> Product:
-    """Read the product, with `units`."""
     return Product.objects.with_units().get(pk=product_id)
 
 

@@ -53,7 +53,6 @@ class Action:
 
     @property
     def heading(self) -> Any:
-        """Heading of its panel."""
         channel = self.attempt.channel
         return HEADINGS.get((self.next.type, channel)) or gettext("Pay with %(method)s") % {
             "method": channel_name(channel)

@@ -28,7 +28,6 @@ SHOWN_HERE = frozenset({"out_of_stock", "mixed_currency", "flash_sale_only", "pr
 
 @require_safe
 def show(request: HttpRequest) -> HttpResponse:
-    """Show the basket, and why it cannot be ordered as it is."""
     return _page(request)
 
 
@@ -61,7 +60,6 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
 @draws_refusals(_refused)
 @idempotent(on_problem=problems.document)
 def add(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Add the product to the basket and show it."""
     form = BuyForm(request.POST)
     if not form.is_valid():
         item = catalog.get_product(sku=sku, user_id=request.user.pk)
@@ -90,7 +88,6 @@ def change(request: HttpRequest) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent(on_problem=problems.document)
 def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Remove a product."""
     basket.put(request.session, quantities={sku: 0})
     return redirect("basket")
 

@@ -25,7 +25,6 @@ SHOWN = 20  # campaigns
 @members_only(back_to="coupons")
 @require_safe
 def show(request: HttpRequest) -> HttpResponse:
-    """List the campaigns with the member's coupon of each, if drawn."""
     campaigns = Campaign.objects.filter(percent_off__gt=0).order_by("-id")[:SHOWN]
     drawn = coupons.drawn(user_id=caller_id(request)).filter(campaign__in=[one.pk for one in campaigns])
     mine = {one.campaign_id: one for one in drawn}
@@ -45,7 +44,6 @@ def _not_drawn(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRes
 @draws_refusals(_not_drawn)
 @idempotent(on_problem=problems.document)
 def draw(request: HttpRequest, *, campaign: str, call: KeyedCall) -> HttpResponse:
-    """Draw the member's coupon and show it."""
     call.about("coupon", coupons.draw(slug=campaign, user_id=caller_id(request)).pk)
     return redirect("coupons")
 
@@ -62,7 +60,6 @@ def _not_used(request: HttpRequest, problem: Problem, *, order_id: UUID) -> Http
 @draws_refusals(_not_used)
 @idempotent(on_problem=problems.document)
 def use(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
-    """Lower the order by the chosen coupon and show it."""
     coupons.use(code=request.POST.get("coupon", "")[:32], order_id=order_id, user_id=caller_id(request))
     call.about("order", order_id)
     messages.info(request, _("Your coupon has been applied."))

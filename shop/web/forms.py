@@ -52,8 +52,6 @@ HOW_MANY = {
 
 
 class BuyForm(forms.Form):
-    """Quantity of one product."""
-
     quantity = forms.IntegerField(
         label=_("Quantity"),
         min_value=1,
@@ -113,12 +111,7 @@ def _is_sku(text: str) -> bool:
 
 
 class RefundForm(forms.Form):
-    """Amount and reason of a refund.
-
-    Args:
-        left_minor: the most that can be refunded, in minor units.
-        currency: ISO 4217.
-    """
+    """Amount and reason of a refund."""
 
     reason = forms.CharField(label=_("Reason"), max_length=80, required=False)
 
@@ -145,7 +138,6 @@ class PayForm(forms.Form):
 
     Args:
         currency: of the order, ISO 4217; offers only channels that take it. None leaves that to the checkout.
-        begun: the channel that the shopper may want to leave: another one is preset.
     """
 
     channel = forms.ChoiceField(

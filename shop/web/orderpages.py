@@ -47,7 +47,6 @@ _WECHAT = "MicroMessenger"  # its own browser: it opens no H5 payment, and a pag
 @require_GET
 @shows_problems
 def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Show the order and its next step."""
     if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
         return _query_then_show(request, order_id=order_id)
     return _order_page(request, _view(request, order_id, by=request.GET.get("by", "")))
@@ -132,7 +131,6 @@ def _method(request: HttpRequest, form: PayForm) -> str | None:
 @posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def pay(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
-    """Open the payment by the chosen channel; show its QR code, or redirect to the provider."""
     form = PayForm(request.POST)
     if not form.is_valid():
         return _order_page(request, _view(request, order_id), form=form)
@@ -166,7 +164,6 @@ def _ask_to_cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 @confirmed(_ask_to_cancel)
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def cancel(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
-    """Close the order, at the providers first."""
     call.about("order", order_id)
     lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
     return redirect("order", order_id=order_id)

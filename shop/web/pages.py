@@ -39,7 +39,6 @@ PAGE_SIZE = 20  # orders on a page of the history
 
 @require_safe
 def catalogue(request: HttpRequest) -> HttpResponse:
-    """Show the catalogue."""
     # its links begin with the script's prefix
     grid = cache.rendered(
         lambda products: render_to_string("shop/grid.html", {"products": products}),
@@ -93,7 +92,6 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
 @draws_refusals(_not_bought)
 @idempotent(mode=ATOMIC, on_problem=problems.document)
 def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
-    """Place an order of this product and go to it."""
     form = BuyForm(request.POST)
     if not form.is_valid():
         return _product_page(request, sku=sku, form=form)
@@ -118,7 +116,6 @@ class Row:
 
     Attributes:
         title: its first item in the reader's language, and the number of further units.
-        badge: name of its colour.
         label: its status, or that of its latest refund while it is paid.
     """
 
@@ -129,7 +126,6 @@ class Row:
 
 
 def _rows(shown: Sequence[Order]) -> list[Row]:
-    """Describe orders as the history shows them."""
     badges = badges_of(shown)
     return [Row(order, order.title(order.lines[0].local_name), *badges[order.id]) for order in shown]
 
@@ -137,7 +133,6 @@ def _rows(shown: Sequence[Order]) -> list[Row]:
 @members_only(back_to="history")
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """List the shopper's orders, newest first, a page at a time."""
     mine = orders.list_orders(user_id=caller_id(request)).prefetch_related("items__product")
     before = request.GET.get("before", "")
     if len(before) == 32 and before.isalnum():

@@ -108,7 +108,6 @@ STALE = {
 
 
 def words_for(code: str) -> Words:
-    """Return a page's words for the refusal `code`."""
     return _WORDS.get(code, _OTHER)
 
 
@@ -149,7 +148,6 @@ def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 
 def _link(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
-    """Return the link to go on by, and its text."""
     ordered = problem.code == "idempotency_result_expired" and "order_id" not in kwargs
     if ordered or problem.code == "order_not_found":
         return reverse("history"), _("Your orders")

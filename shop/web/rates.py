@@ -57,7 +57,6 @@ class Rate:
         return 0.0 if asked else _here.take(self)
 
     def give_back(self) -> None:
-        """Give the newest permit back."""
         if not _here.give_back(self):
             give_back("page rate", lambda redis: self._limiter(redis).release())
 
@@ -73,7 +72,6 @@ class OneProcess:
         self._given: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, rate: Rate) -> float:
-        """Take a permit as `Rate.take` does."""
         now = time.monotonic()
         with self._lock:
             given = self._given.setdefault(rate.caller, deque())
@@ -88,7 +86,6 @@ class OneProcess:
             return 0.0
 
     def give_back(self, rate: Rate) -> bool:
-        """Give a permit back; False if this process gave none."""
         with self._lock:
             given = self._given.get(rate.caller)
             return bool(given and given.pop())

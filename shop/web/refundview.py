@@ -15,8 +15,6 @@ from shop.models import Order, OrderStatus
 
 
 class Progress(StrEnum):
-    """Progress of a refund."""
-
     UNDER_WAY = "under_way"
     DELAYED = "delayed"  # the provider has not carried it out; we keep trying, and a person looks at it
     DONE = "done"
@@ -40,8 +38,6 @@ _ORDER_BADGES = {
 
 @dataclass(frozen=True, slots=True)
 class RefundView:
-    """A refund as the shopper sees it."""
-
     refund: Refund
 
     @property
@@ -53,7 +49,6 @@ class RefundView:
 
     @property
     def label(self) -> Any:
-        """Label of the progress."""
         if self.progress is Progress.UNDER_WAY and self.refund.status == RefundStatus.REQUESTED:
             return _("Requested")
         return _LABELS[self.progress]
@@ -118,12 +113,10 @@ class UncountedPayment:
 
     @property
     def fingerprint(self) -> str:
-        """Text that changes whenever the page would say something else of it."""
         return f"{self.anomaly.pk}{'' if self.refund else self.progress}"
 
     @property
     def amount_minor(self) -> int:
-        """Amount in minor units of `currency`."""
         return int(self.anomaly.detail["amount_minor"])
 
     @property
@@ -155,12 +148,7 @@ def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
 
 
 def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
-    """List what came in and does not count, oldest first.
-
-    Args:
-        payment: of the order.
-        refunds: all of the payment's.
-    """
+    """List what came in and does not count, oldest first."""
     by_policy = {one.refund.anomaly_id: one for one in refunds}
     # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")

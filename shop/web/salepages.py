@@ -44,7 +44,6 @@ REFRESH_SECONDS = 6
 @require_safe
 @shows_problems
 def sale(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Show the sale: to come, running or over."""
     return _page(request, sku=sku)
 
 
@@ -87,7 +86,6 @@ def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpRespons
 @draws_refusals(_refused)
 @idempotent(on_problem=problems.document)
 def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
-    """Place an order of one unit and go to it."""
     placed = flashsale.buy(sku=sku, user_id=caller_id(request))
     call.about("order", placed.id)
     return redirect("order", order_id=placed.id)
@@ -116,7 +114,6 @@ def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
     """Return the page's state: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
 
     Args:
-        found: the sale.
         purchase: the user's, in this sale or an earlier one; Redis may have lost it.
     """
     if found.phase is not Phase.RUNNING:

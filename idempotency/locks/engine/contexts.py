@@ -43,7 +43,6 @@ class Listeners:
         return bool(self.calls)
 
     def __call__(self, end: str, hold: Any) -> None:
-        """Call the listener of such an end. Its failure is logged and counted, and nothing else."""
         try:
             if end in self.calls:
                 self.calls[end](self._name, hold.token)
@@ -174,8 +173,6 @@ class Owned(AskedByHolder, Entered, Placed):
 
 
 class WithStatement:
-    """`with` statement, for faces of threads."""
-
     def __enter__(self) -> Self:
         self.enter()  # type: ignore[attr-defined]
         return self
@@ -185,8 +182,6 @@ class WithStatement:
 
 
 class AsyncWithStatement:
-    """`async with` statement, for faces of asyncio."""
-
     async def __aenter__(self) -> Self:
         await self.enter()  # type: ignore[attr-defined]
         return self

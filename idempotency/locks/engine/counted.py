@@ -44,7 +44,6 @@ class Desk:
     holds: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
 
     def all(self) -> list[Any]:
-        """Return every hold."""
         return [hold for holds in list(self.holds.values()) for hold in holds]
 
     def pop_dead(self) -> list[Any]:

@@ -85,7 +85,6 @@ class Holds:
         self._sweep_at = SWEEP_AT
 
     def add(self, hold: Hold) -> None:
-        """Add a hold, to be renewed."""
         with self._lock:
             if len(self._holds) >= self._sweep_at:  # those with leases of their own: no watchdog comes by
                 self.forget_ended()
@@ -106,7 +105,6 @@ class Holds:
             raise
 
     def get(self, key: str, owner: str) -> Hold | None:
-        """Return the hold of `owner`, if any."""
         return self._holds.get((key, owner))
 
     def ended(self, token: int, place: str) -> None:
@@ -133,7 +131,6 @@ class Holds:
             return any(not hold.lost for hold in self._holds.values())
 
     def remove(self, hold: Hold) -> None:
-        """End the renewals of a hold."""
         with self._lock:
             if self._holds.get((hold.key, hold.owner)) is hold:
                 del self._holds[hold.key, hold.owner]
@@ -219,7 +216,6 @@ class Slots:
         return [hold for hold in self._taken.get((key, owner), ()) if self._holds.get(key, hold.owner) is hold]
 
     def add(self, owner: str, hold: Hold) -> None:
-        """Note that `owner` has acquired a hold."""
         with self._lock:
             self._taken[hold.key, owner] = [*self.of(hold.key, owner), hold]
             if len(self._taken) >= self._sweep_at:

@@ -147,7 +147,6 @@ class Resource:
 
 
 def lock_error(error: Exception) -> LockError:
-    """Translate a client's error for a lock."""
     if is_denied(error):
         return LockError(
             f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"

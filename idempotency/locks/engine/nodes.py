@@ -39,12 +39,10 @@ class Place(SessionHold):
         self.prefix = f"{uuid.uuid4().hex}{'r' if self.shared else ''}_"
 
     def found(self, node: str, stat: Any) -> None:
-        """Note the node that the server reported."""
         self.node, self.token, self.session = node, stat.czxid, stat.ephemeralOwner
 
     @property
     def path(self) -> str:
-        """Path of its node."""
         return f"{self.folder}/{self.node}"
 
     @property
@@ -137,5 +135,4 @@ def in_order(children: Iterable[str]) -> list[str]:
 
 
 def is_shared(node: str) -> bool:
-    """Check if a node is a reader's."""
     return node[32] == "r"

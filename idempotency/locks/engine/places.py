@@ -229,7 +229,6 @@ class Asking(Question):
         return Ask(_ACQUIRE, self.keys, arguments, seconds=seconds)
 
     def good(self, answer: list[int], sent_at: float) -> Hold | None:
-        """Return the hold that the server gave, if any."""
         if answer[0] == 1:
             _, token, now, end, *drained = answer
             self.share = (drained[0], 0) if drained else self.share

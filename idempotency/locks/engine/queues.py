@@ -96,7 +96,6 @@ class Queue:
         return True
 
     def nodes(self) -> Steps[list[str]]:
-        """Read the queue's nodes, in order."""
         try:
             return in_order((yield from self._asked(self.client.get_children_async)))
         except NoNodeError:

@@ -62,7 +62,6 @@ ORDER BY query_start
 
 
 def lock_key(name: str, *, schema: str = "") -> int:
-    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is."""
     # all schemas of a database share advisory locks: each tenant has names of its own
     whole = f"{schema}\x00{name}" if schema else name
     return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
@@ -127,11 +126,9 @@ class Session(SessionHold):
         return reply
 
     def fileno(self) -> int:
-        """Return the socket, readable when a reply or the end has come."""
         return self._connection.pgconn.socket
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the socket is readable; as a bell, it rings when a reply has come."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             return bool(selector.select(seconds))
@@ -143,7 +140,6 @@ class Session(SessionHold):
         return min(left, SILENCE_SECONDS)
 
     def busy(self) -> bool:
-        """Return whether the reply is still to come, without waiting."""
         with _unavailable():
             self._connection.pgconn.consume_input()
             return bool(self._connection.pgconn.is_busy())

@@ -98,8 +98,6 @@ class Threaded:
 
 
 class Tasked:
-    """Face whose operations are awaited."""
-
     run: Callable[[Steps[Any]], Coroutine[Any, Any, Any]]
 
 
@@ -203,7 +201,6 @@ class BesideTheLoop(Tasked):
 
 
 def answer(step: Step) -> Any:
-    """Perform one step in this thread."""
     match step:
         case Work(function):
             return function()

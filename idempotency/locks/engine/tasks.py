@@ -53,7 +53,6 @@ class TaskHub(Hub):
         return asyncio._get_running_loop() is self._loop and self.process == holder.process
 
     async def answer(self, step: Step) -> Any:
-        """Perform one step."""
         match step:
             case Ask():
                 return await self._ask(step)
@@ -116,7 +115,6 @@ class TaskHub(Hub):
                 await perform_async(self.renew(log.warning), self.answer)
 
     async def end(self) -> None:
-        """End messages, renewals and the connection."""
         self._loop = None
         tasks = [task for task in (self.subscriber.task, self._watchdog) if task is not None]
         for task in tasks:
@@ -154,8 +152,6 @@ async def close() -> None:
 
 
 class OnTasks(Tasked):
-    """Base of the lock classes of asyncio, beside their protocol."""
-
     client: Any = None
     _cached: TaskHub | None = None
 

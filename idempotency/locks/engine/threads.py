@@ -45,7 +45,6 @@ class ThreadHub(Hub):
         )
 
     def answer(self, step: Step) -> Any:
-        """Perform one step."""
         match step:
             case Ask():
                 return self._ask(step)
@@ -91,8 +90,6 @@ def hub_of(client: Any) -> ThreadHub:
 
 
 class OnThreads(Threaded):
-    """Base of the lock classes of threads, beside their protocol."""
-
     client: Any = None
     _cached: ThreadHub | None = None
 

@@ -26,7 +26,6 @@ class Rest:
     bell: Any = None  # rung then; None for a caller that looks often
 
     def cancel(self) -> None:
-        """Let its time be over."""
         self.deadline = 0.0
         if self.bell is not None:
             self.bell.ring()
