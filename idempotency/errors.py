@@ -124,10 +124,7 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
 
 
 def problem_response(problem: Problem, request: Any) -> JsonResponse:
-    """Answer `request` (Django's, DRF's or None) with the problem as `application/problem+json`.
-
-    Source: RFC 9457 (July 2023).
-    """
+    """Answer `request` (Django's, DRF's or None) with an `application/problem+json` of RFC 9457 (July 2023)."""
     return JsonResponse(
         problem_document(problem, request_id=getattr(request, "request_id", None)),
         status=problem.status,

@@ -244,11 +244,7 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
 
 
 def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
-    """Build a function of a call's arguments by name from what `once.task` was given.
-
-    Raises:
-        TypeError: it is no function of arguments, or names one which the decorated function has not.
-    """
+    """Build a function of a call's arguments by name; TypeError for names that the decorated function has not."""
     if of == "payload" and choose == "arguments":
         # without defaults, so that a parameter which a later version adds makes no other call of a retry
         defaults = {name: each.default for name, each in taken.parameters.items()}

@@ -13,11 +13,7 @@ KEY_BYTES = 32
 
 @lru_cache(maxsize=4)
 def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
-    """Decode the operator's keys, in their order.
-
-    Raises:
-        ImproperlyConfigured: a key is not 32 bytes in base64, or `cryptography` is not installed.
-    """
+    """Decode the operator's keys, in order; ImproperlyConfigured for no 32 bytes, or without `cryptography`."""
     keys = {}
     for key_id, encoded in entries:
         try:

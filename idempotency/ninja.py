@@ -207,11 +207,7 @@ def _without_call(view: View) -> Signature:
 
 
 def _describe(operation: Operation, policy: Policy) -> None:
-    """Add the header and the problems to the operation's OpenAPI schema.
-
-    Raises:
-        TypeError: the operation streams, so it has no answer that could be stored.
-    """
+    """Add the header and the problems to the OpenAPI schema; TypeError for an operation that streams."""
     if getattr(operation, "stream_format", None) is not None:
         raise TypeError(
             f"{operation.view_func.__qualname__} streams its answer, which cannot be stored and replayed."

@@ -167,11 +167,7 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         return config | {"CONN_MAX_AGE": 60, "OPTIONS": _LIMITS | options}
 
     def mailer(self, name: str, *, folder: Path) -> dict[str, Any]:
-        """Read the address of a mail server as Django's settings of this version.
-
-        Args:
-            folder: of the files that mails are with `DEBUG` and without a server. Else none is sent.
-        """
+        """Read the mail server as settings of this Django; without one, `DEBUG` writes files in `folder`."""
         address: str = self.str(name, default="")
         if not address and self.debug:
             return _mail_settings("filebased", {"file_path": folder})

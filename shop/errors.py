@@ -10,11 +10,7 @@ from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 
 
 class Refusal(Problem):
-    """Base of the refusals, which `_refusal` makes.
-
-    Args:
-        name: of the thing it is about, put into the sentence and the document.
-    """
+    """Base of the refusals; `name`, of what it is about, is put into the sentence and the document."""
 
     CODE: ClassVar[str]
     DETAIL: ClassVar[str]

@@ -81,11 +81,7 @@ def send_receipt(order_id: str) -> None:
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="shop.take_up_receipts", queueing_lock="shop.take_up_receipts", pass_context=True)
 async def take_up_receipts(context: JobContext, timestamp: int) -> int:
-    """Retry the receipts of a killed worker, every five minutes; return how many.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Retry the receipts of a killed worker, every five minutes (`timestamp` is the queue's); return how many."""
     return await retry_stalled(context, send_receipt)
 
 

@@ -39,11 +39,7 @@ class ShownLock:
 
 
 def shown(name: str) -> list[ShownLock]:
-    """Ask for every kind of lock with this name; leave out those that nobody holds or waits for.
-
-    Raises:
-        ValueError: no lock can have this name.
-    """
+    """Ask for every kind of lock with this name, ValueError where none can have it; leave out the idle ones."""
     asked = [_shown(kind, name) for kind, each in KINDS.items() if each.is_there()]
     return [
         lock

@@ -39,11 +39,7 @@ FORGET_SECONDS = 40 * 86_400.0  # longest interval of the callers whose permits 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Kind of lock.
-
-    Attributes:
-        has_holders: False: it is ended as a whole.
-    """
+    """Kind of lock; without `has_holders` it is ended as a whole."""
 
     words: Any
     make: Any

@@ -59,11 +59,7 @@ def newest(rows: QuerySet[Row], *, by: str = "pk") -> QuerySet[Row]:
 
 
 def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
-    """Return the primary keys of the first `FOUND_MAX` rows.
-
-    Args:
-        order: the columns of the index that serves the search, so that PostgreSQL has no reason to read another.
-    """
+    """Return the primary keys of the first `FOUND_MAX` rows, by `order`, the index that serves the search."""
     return set(rows.order_by(*order).values_list("pk", flat=True)[:FOUND_MAX])
 
 

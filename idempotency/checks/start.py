@@ -24,11 +24,7 @@ Check = Callable[[Any], list[CheckMessage]]
 
 
 def require_django_redis() -> None:
-    """Stop the start where the cache that the settings name cannot be imported; Django would name no remedy.
-
-    Raises:
-        ImproperlyConfigured: django-redis is not installed.
-    """
+    """Raise ImproperlyConfigured without django-redis where the cache needs it; Django would name no remedy."""
     config = parsed()
     if config is not None and config.enabled and "django_redis" in backend_of(config):
         with needed("django-redis", by=f"CACHES[{config.redis_alias!r}]", error=ImproperlyConfigured):

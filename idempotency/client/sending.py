@@ -57,11 +57,7 @@ class Sender(Policy):
         object.__setattr__(self, "store", MemoryKeys() if self.keys is None else self.keys)
 
     def body_of(self, request: httpx.Request) -> "Body | None":
-        """Make a buffer for the request's streamed body; None if it can be sent again as it is.
-
-        Raises:
-            BodyTooLarge: its Content-Length says so.
-        """
+        """Make a buffer for a streamed body; None if it can be sent again. BodyTooLarge by its Content-Length."""
         if isinstance(request.stream, httpx.ByteStream):
             return None
         body = Body(self.body_max_bytes)
@@ -94,11 +90,7 @@ class Body:
         self._content = bytearray()
 
     def add(self, part: bytes) -> None:
-        """Add the next part.
-
-        Raises:
-            BodyTooLarge: there is more than allowed.
-        """
+        """Add the next part; BodyTooLarge where there is more than allowed."""
         self.allow(len(self._content) + len(part))
         self._content += part
 
@@ -131,11 +123,7 @@ class Sending:
         self._request.extensions = {**self._extensions, "timeout": limited}
 
     def must_be_in_time(self) -> None:
-        """Require that the deadline is not over: time-outs are for one wait each, and an answer may drip.
-
-        Raises:
-            httpx.ReadTimeout: it is.
-        """
+        """Raise ReadTimeout after the deadline: time-outs are for one wait each, and an answer may drip."""
         if self._elapsed_seconds() >= self._sender.deadline_seconds:
             raise httpx.ReadTimeout("The answer is not whole at the deadline.", request=self._request)
 
@@ -194,11 +182,7 @@ def is_unsafe(request: httpx.Request) -> bool:
 
 
 def intent_of(request: httpx.Request) -> str | None:
-    """Return the caller's name for the call, if any.
-
-    Raises:
-        TypeError: not a text, or empty.
-    """
+    """Return the caller's name for the call, if any; TypeError where it is not a text, or empty."""
     intent = request.extensions.get("intent")
     if intent is not None and not (isinstance(intent, str) and intent):
         raise TypeError(f"an intent is a text of one character or more, not {intent!r}")

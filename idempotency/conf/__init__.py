@@ -73,11 +73,7 @@ class Config:
 
 
 def parse(raw: Any) -> Config:
-    """Read the dict of the `IDEMPOTENCY` setting.
-
-    Raises:
-        ImproperlyConfigured: an unknown key or a value out of range, named.
-    """
+    """Read the dict of the setting; ImproperlyConfigured names an unknown key or a value out of range."""
     if not isinstance(raw, Mapping):
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
     for mistake in mistakes(raw):

@@ -212,11 +212,7 @@ class _Run:
 
 
 def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
-    """Return 0 for a function below `@api_view`, 1 for a method.
-
-    Raises:
-        TypeError: this is no handler of REST framework.
-    """
+    """Return 0 for a function below `@api_view`, 1 for a method; TypeError for what is no handler."""
     for position in (1, 0):
         if len(args) > position and isinstance(args[position], Request):
             return position

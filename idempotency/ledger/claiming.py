@@ -62,11 +62,7 @@ def redis_prefix() -> str:
 
 @lru_cache(maxsize=4096)
 def refuse_ledger_of_another(own: str) -> None:
-    """Refuse a tenant's schema that has no ledger: PostgreSQL would take the next one on its search path.
-
-    Raises:
-        ImproperlyConfigured: two tenants would get each other's answers; the message says what to run.
-    """
+    """Refuse a tenant's schema without a ledger: PostgreSQL would take the next one on its search path."""
     if not own:
         return
     found = home.row(queries.SCHEMA_OF_LEDGER)
@@ -121,11 +117,7 @@ def hold(identity: Identity) -> Found | bool:
 
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
-    """Wait until the duplicate that holds the key has ended. Needs a transaction of its own.
-
-    Raises:
-        DuplicateRunning: it did not end within `wait_seconds`; the transaction is unusable.
-    """
+    """Wait for the duplicate that holds the key, in a transaction of its own, unusable after DuplicateRunning."""
     milliseconds = max(1, round(wait_seconds * 1000))
     with home.connection().cursor() as cursor:
         cursor.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])

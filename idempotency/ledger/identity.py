@@ -39,11 +39,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Entry among those of one intent.
-
-    Attributes:
-        is_open: it was answered, and the intent is not done: another try may follow.
-    """
+    """Entry among those of one intent; `is_open`: answered, the intent is not done, and another try may follow."""
 
     key: str
     fingerprint: bytes

@@ -58,11 +58,7 @@ def was_uncertain(entry_id: int) -> bool:
 
 
 def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, lease_seconds: float) -> bool:
-    """Store the recovery point, and prolong the lease: the run makes progress.
-
-    Returns:
-        False: another run took over; the caller's transaction must be rolled back.
-    """
+    """Store the point, and prolong the lease. False: another run took over; the caller must roll back."""
     values: list[Any] = [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence]
     return home.execute(queries.MARK, values) == 1
 

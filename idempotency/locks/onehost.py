@@ -52,11 +52,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
-        """Take one permit; return False when the time was over.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Take one permit; return False when the time was over. OSError where the folder cannot be written."""
         rest = Rest(deadline_of(self._limit(wait_seconds)))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._waits.add(rest)
@@ -79,11 +75,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
 
     @operation
     def release(self) -> Steps[None]:
-        """Give back what the caller acquired last.
-
-        Raises:
-            NotHeld: the caller has no permit.
-        """
+        """Give back what the caller acquired last, or raise `NotHeld`."""
         if not any(map(_unlocked, reversed(self._own()))):
             raise not_held(self.name)
         self._listeners("released", self)

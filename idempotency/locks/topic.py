@@ -71,11 +71,7 @@ class Messages:
             self._queue.put_nowait(message if behind < KEPT_MAX else None)
 
     def take(self, *, wait_seconds: float | None) -> str | None:
-        """Return the next message; None if some may have been missed.
-
-        Raises:
-            TimeoutError: none came within `wait_seconds`.
-        """
+        """Return the next message; None if some may have been missed. TimeoutError if none came in time."""
         try:
             return self._queue.get(timeout=waiting(wait_seconds))  # type: ignore[no-any-return]
         except queue.Empty:

@@ -23,11 +23,7 @@ class LedgerCommand(BaseCommand):
             sys.exit(130)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run as Django does; the outcome of a command that may run again is no traceback.
-
-        Raises:
-            CommandError: so that the exit code is 1; `--traceback` shows the cause.
-        """
+        """Run as Django does; CommandError (exit code 1) and no traceback for a command that may run again."""
         try:
             printed: str | None = super().execute(*args, **options)
             self.stdout.flush()

@@ -35,11 +35,7 @@ class Watchdog:
         self._worker: Worker | None = None
 
     def stir(self) -> None:
-        """Have the thread ask again when it must work: earlier than it thinks.
-
-        Raises:
-            RuntimeError: the system has no thread to give.
-        """
+        """Have the thread look again; RuntimeError if the system has no thread to give."""
         with self._guard:
             self._stirred.set()
             if self._worker is None or not self._worker.is_alive():

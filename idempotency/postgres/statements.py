@@ -137,12 +137,7 @@ def _rows(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
 
 
 class _Session:
-    """Prepared statements of one connection.
-
-    Attributes:
-        calls: text to send in place of a statement, by its text.
-        prepares: False behind a pooler and after `stop`; None: not looked yet.
-    """
+    """Prepared statements of a connection; `prepares`: False behind a pooler and after `stop`, None unknown."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}

@@ -31,11 +31,7 @@ def remember(text: str) -> None:
 
 
 def refuse_end(query: Any, cursor: Any) -> None:
-    """Refuse a query, in any form that psycopg takes, that begins or ends a transaction.
-
-    Raises:
-        RuntimeError: before it is sent; the message says what to write.
-    """
+    """Refuse a query, in any form of psycopg's, that begins or ends a transaction, and say what to write."""
     text = query.decode() if isinstance(query, bytes) else query
     text = text if isinstance(text, str) else text.as_string(cursor)
     if found := _ENDS.search(_NO_CODE.sub(" ", text)):

@@ -196,11 +196,7 @@ class AtomicExchange(Exchange):
 
 
 def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
-    """Refuse to undo what a handler wrote whose answer says that it was done.
-
-    Raises:
-        RuntimeError: it said `do_not_store`; the message says what to write. Not inside a `TestCase`.
-    """
+    """Refuse to undo writes whose answer says that they were made, but in a `TestCase`."""
     if status >= 400 or database.savepoint_ids or database.needs_rollback or database.vendor != "postgresql":
         return
     if database.connection.info.transaction_status == transactions.FAILED:  # undone by the handler's own doing

@@ -93,11 +93,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def begin(self) -> StoredResponse | None:
-        """Claim the key. None: run the handler, then call `finish` or `fail`.
-
-        Raises:
-            Problem: the key's own problems, see `idempotency.errors`.
-        """
+        """Claim the key, or raise its problem. None: run the handler, then call `finish` or `fail`."""
 
     def look(self) -> StoredResponse | None:
         """Return the stored answer of this very call, without a claim; None where there is none."""
@@ -116,11 +112,7 @@ class Exchange(ABC):
         """Undo what a failed handler did; return the stored answer, should the key turn out to have one."""
 
     def repeat(self, error: BaseException, rewind: Callable[[], bool]) -> bool:
-        """Begin again after an error for which the handler should run once more; False: the call has failed.
-
-        Args:
-            rewind: prepares the handler for that; returns False where it cannot run twice.
-        """
+        """Begin again after a conflict, unless `rewind` returns False; False: the call has failed."""
         return False
 
     def about(self, kind: str, identifier: object) -> None:

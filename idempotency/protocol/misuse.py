@@ -9,11 +9,7 @@ AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and i
 
 
 def refuse_wrong_use(view: Any) -> None:
-    """Refuse all but functions of plain Django and methods of REST framework, as far as import shows.
-
-    Raises:
-        TypeError: with what to write instead.
-    """
+    """Refuse all but plain Django's functions and REST framework's methods, as far as import shows."""
     name = getattr(view, "__qualname__", repr(view))
     if hasattr(view, "cls"):  # it authenticates inside: here all callers would be guests
         raise TypeError(
@@ -84,11 +80,7 @@ def mark_keyed(handler: Any, policy: Any, *, door: str = "views") -> None:
 
 
 def mark_not_keyed(view: Any) -> None:
-    """Exempt a view or class from the setting KEYED.
-
-    Raises:
-        TypeError: it is keyed by its decorator, or no view.
-    """
+    """Exempt a view or class from the setting KEYED; TypeError if it is keyed by its decorator, or no view."""
     if not callable(view):
         raise TypeError(f"@not_keyed was given {view!r} in the place of a view. Write @not_keyed above a view.")
     handlers = [getattr(view, name, None) for name in dir(view)] if isinstance(view, type) else [view]

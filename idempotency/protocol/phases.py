@@ -138,11 +138,7 @@ class PhasedExchange(Exchange):
         return None
 
     def complete(self, response: HttpResponseBase) -> bool:
-        """Finish the entry with `response`, inside the transaction of the step that made it.
-
-        Returns:
-            False: another run took over; the transaction must be rolled back.
-        """
+        """Finish the entry in the step's transaction; False: another run took over, and it must be rolled back."""
         if self.run is None:
             return True
         self._repeat_202(response)

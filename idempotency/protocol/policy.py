@@ -83,11 +83,7 @@ class Policy:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Policy":
-        """Read the options of a decorator.
-
-        Raises:
-            TypeError: an option is unknown or cannot be honoured; the message names it.
-        """
+        """Read the options of a decorator; TypeError names one that is unknown or cannot be honoured."""
         known = Options.__annotations__
         for name in options:
             if name not in known:

@@ -24,11 +24,7 @@ TEMPLATE = "idempotency/problem.html"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Title and text of the page for one `code`.
-
-    Attributes:
-        leads_back: a link leads to the form; not where a fresh one could do the same once more.
-    """
+    """Words of the page for a `code`; it `leads_back` to the form, unless a fresh one could do it once more."""
 
     title: Any
     text: Any

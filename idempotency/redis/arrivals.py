@@ -81,11 +81,7 @@ class Recorder:
 
 
 def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:
-    """Log a call under a key; without waiting, and lost where Redis is away.
-
-    Args:
-        marker: name of its marker (`marker.key_of`); empty without Redis: nothing is logged.
-    """
+    """Log a call by its marker's name (empty without Redis), without waiting; lost where Redis is away."""
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")

@@ -65,11 +65,7 @@ class PipelinedConnection:
         self._pending = deque[Callable[[Any], None] | None]()
 
     def ask(self, *command: Any, seconds: float | None = None) -> Any:
-        """Send, wait, and return the reply: bytes, numbers or None.
-
-        Args:
-            seconds: longest wait for the server, if the client's own time-outs are not shorter.
-        """
+        """Send, wait `seconds` or the client's shorter time-out, and return bytes, numbers or None."""
         is_bounded = seconds is not None and seconds < max(self._timeouts.values())
         try:
             if is_bounded:

@@ -20,11 +20,7 @@ def oldest(*, limit: int) -> list[Arrival] | None:
 
 
 def newest(*, limit: int, digest: str | None = None) -> list[Arrival] | None:
-    """Return the last lines of the stream, the newest first; None if Redis is unavailable.
-
-    Args:
-        digest: of the key whose lines among them are wanted; None: all.
-    """
+    """Return the last lines, of a key's `digest` or all, the newest first; None if Redis is unavailable."""
     name = stream_of(redis_prefix())
     wanted = {digest, digest and digest.encode()}  # compared as they came: most are another key's
 

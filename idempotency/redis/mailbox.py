@@ -150,12 +150,7 @@ class Mail:
 
 
 class Mailbox:
-    """Everything that one subscription is read for.
-
-    Attributes:
-        channel: of this mailbox alone; carries the messages of `mail`.
-        confirmed: the server has said that messages come.
-    """
+    """What one subscription is read for; `channel` carries its `mail`, `confirmed` once messages come."""
 
     def __init__(self) -> None:
         self.mail = Mail()

@@ -61,11 +61,7 @@ def key_of(digest: str) -> str:
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """Take a marker, or return the one that is there: one command.
-
-    Returns:
-        None if Redis is unavailable: ask the ledger.
-    """
+    """Take a marker, or return the one that is there; None if Redis is unavailable."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:

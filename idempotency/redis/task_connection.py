@@ -52,11 +52,7 @@ class Reply(asyncio.Future[Any]):
 
 
 class Replies(asyncio.Protocol):
-    """Replies of one transport, given to those who wait in the order of their commands.
-
-    Attributes:
-        ended: the server closed it, was silent for too long, or is no master any more.
-    """
+    """Replies of a transport in the order of the commands; `ended`: closed, silent for too long, or no master."""
 
     def __init__(self, transport: asyncio.Transport, *, silence_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()

@@ -21,11 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskSubscriber:
-    """Subscriber for one client, whose task is started when it is needed.
-
-    Attributes:
-        task: reads them; None while nobody waits.
-    """
+    """Subscriber for one client; its `task` is started when it is needed, None while nobody waits."""
 
     def __init__(self, client: Any) -> None:
         self.mailbox = Mailbox()

@@ -52,11 +52,7 @@ def seal_for_redis(value: bytes, *, name: str) -> bytes:
 
 
 def open_from_redis(value: bytes, *, name: str) -> bytes:
-    """Invert `seal_for_redis`. Anyone who can write to Redis can write a value without a seal.
-
-    Raises:
-        EncryptionError: there are keys, and `value` is not sealed under one of them for this name.
-    """
+    """Invert `seal_for_redis`; EncryptionError where there are keys and `value` has no seal of theirs."""
     if not config().body_keys:
         return value
     if not value.startswith(_SEALED):

@@ -33,12 +33,7 @@ class EmbeddedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A data folder that PostgreSQL can be started on.
-
-    Attributes:
-        binaries: folder of `postgres`.
-        user: system user to run it as; None: ours. PostgreSQL refuses root.
-    """
+    """A folder to start `postgres` of `binaries` on, as `user` (None: us), for PostgreSQL refuses root."""
 
     binaries: Path
     user: str | None

@@ -66,11 +66,7 @@ class EmbeddedServers:
         self.stop()
 
     def start(self) -> None:
-        """Start the servers that are needed, wait until they answer and set `environment`.
-
-        Raises:
-            EmbeddedError: the folder cannot be used, another starter holds it, or a server's start failed.
-        """
+        """Start what is needed, wait until it answers and set `environment`. Raises EmbeddedError."""
         self._hold_folder()
         if self._guardian is None:
             self._guardian = Guardian()

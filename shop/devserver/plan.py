@@ -34,11 +34,7 @@ class Plan:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Plan":
-        """Read the environment.
-
-        Raises:
-            RunError: not a number, or two servers on one port; the message names the setting.
-        """
+        """Read the environment; RunError names a setting that is no number, or of two servers on one port."""
         first = _number(environment, "PORT", 8000, most=PORT_MAX)
         count = _number(environment, "WEB", 1, most=32)
         sandbox_port = _number(environment, "SANDBOX_PORT", 8001, most=PORT_MAX)

@@ -75,11 +75,7 @@ class Run:
         self._print_addresses()
 
     def watch(self, *, parent: int | None) -> None:
-        """Wait until the process `parent` is gone; None: for ever.
-
-        Raises:
-            RunError: a process ended; the message quotes the end of its log.
-        """
+        """Wait until `parent` is gone, None for ever; RunError quotes the log of a process that ended."""
         while parent is None or os.getppid() == parent:
             for name, child in list(self.children.items()):
                 if child.poll() is None:

@@ -115,11 +115,7 @@ class Order(models.Model):
         return list(self.items.all())
 
     def title(self, name: str) -> str:
-        """Return the first item and the number of further units: ``Enamel mug × 2 and 1 more``.
-
-        Args:
-            name: of the first item, in the reader's language or cut short.
-        """
+        """Return the first item, by `name` if given, and the number of others: ``Enamel mug × 2 and 1 more``."""
         first, units = self.lines[0].quantity, sum(item.quantity for item in self.lines)
         counted = f"{name} × {first}" if first > 1 else name
         if units == first:

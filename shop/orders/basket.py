@@ -130,10 +130,7 @@ def require(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
 
 
 def take_out(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Remove ordered units; what another tab has added meanwhile stays.
-
-    Transaction: as `add`, the one that writes the order.
-    """
+    """Remove ordered units, in the order's transaction as `add`; what another tab has added meanwhile stays."""
     _change(session, lambda units: {sku: held - quantities.get(sku, 0) for sku, held in units.items()})
 
 

@@ -12,11 +12,7 @@ from django.conf import settings
 
 
 def client_ip(meta: Mapping[str, Any]) -> str:
-    """Return the right-most address that is no trusted proxy, else the peer's.
-
-    Returns:
-        An IPv4 or IPv6 address in its usual form; the server's own text where that is no address.
-    """
+    """Return the right-most address that is no trusted proxy, else the peer's, in its usual form if it has one."""
     peer = str(meta.get("REMOTE_ADDR") or "")
     address = _address(peer)
     if address is None:

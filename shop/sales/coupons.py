@@ -102,10 +102,7 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
 
 
 def open_campaign(*, slug: str, name: str, count: int, percent_off: int = 0, name_zh: str = "") -> bool:
-    """Make a campaign with `count` fresh codes; False if there is one of that name, which stays as it is.
-
-    Transaction: needs the caller's.
-    """
+    """Make a campaign with `count` fresh codes, in the caller's transaction; False if there is one already."""
     texts = {"name": name, "name_zh": name_zh}
     campaign, created = Campaign.objects.get_or_create(slug=slug, defaults={**texts, "percent_off": percent_off})
     if created:

@@ -29,12 +29,7 @@ def purchases(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
 
 
 def running_sale(sku: str, *, buyer: int | None = None) -> FlashSale:
-    """Read the product's running sale, with `bought`.
-
-    Raises:
-        FlashSaleNotFound: the product has none.
-        FlashSaleNotRunning: it has not begun, or is over.
-    """
+    """Read the running sale, with `bought`. Raises FlashSaleNotFound; FlashSaleNotRunning before and after it."""
     now = timezone.now()
     sale = sale_of(sku, now, buyer=buyer)
     if sale is not None and sale.ends_at > now:

@@ -65,10 +65,7 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
 
 
 def release(*, quantities: Mapping[int, int]) -> None:
-    """Put units back, into any segment. Only the step that closes an order calls it, hence once an order.
-
-    Transaction: needs the caller's, the one of that step.
-    """
+    """Put units back, into any segment, in the transaction that closes their order: once an order."""
     for product_id, quantity in _in_order(quantities):
         while True:
             product = _read(product_id)

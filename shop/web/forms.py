@@ -34,11 +34,7 @@ def channel_name(account: str) -> Any:
 
 
 def channels_for(currency: str | None) -> list[tuple[str, Any]]:
-    """List the channels that are set up here, with their names.
-
-    Args:
-        currency: ISO 4217; only those that take it. None is any.
-    """
+    """List the channels here, with their names, that take the currency (ISO 4217), if any."""
     ours = [name for name in CHANNELS if name in settings.PAYMENTS["PROVIDERS"]]
     here = dict.fromkeys([*ours, *settings.PAYMENTS["PROVIDERS"]])
     return [(name, channel_name(name)) for name in here if checkout.takes(channel=name, currency=currency)]
@@ -63,11 +59,7 @@ class BuyForm(forms.Form):
 
 
 class BasketForm(forms.Form):
-    """Quantities of products, and those that the basket held when the page was drawn.
-
-    Args:
-        skus: of the products with fields.
-    """
+    """Quantities of the products `skus`, and those that the basket held when the page was drawn."""
 
     def __init__(self, *args: Any, skus: Iterable[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

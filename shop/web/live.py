@@ -61,11 +61,7 @@ class AllTakenError(RuntimeError):
 
 
 class Stream:
-    """A stream's bytes, in one of the process's few places until it is closed.
-
-    Raises:
-        AllTakenError: there is no place for this user.
-    """
+    """A stream's bytes, in one of the process's few places until it is closed; AllTakenError without a place."""
 
     def __init__(self, *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]) -> None:
         with _changing:

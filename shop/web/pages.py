@@ -112,12 +112,7 @@ def like(request: HttpRequest, *, sku: str) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An order in the history.
-
-    Attributes:
-        title: its first item in the reader's language, and the number of further units.
-        label: its status, or that of its latest refund while it is paid.
-    """
+    """An order in the history; `label` is its status, or that of its latest refund while it is paid."""
 
     order: Order
     title: str

@@ -78,11 +78,7 @@ class RefundView:
 
 @dataclass(frozen=True, slots=True)
 class UncountedPayment:
-    """A payment that does not count for the order: of another amount, too late, or a second one.
-
-    Attributes:
-        refund: by which our policy gives it back; None where a person decides.
-    """
+    """A payment of another amount, too late, or a second one; without a `refund` a person decides."""
 
     anomaly: Anomaly
     refund: RefundView | None

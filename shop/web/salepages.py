@@ -111,11 +111,7 @@ def status(request: HttpRequest, *, sku: str) -> JsonResponse:
 
 
 def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
-    """Return the page's state: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
-
-    Args:
-        purchase: the user's, in this sale or an earlier one; Redis may have lost it.
-    """
+    """Return ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``; Redis may have lost the `purchase`."""
     if found.phase is not Phase.RUNNING:
         return found.phase.value
     if found.bought or (purchase is not None and purchase.sale_id == found.sale):
