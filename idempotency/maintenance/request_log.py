@@ -151,7 +151,7 @@ def _first_outline(lines: Sequence[Arrival], rows: QuerySet[Arrival]) -> Mapping
     """Return the outline of the call that the key belongs to; empty where its line was lost."""
     for line in lines:
         if line.outline and line.outcome != ArrivalOutcome.REUSED:
-            return line.outline
+            return dict(line.outline)
     row = rows.exclude(outline={}).exclude(outcome=ArrivalOutcome.REUSED).first()
     return {} if row is None else dict(row.outline)
 
