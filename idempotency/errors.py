@@ -1,24 +1,4 @@
-"""Problems of RFC 9457 with a stable `code`.
-
-The key's own problems (docs/contract.md, 1):
-
-=============================== ====== ===========================================================
-code                            status when
-=============================== ====== ===========================================================
-`idempotency_key_missing`       400    the call needs a key and has none
-`idempotency_key_invalid`       400    not 1..255 visible ASCII, an unterminated quoted string, or on two lines
-`idempotency_key_weak`          400    nothing names the caller, and the key can be guessed
-`not_authenticated`             403    nothing names the caller, and the settings refuse such callers; in DRF
-                                       the view's own 401 or 403
-`token_unknown`                 409    an Idempotency-Token that we never issued, or expired unused
-`idempotency_in_progress`       409    the first call with this key is still running; Retry-After
-`idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
-`operation_abandoned`           409    an operator closed it as not done; a new intent needs a new key
-`idempotency_key_reused`        422    the key belongs to a request with another fingerprint
-`service_unavailable`           503    the database is away, or a stored answer is encrypted under a key that
-                                       this process does not have; Retry-After; the same key does it once
-=============================== ====== ===========================================================
-"""
+"""Problems of RFC 9457 with a stable `code`; docs/contract.md, 1, says when each of the key's own comes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,12 +1,7 @@
 """`REDIS_URL` as Django's settings: one server, a master that Sentinels name, or a Cluster.
 
-==================================================  ==========================================
-``redis://user:password@host:6379/0``                one server; ``rediss://`` with TLS, ``unix:///path?db=0``
-``redis+sentinel://host:26379,host:26379/name/0``    the master that these Sentinels call name, in small letters
-``redis+cluster://host:6379,host:6379``              a Cluster; any of its nodes
-==================================================  ==========================================
-
-User and password, if any, stand before the first host and are those of the data servers.
+docs/reference/settings.md has the forms. User and password, if any, stand before the first host and are those of
+the data servers.
 """
 
 import re
