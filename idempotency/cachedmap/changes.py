@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from asgiref.sync import sync_to_async
 
 from idempotency.locks import Topic
-from idempotency.locks.topic import AsyncMessages
+from idempotency.locks.topic import AsyncMessages, Messages
 
 _WHAT = {"+": "created", "=": "updated", "-": "removed", "~": "expired", "!": "evicted", "*": "cleared"}
 
@@ -26,19 +26,16 @@ class Change(NamedTuple):
     key: str | None
 
 
-class Changes:
+class Changes(Messages):
     """Changes that a thread has received and not yet taken."""
 
-    def __init__(self, messages: Any) -> None:
-        self._messages = messages
-
-    def take(self, *, wait_seconds: float | None) -> Change | None:
+    def take(self, *, wait_seconds: float | None) -> Change | None:  # type: ignore[override]
         """Return the next change; None first of all, and where some may have been missed.
 
         Raises:
             TimeoutError: none came within `wait_seconds`.
         """
-        return _read(self._messages.take(wait_seconds=wait_seconds))
+        return _read(super().take(wait_seconds=wait_seconds))
 
 
 class Listenable:
@@ -50,8 +47,9 @@ class Listenable:
     @contextmanager
     def listen(self) -> Iterator[Changes]:
         """Receive changes from now on, on the subscriber that the process has. What is read is no change."""
-        with self._topic().listen() as messages:
-            yield Changes(messages)
+        changes = Changes()
+        with self._topic().listen(changes):
+            yield changes
 
     async def achanges(self) -> AsyncGenerator[Change | None, None]:
         """Iterate over what `listen` receives, without end."""

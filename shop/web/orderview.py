@@ -3,7 +3,6 @@
 Reads only. `Attempt.next_action` is the source for page and API, so they cannot disagree.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -13,7 +12,7 @@ from django.utils import timezone
 
 from idempotency.postgres.snapshot import snapshot
 from payments.conf import config
-from payments.models import Attempt, Observation, Payment
+from payments.models import Observation, Payment
 from payments.money import is_above
 from payments.providers.base import FactKind
 from payments.states import AttemptStatus
@@ -172,29 +171,8 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     """
     order = orders.get_order(order_id=order_id, user_id=user_id)
     payment = Payment.objects.filter(order_id=order_id).first()
-    if payment is None:
-        nothing: dict[str, Any] = {"payment_version": None, "refunds": [], "uncounted": [], "charge": None}
-        return _view(order, [], by=by, refunded_minor=0, refundable_minor=0, **nothing)
-    refunds = refunds_of(payment)
-    return _view(
-        order,
-        list(payment.attempts.order_by("id")),
-        by=by,
-        payment_version=payment.version,
-        refunds=refunds,
-        uncounted=uncounted_payments(payment, refunds),
-        refunded_minor=payment.refunded_minor,
-        refundable_minor=payment.refundable_minor,
-        charge=charge_of(payment) if payment.paid_minor else None,
-    )
-
-
-def charge_of(payment: Payment) -> Observation | None:
-    """Read the charge that counts for the payment, with the provider's number of it."""
-    return Observation.objects.filter(attempt__payment=payment, kind=FactKind.PAID, credited=True).first()
-
-
-def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: Any) -> OrderView:
+    attempts = list(payment.attempts.order_by("id")) if payment else []
+    refunds = refunds_of(payment) if payment else []
     actions = actions_of(attempts)
     newest = actions[-1] if actions else None
     wanted = [
@@ -206,9 +184,19 @@ def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: A
         stage=_stage(order, action=newest, uncertain=uncertain),
         action=wanted[-1] if wanted else newest,
         newest=newest,
+        payment_version=payment.version if payment else None,
         open_attempts=sum(attempt.is_live for attempt in attempts),
-        **of_payment,
+        refunds=refunds,
+        uncounted=uncounted_payments(payment, refunds) if payment else [],
+        refunded_minor=payment.refunded_minor if payment else 0,
+        refundable_minor=payment.refundable_minor if payment else 0,
+        charge=charge_of(payment) if payment and payment.paid_minor else None,
     )
+
+
+def charge_of(payment: Payment) -> Observation | None:
+    """Read the charge that counts for the payment, with the provider's number of it."""
+    return Observation.objects.filter(attempt__payment=payment, kind=FactKind.PAID, credited=True).first()
 
 
 def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:
