@@ -34,7 +34,8 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 def _faults(path: str, view: Any, name: str) -> Iterator[CheckMessage]:
     cls = class_of(view)
     yield from _of_options(view, name)
-    if hasattr(cls, "idempotent_handlers") and not _has_mixin(cls):
+    # by name: the mixin needs REST framework
+    if hasattr(cls, "idempotent_handlers") and "IdempotentMixin" not in {base.__name__ for base in cls.__mro__}:
         yield Error(
             f"{name} has idempotent_handlers, which keys nothing without IdempotentMixin. Let it inherit from "
             "idempotency.drf.IdempotentMixin first.",
@@ -59,10 +60,6 @@ def _faults(path: str, view: Any, name: str) -> Iterator[CheckMessage]:
             "prefixes, or put @idempotent or @not_keyed on it.",
             id="idempotency.E012",
         )
-
-
-def _has_mixin(cls: Any) -> bool:
-    return any(base.__name__ == "IdempotentMixin" for base in cls.__mro__)  # by name: it needs REST framework
 
 
 def _of_options(view: Any, name: str) -> Iterator[CheckMessage]:

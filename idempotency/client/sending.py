@@ -78,7 +78,9 @@ class Sender(Policy):
         intent = intent_of(request)
         if any(header in request.headers for header in _KEY_HEADERS):
             return
-        key = new_key() if intent is None else self.store.obtain(intent, target=_target_of(request))
+        # without the password that a URL may carry: this text is stored in a file and shown in an error
+        target = f"{request.method} {request.url.copy_with(userinfo=b'', fragment=None)}"
+        key = new_key() if intent is None else self.store.obtain(intent, target=target)
         request.headers["Idempotency-Key"] = key
 
 
@@ -187,11 +189,6 @@ def intent_of(request: httpx.Request) -> str | None:
     if intent is not None and not (isinstance(intent, str) and intent):
         raise TypeError(f"an intent is a text of one character or more, not {intent!r}")
     return intent
-
-
-def _target_of(request: httpx.Request) -> str:
-    # without the password that a URL may carry: this text is stored in a file and shown in an error
-    return f"{request.method} {request.url.copy_with(userinfo=b'', fragment=None)}"
 
 
 def _read(answer: httpx.Response) -> httpx.Response:

@@ -37,10 +37,6 @@ class LedgerCommand(BaseCommand):
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
         except BrokenPipeError as error:
-            _write_nowhere()
+            # else the interpreter fails once more as it flushes standard output at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise CommandError("The output was closed before the end; run it again.") from error
-
-
-def _write_nowhere() -> None:
-    """Lead standard output to nowhere, or the interpreter fails once more as it flushes it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

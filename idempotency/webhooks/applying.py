@@ -63,13 +63,13 @@ def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
         return results
     home.refuse_open_transaction()
     after_id, seen, known = 0, 0, _known()
-    while seen < limit and (found := _due(after_id, sorted(known), min(BATCH, limit - seen))):
-        for number in found:
+    while seen < limit and (found := home.rows(queries.DUE, [after_id, sorted(known), min(BATCH, limit - seen)])):
+        for (number,) in found:
             if home.execute(queries.CLAIM, [number]):
                 row = WebhookEvent.objects.using(home.alias()).defer("body").get(pk=number)
                 for result in apply(known[row.sender], row, is_counted=True):
                     results[result] = results.get(result, 0) + 1
-        after_id, seen = found[-1], seen + len(found)
+        after_id, seen = found[-1][0], seen + len(found)
     return results
 
 
@@ -159,7 +159,7 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
         return DUPLICATE
     if row.status == EventStatus.QUARANTINED and not note:
         return EventStatus.QUARANTINED
-    if not note and not _is_next(row):
+    if not note and row.sequence is not None and not home.row(queries.IS_NEXT, [row.pk])[0]:
         home.execute(queries.HOLD, [row.pk])
         return EventStatus.HELD
     attempt = row.attempts + runs
@@ -175,10 +175,6 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
         raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
     home.execute(queries.APPLIED, [runs, note, row.pk])
     return EventStatus.APPLIED
-
-
-def _is_next(row: WebhookEvent) -> bool:
-    return row.sequence is None or bool(home.row(queries.IS_NEXT, [row.pk])[0])
 
 
 def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
@@ -198,10 +194,6 @@ def _note_failure(hook: Hook, number: int, error: Exception, *, runs: int) -> st
     found = home.row(queries.FAILED, values)
     # no row: a copy was applied meanwhile, or only what waited for the commit has failed
     return EventStatus.APPLIED if found is None else EventStatus(found[0])
-
-
-def _due(after_id: int, senders: list[str], limit: int) -> list[int]:
-    return [number for (number,) in home.rows(queries.DUE, [after_id, senders, limit])]
 
 
 def purge_bodies(*, limit: int) -> int:

@@ -33,7 +33,8 @@ def open_logins() -> int:
 
 def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
     """Shut the demo users without `DEBUG`, unless their password was changed. Receives `post_migrate`."""
-    if settings.DEBUG or not {User._meta.db_table, Token._meta.db_table} <= _tables(using):
+    tables = connections[using].introspection.table_names()
+    if settings.DEBUG or not {User._meta.db_table, Token._meta.db_table} <= {*tables}:
         return
     for name, _, _ in USERS:
         user = User.objects.using(using).filter(username=name, is_active=True).first()
@@ -65,7 +66,3 @@ def _open(name: str, token: str, superuser: bool) -> bool:
     if token:
         Token.objects.get_or_create(user=user, defaults={"key": token})
     return created
-
-
-def _tables(using: str) -> set[str]:
-    return set(connections[using].introspection.table_names())

@@ -21,8 +21,9 @@ class Segmented:
     """The strategy of several rows; see the module."""
 
     def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
-        home = buyer % product.stock_segments  # users are numbered one by one: this spreads them evenly
-        distance = _modulo(F("number") + (product.stock_segments - home), product.stock_segments)
+        count = product.stock_segments
+        home = buyer % count  # users are numbered one by one: this spreads them evenly
+        distance = Func(F("number") + (count - home), Value(count), function="mod", output_field=IntegerField())
         enough = _of(product).filter(units__gte=quantity)
         return (
             _attempt(_free(enough.order_by(distance)), -quantity)
@@ -102,7 +103,3 @@ def _attempt(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
         return True
     connection.savepoint_rollback(savepoint)
     return False
-
-
-def _modulo(value: object, divisor: int) -> Func:
-    return Func(value, Value(divisor), function="mod", output_field=IntegerField())
