@@ -4,13 +4,7 @@ Only this room writes the ledger's tables. It never talks to Redis and knows no 
 maintenance and the admin come in by the names below; `redis` asks for the epoch.
 """
 
-from idempotency.ledger.claiming import (
-    await_duplicate,
-    hold,
-    record,
-    redis_prefix,
-    renew_epoch,
-)
+from idempotency.ledger.claiming import await_duplicate, hold, record, redis_prefix, renew_epoch
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity, Run, Try
 from idempotency.ledger.leasing import (
     claim_phased,
