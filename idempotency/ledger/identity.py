@@ -51,7 +51,6 @@ class Found:
     """Committed entry as the request path needs it.
 
     Attributes:
-        entry_id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data: columns.
         answer: None while it is not finished.
         fresh_seconds: how long the bytes of the answer may still be given; 0 or less: purged, or due to be.
     """

@@ -164,9 +164,6 @@ def prepared_texts(connection: psycopg.Connection[Any], statements: Iterable[str
     Args:
         connection: their destination. Preparing costs one round trip a statement, once.
         statements: texts that are the same every time; none is ever forgotten.
-
-    Raises:
-        psycopg.Error: the connection is not usable.
     """
     session = _sessions.get(connection)
     if session is None:

@@ -118,9 +118,6 @@ def issued_here(key: str, *, principal: str) -> Taken | None:
 def key_of_try(taken: Taken, content: bytes) -> str:
     """Return the key of a call by the token of an intent: one query.
 
-    Args:
-        content: the request, see `keys.canonical`.
-
     Raises:
         Problem: `token_unknown`, for an expired token whose call would be a new try.
     """
