@@ -107,7 +107,6 @@ class Leading(Newest):
 
 
 def leading(name: str) -> type[Leading]:
-    """Make a filter by the values of the field `name`."""
     fields = {"title": of_newest(label(name)), "parameter_name": name, "field": name}
     return type(f"Leading{name.title()}", (Leading,), fields)
 

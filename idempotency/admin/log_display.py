@@ -60,7 +60,6 @@ def _remark(log: RequestLog) -> str:
 
 
 def name_of(principal: str) -> str:
-    """Name a caller: a user by name and number."""
     kind, _colon, name = principal.partition(":")
     if kind == "user":
         return _user(name)

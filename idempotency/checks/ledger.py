@@ -122,7 +122,6 @@ def check_history(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
 
 
 def _squashed() -> list[Any]:
-    """List the installed migrations that replace others of which none is there."""
     from django.db.migrations.loader import MigrationLoader  # noqa: PLC0415
 
     loader = MigrationLoader(None, load=False)

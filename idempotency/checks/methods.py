@@ -36,7 +36,6 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def _safe_operations(view: Any) -> Iterator[str]:
-    """Yield the methods of keyed operations of Ninja that change nothing."""
     if is_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
 

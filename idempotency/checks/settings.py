@@ -180,7 +180,6 @@ def check_tenants(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
 
 
 def _lists_without_us() -> list[str]:
-    """Name django-tenants' lists of apps that this one is missing in."""
     if not hasattr(settings, "TENANT_APPS"):
         return []
     lists = {name: getattr(settings, name, None) for name in ("TENANT_APPS", "SHARED_APPS")}

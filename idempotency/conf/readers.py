@@ -63,7 +63,6 @@ def is_header_name(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Check if `value` is a number from 0 to `NUMBER_MAX`."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
 
 

@@ -126,7 +126,6 @@ class Several(AskedByHolder, Entered):
             self._listeners(end, hold)
 
     def _give_back(self, locks: Sequence[Any]) -> Steps[list[LockError]]:
-        """Release `locks` of the caller; return the errors."""
         for hold in self._holds():
             if hold.lost:  # first: the whole is lost, whatever is released now
                 hold.over()

@@ -114,7 +114,6 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         return sorted(found, key=attrgetter("since"))
 
     def _first_free(self, paths: Iterable[Path]) -> int | None:
-        """Lock the first file that is free, and write the caller's name into it."""
         file = next((file for path in paths if (file := _locked(path)) is not None), None)
         if file is not None:
             with contextlib.suppress(OSError):  # of a full disk: it is held without a name
@@ -124,7 +123,6 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
 
 
 def _locked(path: Path, how: int = fcntl.LOCK_EX) -> int | None:
-    """Open and lock a file; None if another has it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)

@@ -157,7 +157,6 @@ os.register_at_fork(after_in_child=_listened.clear)
 
 
 def _look(worker: Worker) -> None:
-    """Look whether sessions have ended, until none is listened to."""
     while not worker.stopping.wait(LOOK_SECONDS):
         over = {session for session in list(_listened) if not session.notify or session.ended}
         with _desk.guard:  # who adds one has seen whether another is there

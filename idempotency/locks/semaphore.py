@@ -164,7 +164,6 @@ class Permits(Owned, Totals):
 
 
 def _for(owner: Holder) -> bytes:
-    """Return the suffix of a holder of permits for `owner`."""
     return f" {owner.name}".encode()
 
 

@@ -110,7 +110,6 @@ class Guard(BaseConstraint):
 
 
 def changed(*columns: str) -> str:
-    """Return the condition that an UPDATE changes one of `columns`."""
     return " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in columns)
 
 

@@ -26,7 +26,6 @@ class UnitOfWork:
         self._waiting += statements
 
     def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
-        """Send everything that waits and this statement; return its rows."""
         waiting, self._waiting = self._waiting, []
         return send(*waiting, statement)[-1]
 

@@ -189,7 +189,6 @@ class Exchange(ABC):
         return verdict_on(response.status_code) if self._is_stored else Verdict.NOT_STORED
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
-        """Reduce `response` to what is stored: redacted and bounded."""
         if self._identity.scope.startswith(f"{ANONYMOUS} "):
             self._visit.note(self.key_digest)
         return StoredResponse.of(

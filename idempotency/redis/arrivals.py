@@ -90,7 +90,6 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
 
 @lru_cache(maxsize=64)
 def stream_of(prefix: str) -> str:
-    """Name the stream below a prefix of names."""
     return f"{prefix}:request-log"
 
 

@@ -184,7 +184,6 @@ class Script:
     def run(
         self, connection: Connection, keys: list[str], arguments: list[Any], seconds: float | None = None
     ) -> Any:
-        """Run on `connection` and return the reply, or raise what the client raises."""
         parts = (len(keys), *keys, *arguments)
         try:
             reply = connection.ask("EVALSHA", self.sha, *parts, seconds=seconds)

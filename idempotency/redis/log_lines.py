@@ -14,7 +14,6 @@ from idempotency.redis.fastpath import attempt
 
 
 def oldest(*, limit: int) -> list[Arrival] | None:
-    """Return the first lines of the stream; None if Redis is unavailable."""
     name = stream_of(redis_prefix())
     return attempt(lambda redis: [_read(*line) for line in redis.xrange(name, count=limit)])
 

@@ -198,7 +198,6 @@ class Subscriber:
             subscription.leader = None
 
     def _give_way(self, subscription: Subscription) -> None:
-        """Wait while a waiter reads."""
         if not self._called.wait(WAY_SECONDS):
             self._gives_way = True  # first: the leader may leave at any time
             if subscription.leader is not None:

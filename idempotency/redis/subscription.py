@@ -114,7 +114,6 @@ class Subscription:
         return {"type": kind.decode(), "channel": channel, "data": data}
 
     def close(self) -> None:
-        """Close; for the leader, or when it is broken."""
         with self._sending:
             self.broken = True
             self.connection.disconnect()

@@ -46,7 +46,6 @@ class Reply(asyncio.Future[Any]):
         return False
 
     def fail(self, error: type[Exception], text: str) -> None:
-        """End the wait with an error, if it has not ended."""
         if not self.done():
             self.set_exception(error(text))
 

@@ -59,7 +59,6 @@ def is_anonymous(principal: str) -> bool:
 
 
 def anonymous_like(principal: str) -> str:
-    """Name the anonymous caller of a principal's tenant."""
     _, within, tenant = principal.rpartition(WITHIN)
     return f"{ANONYMOUS}{within}{tenant}" if within and config().tenant is not None else ANONYMOUS
 

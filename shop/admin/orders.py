@@ -200,8 +200,6 @@ class OfSale(admin.RelatedFieldListFilter):
 
 @admin.register(FlashSalePurchase)
 class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Purchases of a flash sale, in the order of arrival."""
-
     list_display = ("sale", "place", "buyer", "short_order", time_of("bought_at"), time_of("returned_at"))
     fields = ("sale", "place", "buyer", "order", time_of("bought_at"), time_of("returned_at"))
     list_filter = (("sale", OfSale), ("returned_at", admin.EmptyFieldListFilter))

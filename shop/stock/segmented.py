@@ -80,12 +80,10 @@ def _of(product: Product) -> QuerySet[StockSegment, StockSegment]:
 
 
 def _locked(product: Product) -> list[StockSegment]:
-    """Lock all of the product's segments, by number."""
     return list(_of(product).order_by("number").select_for_update(no_key=True))
 
 
 def _free(rows: QuerySet[StockSegment, StockSegment]) -> QuerySet[StockSegment, StockSegment]:
-    """Lock the first of `rows` that is free."""
     first = rows.select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
     return StockSegment.objects.filter(pk=first)
 

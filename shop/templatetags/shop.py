@@ -55,7 +55,6 @@ def basket_count(context: template.Context) -> int:
 
 @register.simple_tag
 def basket_field(form: Any, kind: str, sku: str) -> Any:
-    """Return the form's field of a product, if it has one."""
     name = f"{kind}.{sku}"
     return form[name] if name in form.fields else {"value": None}
 

@@ -19,7 +19,6 @@ class LoginView(views.LoginView):
         return "" if address == self.request.path else address
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Log in, in a session with a key of its own."""
         guests = self.request.session
         if SESSION_KEY not in guests:
             self.request.session = type(guests)()

@@ -65,7 +65,6 @@ class OrderView:
 
     @property
     def paid_with(self) -> Any:
-        """Name of the channel that the order was paid by; empty until it is."""
         return channel_name(self.charge.channel) if self.charge else ""
 
     @property
@@ -94,7 +93,6 @@ class OrderView:
 
     @property
     def order_refunds(self) -> list[RefundView]:
-        """Refunds of what the order was paid with."""
         return [one for one in self.refunds if not one.refund.anomaly_id]
 
     @property

@@ -146,7 +146,6 @@ def _guesses(request: HttpRequest) -> tuple[Rate, Rate]:
 
 
 def refused(request: HttpRequest, seconds: float) -> HttpResponse:
-    """Render the page that asks to wait, with Retry-After."""
     THROTTLED.inc()
     headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
     detail = _("There were too many requests of this kind. Wait, then try once more.")

@@ -122,7 +122,6 @@ class UncountedPayment:
 
 
 def refunds_of(payment: Payment) -> list[RefundView]:
-    """List the payment's refunds, oldest first."""
     return [RefundView(refund) for refund in _oldest_first(payment.refunds.select_related("anomaly", "payment"))]
 
 

@@ -30,7 +30,6 @@ class SessionHold:
     notify: Callable[[str, Any], None] | None = None  # called once, with the end of it and itself
 
     def over(self, end: str) -> None:
-        """Notify of its end, once."""
         notify, self.notify = self.notify, None
         if notify is not None:
             notify(end, self)

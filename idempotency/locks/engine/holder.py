@@ -37,7 +37,6 @@ process: str  # own name of this one, which says where it runs; another one afte
 
 
 def current() -> Holder:
-    """Return the running asyncio task, or else the running thread."""
     # asked this way a thread without a loop costs no exception
     task = None if asyncio._get_running_loop() is None else asyncio.current_task()
     if task is None:

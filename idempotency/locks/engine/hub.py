@@ -157,7 +157,6 @@ def lock_error(error: Exception) -> LockError:
 
 
 def refuse_no_redis() -> None:
-    """Raise `ImproperlyConfigured` where the settings name no Redis."""
     if not config().uses_redis:
         raise ImproperlyConfigured(
             "A lock without client= uses the Redis of IDEMPOTENCY['REDIS'], which names none. Name one there, as "

@@ -213,7 +213,6 @@ def answer(step: Step) -> Any:
 
 
 async def answer_beside(step: Step) -> Any:
-    """Perform one step in a thread beside the loop, a wait or a pause in the loop."""
     if isinstance(step, Wait):
         return await step.bell.wait(step.seconds)
     if isinstance(step, Pause):
