@@ -1,7 +1,10 @@
 """Readers of the values of the `IDEMPOTENCY` setting: each refuses a value of no use, and says what to write."""
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -10,10 +13,10 @@ from django.utils.module_loading import import_string
 
 from idempotency.arguments import LONGEST_SECONDS
 from idempotency.extras import needed
-from idempotency.keyring import keyring
 
 MARKED, UNSAFE = "marked", "unsafe"
 NUMBER_MAX = LONGEST_SECONDS  # after 292 years a thread that waits raises OverflowError
+KEY_BYTES = 32  # of an operator's key, under which stored answers are encrypted
 UP_TO = f"up to {NUMBER_MAX:,.0f}"
 
 Reader = Callable[[str, Any], None]
@@ -148,6 +151,26 @@ def lock_servers(name: str, value: Any) -> None:
 def body_keys(name: str, value: Any) -> None:
     texts(name, value)
     keyring(tuple(value.items()))
+
+
+@lru_cache(maxsize=4)
+def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
+    """Decode the operator's keys, in order; ImproperlyConfigured for no 32 bytes, or without `cryptography`."""
+    keys = {}
+    for key_id, encoded in entries:
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise ImproperlyConfigured(
+                f"IDEMPOTENCY['BODY_KEYS'][{key_id!r}] must be {KEY_BYTES} bytes in base64."
+            )
+        keys[key_id] = key
+    if keys:
+        with needed("encryption", by="IDEMPOTENCY['BODY_KEYS']", error=ImproperlyConfigured):
+            import cryptography  # noqa: F401, PLC0415  only where bodies are encrypted
+    return keys
 
 
 positive = must_be(f"a positive number {UP_TO}", lambda value: is_number(value) and value > 0)

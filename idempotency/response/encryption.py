@@ -16,7 +16,7 @@ import os
 from dataclasses import replace
 
 from idempotency.conf import config
-from idempotency.keyring import KEY_BYTES, keyring
+from idempotency.conf.readers import KEY_BYTES, keyring
 from idempotency.response.answers import StoredResponse
 
 NONCE_BYTES = 12
