@@ -28,7 +28,6 @@ class AtomicExchange(Exchange):
     mode = Mode.ATOMIC
 
     _atomic: transaction.Atomic | None = None
-    _database: BaseDatabaseWrapper  # of this thread, from `_enter` on
     _claimed: marker.Claimed | None = None
     _repeats = 0
     _committing = False  # from here on the commit may have happened, even if an error is all we see of it

@@ -51,8 +51,8 @@ class Exchange(ABC):
     outcome = ""
     is_handling = False
     on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
-    _is_stored = True
-    _is_open = False
+    _database: Any = None  # of this thread, while its transaction is open
+    _is_stored, _is_open = True, False
     _lifetime: float | None = None
 
     def __init__(

@@ -6,9 +6,9 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -149,13 +149,14 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
         return stored.replay()
     while True:
         try:
-            with one_tenant(exchange._config.database):
-                exchange.is_handling = True
-                try:
-                    response = yield
-                finally:
-                    exchange.is_handling = False
-                response = rendered(response)
+            database = exchange._database or connections[exchange._config.database]
+            tenant = getattr(database, "tenant", None)
+            exchange.is_handling = True
+            try:
+                response = rendered((yield))
+            finally:
+                exchange.is_handling = False
+                go_back(database, tenant)
             # commit; a concurrent duplicate that was faster gives its answer instead
             return exchange.finish(response)
         except BaseException as error:
@@ -168,16 +169,10 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
             return stored.replay()
 
 
-@contextmanager
-def one_tenant(using: str) -> Iterator[None]:
-    """Leave the tenant that code inside has gone to (django-tenants): its ledger knows nothing of the call."""
-    database: Any = connections[using]
-    tenant = getattr(database, "tenant", None)
-    try:
-        yield
-    finally:
-        if tenant is not None and database.schema_name != tenant.schema_name:
-            database.set_tenant(tenant)
+def go_back(database: Any, tenant: Any) -> None:
+    """Leave the tenant that code has gone to (django-tenants): its ledger knows nothing of the call."""
+    if tenant is not None and database.schema_name != tenant.schema_name:
+        database.set_tenant(tenant)
 
 
 def _advance(step: Callable[[Any], None], value: Any) -> Any:

@@ -36,7 +36,7 @@ from idempotency import ledger
 from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
-from idempotency.protocol.execute import one_tenant
+from idempotency.protocol.execute import go_back
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.response.answers import Verdict, verdict_on
@@ -280,11 +280,15 @@ class Phases:
 
 
 def _of_one_tenant(function: Callable[[Progress], T], progress: Progress) -> T:
-    with one_tenant(home.alias()):
+    database = home.connection()
+    tenant = getattr(database, "tenant", None)
+    try:
         return function(progress)
 
 
 def phases_named(name: str) -> Phases | None:
+    finally:
+        go_back(database, tenant)
     """Find the `Phases` of this name, if the module that declares them has been imported."""
     return _registry.get(name)
 

@@ -5,7 +5,6 @@ from secrets import token_hex
 from typing import Any
 
 from django.db import transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http.response import HttpResponseBase
 
 from idempotency.conf import Config
@@ -29,7 +28,6 @@ class UnkeyedExchange(Exchange):
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
     _atomic: transaction.Atomic | None = None
-    _database: BaseDatabaseWrapper
 
     def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "", digest: str = "") -> None:
         self.mode, self.handler = mode, handler
