@@ -37,7 +37,7 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
     Raises:
         TransactionManagementError: no transaction is open; row and effect could not commit together.
         TypeError: a consumer that is no str, or an id of another type, whose text may differ between deliveries.
-        ValueError: a name is empty or too long.
+        ValueError: a name is empty or too long, or has NUL.
     """
     if isinstance(message_id, bool) or not isinstance(message_id, str | int | UUID):
         raise TypeError(
@@ -47,8 +47,8 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
     if not isinstance(consumer, str):
         raise TypeError(f"A consumer's name is a str, not {consumer!r}.")
     name = str(message_id)
-    if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96:
-        raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")
+    if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96 or "\x00" in name + consumer:
+        raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96, without NUL.")
     if not home.is_in_transaction():
         raise transaction.TransactionManagementError(
             f"No transaction is open on {home.alias()!r}: write transaction.atomic(using={home.alias()!r}) around "

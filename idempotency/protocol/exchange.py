@@ -19,7 +19,7 @@ from idempotency.errors import InProgress, KeyReused, ResultExpired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.redis import arrivals, marker, subscriber
-from idempotency.request import keys
+from idempotency.request import keys, outline
 from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse, Verdict, verdict_on
@@ -117,7 +117,7 @@ class Exchange(ABC):
 
     def about(self, kind: str, identifier: object) -> None:
         name = getattr(identifier, "hex", None) or str(identifier)
-        self._subject = f"{kind}:{name}"[:96]
+        self._subject = outline.printable(f"{kind}:{name}", 96)
         logs.bind(subject=self._subject)
 
     @property

@@ -85,11 +85,11 @@ def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
     try:
         found = json.loads(body)
         members = [(name, rest) for part in found for name, *rest in part] if is_form else found["object"]
-        return [(BODY + _printable(name), json.dumps(value).encode()) for name, value in members[:MEMBERS_MAX]]
+        return [(BODY + printable(name), json.dumps(value).encode()) for name, value in members[:MEMBERS_MAX]]
     except (ValueError, TypeError, KeyError, RecursionError):
         return []
 
 
-def _printable(name: object) -> str:
+def printable(name: object, length: int = NAME_MAX) -> str:
     """Shorten a name, without what PostgreSQL does not store: NUL, and half a pair of surrogates."""
-    return "".join(each if each.isprintable() else "?" for each in str(name)[:NAME_MAX])
+    return "".join(each if each.isprintable() else "?" for each in str(name)[:length])

@@ -53,7 +53,8 @@ def test_an_effect_that_fails_takes_the_mark_with_it() -> None:
 def test_outside_a_transaction_it_refuses() -> None:
     with pytest.raises(transaction.TransactionManagementError, match=r"transaction.atomic\(using='default'\)"):
         consume_once("m1", consumer="stock")
-    for message_id, consumer in (("", "stock"), ("m", ""), ("m" * 256, "stock"), ("m", "s" * 97)):
+    refused = [("", "stock"), ("m", ""), ("m" * 256, "stock"), ("m", "s" * 97), ("m\x00", "stock")]
+    for message_id, consumer in refused:
         with transaction.atomic(), pytest.raises(ValueError, match="message id"):
             consume_once(message_id, consumer=consumer)
     name: Any
