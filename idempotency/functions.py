@@ -159,7 +159,9 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         Raises:
             TypeError: at decoration, for a task of a queue, an argument that the function has not, or the name of
                 another task.
+            ValueError: at decoration, as `once`.
         """
+        once(name, key="any", lease=lease, wait=wait)  # for its refusals
 
         def decorate(function: Any) -> Any:
             refuse_deferred(function, f"@once.task({name!r})")

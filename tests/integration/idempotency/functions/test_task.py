@@ -180,6 +180,10 @@ def test_what_cannot_be_honoured_is_refused_at_once() -> None:
         once.task("bills.pay", key=lambda date: date)(bill)
     with pytest.raises(TypeError, match="It has no 'who'"):
         once.task("bills.pay", key=lambda day: day, principal=lambda who: who)(bill)
+    wrong: list[dict[str, Any]] = [{"name": "bills pay"}, {"lease": 0}, {"wait": -1}]
+    for given in wrong:
+        with pytest.raises(ValueError, match=rf"{next(iter(given))} (is not usable|must be)"):
+            once.task(**{"name": "bills.pay", "key": lambda day: day, **given})
     key: Any = "day"
     with pytest.raises(TypeError, match=r"key is a function of the arguments.*not 'day'"):
         once.task("bills.pay", key=key)(bill)
