@@ -61,8 +61,8 @@ def refuse_open_transaction() -> None:
     if is_in_transaction() or not (database.atomic_blocks or _commits_by_itself(database)):
         raise RuntimeError(
             f"A transaction is open on {alias()!r}, and a keyed call opens its own. Remove atomic() or "
-            "ATOMIC_REQUESTS around it, or set_autocommit(False). For once() inside a transaction, write "
-            "transaction.on_commit, or consume_once."
+            "ATOMIC_REQUESTS around it, or set_autocommit(False); in a request, await calls one after the other, "
+            "not by gather(). For once() inside a transaction, write transaction.on_commit, or consume_once."
         )
 
 

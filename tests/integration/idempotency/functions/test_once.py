@@ -206,6 +206,19 @@ async def test_a_request_that_is_cancelled_twice_ends_with_its_call(transactiona
     assert await counts() == (2, 1)
 
 
+async def test_calls_of_a_request_wait_for_each_other_by_await_alone(transactional_db: None) -> None:
+    """A queue would wait for ever where the handler of one awaits the other."""
+    of, calls = OfARequest(), list[Any]()
+    async with a_request():
+        calls.append(asyncio.create_task(of.call()))
+        await of.inside.wait()
+        with pytest.raises(RuntimeError, match=r"await calls one after the other, not by gather\(\)"):
+            await once("n", key="beside").arun(of.slow)
+        of.go.set()
+        assert await calls[0] == "done"
+    assert await counts() == (2, 1)
+
+
 @pytest.mark.parametrize(("error", "logged"), [(InProgress(), []), (RuntimeError("fails"), ["idempotency"])])
 async def test_of_a_call_that_was_cancelled_only_a_fault_is_logged(
     transactional_db: None, caplog: pytest.LogCaptureFixture, error: Exception, logged: list[str]
