@@ -118,7 +118,7 @@ def hold(identity: Identity) -> Found | bool:
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
     """Wait for the duplicate that holds the key, in a transaction of its own, unusable after DuplicateRunning."""
-    milliseconds = max(1, round(wait_seconds * 1000))
+    milliseconds = max(1, min(round(wait_seconds * 1000), 2**31 - 1))  # PostgreSQL takes no more
     with home.connection().cursor() as cursor:
         cursor.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])
         try:

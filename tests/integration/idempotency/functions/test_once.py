@@ -127,7 +127,7 @@ def test_a_purged_result_is_not_executed_again(settings: Any) -> None:
 @pytest.mark.parametrize("redis", ["default", None])
 def test_copies_at_the_same_instant_happen_once(lease: Any, redis: str | None) -> None:
     def copy() -> Any:
-        return once("n", key="k", lease=lease, wait=30).run(place)
+        return once("n", key="k", lease=lease, wait=1e9).run(place)  # the longest, and no limit of PostgreSQL's
 
     with override_settings(IDEMPOTENCY={"REDIS": redis}):
         results = at_once(*[copy] * 8)
