@@ -1,5 +1,6 @@
 """A project adopts the package, leaves by the steps of the docs' page, and adopts it again."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from django.contrib import admin
+from django.test import override_settings
+from django.urls import path
 
+from idempotency.checks.views import check_keyed_views
 from idempotency.conf import Config
 from tests.foreign.foreign import ROOT, ForeignProject, Guest, Server
 
@@ -24,6 +29,8 @@ HOLDINGS = (
     "SELECT codename FROM auth_permission",
     "SELECT app FROM django_migrations",
 )
+
+urlpatterns = [path("admin/", admin.site.urls)]
 
 
 @pytest.fixture
@@ -73,3 +80,12 @@ def test_what_stands_for_another_packages_setting_is_one_of_ours() -> None:
     names = set(re.findall(r'\| [^|\n]*?`"?([A-Z_]{4,})"?[:`]', COME)) - {"ATOMIC_REQUESTS"}
     assert {"KEYED", "HEADER", "BODY_SECONDS"} <= names
     assert {name.lower() for name in names} <= set(Config.__dataclass_fields__)
+
+
+@pytest.mark.urls(__name__)
+def test_no_setting_of_the_page_is_refused_for_the_admin() -> None:
+    values = re.findall(r'`"KEYED": (.+?)`', COME)
+    assert len(values) == 3
+    for value in values:
+        with override_settings(IDEMPOTENCY={"KEYED": ast.literal_eval(value)}):
+            assert check_keyed_views(None) == []
