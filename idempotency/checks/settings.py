@@ -166,9 +166,19 @@ def _cache(config: Config) -> Iterator[CheckMessage]:
 @register(Tags.compatibility)
 def check_tenants(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
+    meet = "a caller gets the answer of another tenant's caller with the same id and key"
+    config = parsed()
+    engine = connections.settings[config.database]["ENGINE"] if config and not config.tenant else ""
+    if engine.startswith("django_pgschemas"):
+        return [
+            Error(
+                f"Names in Redis do not have the schema of django-pgschemas: {meet}.",
+                hint="Name a function in IDEMPOTENCY['TENANT'], and keep the only ledger in the public schema.",
+                id="idempotency.E009",
+            )
+        ]
     because = {
-        "TENANT_APPS": "all tenants share one ledger: a caller gets the answer of another tenant's caller with "
-        "the same id and key",
+        "TENANT_APPS": f"all tenants share one ledger: {meet}",
         "SHARED_APPS": "the public schema has no ledger",
     }
     for name in _lists_without_us():

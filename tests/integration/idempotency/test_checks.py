@@ -36,7 +36,7 @@ from idempotency import drf
 from idempotency.checks.callers import check_anonymous_callers, check_callers
 from idempotency.checks.ledger import check_constraint, check_server_log
 from idempotency.checks.methods import check_keyed_methods
-from idempotency.checks.settings import MIDDLEWARE, check_settings
+from idempotency.checks.settings import MIDDLEWARE, check_settings, check_tenants
 from idempotency.checks.views import check_atomic_requests, check_keyed_views, check_middleware, check_prefixes
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.modes import ATOMIC
@@ -353,6 +353,15 @@ def test_the_public_schema_has_a_ledger_too() -> None:
     found = [message for message in run_checks() if message.id in {"idempotency.E009", "idempotency.E015"}]
     (message,) = found
     assert message.msg == "SHARED_APPS lacks 'idempotency', so the public schema has no ledger."
+
+
+@pytest.mark.parametrize(("tenant", "found"), [(None, ["idempotency.E009"]), ("os.getcwd", [])])
+def test_tenants_that_names_in_redis_do_not_know_are_named_by_a_function(
+    monkeypatch: pytest.MonkeyPatch, tenant: str | None, found: list[str]
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ENGINE", "django_pgschemas.postgresql")
+    with override_settings(IDEMPOTENCY={"TENANT": tenant}):
+        assert [message.id for message in check_tenants(None)] == found
 
 
 def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
