@@ -54,6 +54,13 @@ def text(name: str, value: str) -> str:
     return value
 
 
+def name(what: str, value: str, most: int = 96) -> str:
+    """Return a name that its column holds and a page shows."""
+    if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
+        raise ValueError(f"{what} must have 1 to {most} printable characters, not {value!r}")
+    return value
+
+
 def callback(name: str, call: Callable[..., T] | None) -> Callable[..., T] | None:
     if call is not None and not callable(call):
         raise ValueError(f"{name} must be a function or None, not {call!r}")

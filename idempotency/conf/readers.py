@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -75,8 +75,10 @@ def _is_address(value: Any) -> bool:
     )
 
 
-def _is_names(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(part, str) and part for part in value)
+def is_names(value: Any) -> bool:
+    """Check if `value` is a list of names, or another collection of some, and not a name."""
+    is_list = isinstance(value, Collection) and not isinstance(value, str)
+    return is_list and all(isinstance(name, str) and name for name in value)
 
 
 def must_be(wanted: str, fits: Callable[[Any], bool]) -> Reader:
@@ -178,7 +180,7 @@ not_negative = must_be(f"0 or a positive number {UP_TO}", is_number)
 count = must_be(f"0 or a positive integer {UP_TO}", lambda value: is_number(value) and isinstance(value, int))
 switch = must_be("True or False", lambda value: isinstance(value, bool))
 text = must_be("a text", lambda value: isinstance(value, str))
-names = must_be("a list of names", _is_names)
+names = must_be("a list of names", is_names)
 header = must_be("the name of a header with no other meaning", is_header_name)
 address = must_be("an http(s) address or a path", lambda value: value is None or _is_address(value))
 anonymous = must_be("'accept' or 'refuse'", lambda value: value in ("accept", "refuse"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http.response import HttpResponseBase
 
-from idempotency.conf.readers import UP_TO, is_header_name, is_number
+from idempotency.conf.readers import UP_TO, is_header_name, is_names, is_number
 from idempotency.errors import Problem
 from idempotency.modes import Mode
 
@@ -59,8 +59,8 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
             "give one with no other meaning",
         ),
         ("principal", policy.principal is None or callable(policy.principal), "give a function"),
-        ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
-        ("redact", _is_names(policy.redact), "give a list of names"),
+        ("ignore", callable(policy.ignore) or is_names(policy.ignore or ()), "give names, or a function"),
+        ("redact", is_names(policy.redact), "give a list of names"),
         ("window", _is_seconds(policy.window) and policy.window != 0, f"give seconds, more than 0, {UP_TO}"),
         ("on_problem", policy.on_problem is None or callable(policy.on_problem), "give a function"),
         ("on_replay", policy.on_replay is None or callable(policy.on_replay), "give a function"),
@@ -69,10 +69,6 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
 
 def _is_seconds(value: Any) -> bool:
     return value is None or is_number(value)
-
-
-def _is_names(value: Any) -> bool:
-    return not isinstance(value, str) and all(isinstance(name, str) and name for name in value)
 
 
 def _is_mode(value: Any) -> bool:

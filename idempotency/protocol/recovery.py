@@ -32,7 +32,7 @@ from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger
+from idempotency import arguments, ledger
 from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
@@ -122,7 +122,7 @@ class Phases:
     def __init__(self, name: str, *, redact: tuple[str, ...] = ()) -> None:
         if name in _registry:
             raise ValueError(f"There are Phases named {name!r} already.")
-        self.name = name
+        self.name = arguments.name("The name of Phases", name)
         self.redact = redact
         self._steps: dict[str, tuple[Step, bool]] = {}
         self._undo: Undo = lambda progress: None
@@ -193,6 +193,7 @@ class Phases:
     def _declare(self, point: str, *, in_transaction: bool) -> Callable[[Step], Step]:
         def declare(step: Step) -> Step:
             self._refuse_async(step)
+            arguments.name("A recovery point", point, 64)
             if point in self._steps:
                 raise ValueError(f"The Phases {self.name!r} have a step at {point!r} already.")
             self._steps[point] = (step, in_transaction)
@@ -284,11 +285,11 @@ def _of_one_tenant(function: Callable[[Progress], T], progress: Progress) -> T:
     tenant = getattr(database, "tenant", None)
     try:
         return function(progress)
+    finally:
+        go_back(database, tenant)
 
 
 def phases_named(name: str) -> Phases | None:
-    finally:
-        go_back(database, tenant)
     """Find the `Phases` of this name, if the module that declares them has been imported."""
     return _registry.get(name)
 

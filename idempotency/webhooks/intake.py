@@ -14,6 +14,8 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.datastructures import CaseInsensitiveMapping
 
+from idempotency import arguments
+from idempotency.conf.readers import is_names
 from idempotency.errors import Problem, malformed, payload_too_large, problem_response
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
@@ -59,7 +61,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
 
     Raises:
         TypeError: a coroutine function, no `Verifier`, no id, or only one of `entity` and `sequence`.
-        ValueError: the sender's name is out of range, or another function has it.
+        ValueError: the sender's name or a number is out of range, or another function has the name.
     """
 
     handler: Handler
@@ -79,10 +81,9 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
     ) -> None:
         if fault := _fault_of(verify, id=id, entity=entity, sequence=sequence, headers=headers):
             raise TypeError(f"@webhook({sender!r}){fault}.")
-        if not 1 <= len(sender) <= 96 or not sender.isprintable():
-            raise ValueError("A sender's name has 1 to 96 printable characters.")
-        self.sender, self.verify = sender, verify
-        self.attempts_max, self._max_bytes, self._defer = attempts_max, max_bytes, defer
+        self.sender, self.verify, self._defer = arguments.name("sender", sender), verify, defer
+        self.attempts_max = arguments.whole_number("attempts_max", attempts_max)
+        self._max_bytes = arguments.whole_number("max_bytes", max_bytes)
         self._id, self._entity, self._sequence = id or verify.id_of, entity, sequence
         named = (id,) if isinstance(id, str) else ()
         self._headers = dict.fromkeys((*verify.headers, *named, *headers, "Content-Type"))
@@ -215,7 +216,7 @@ def _fault_of(verify: object, *, id: Any, entity: Any, sequence: Any, headers: A
         return f": id= is a header or a function of the event, not {id!r}"
     if id is None and type(verify).id_of is Verifier.id_of and not (verify.id_header or verify.id_member):
         return f": {type(verify).__name__} names no id. Write id="
-    return f": headers= is a list of names, not {headers!r}" if isinstance(headers, str) else ""
+    return "" if is_names(headers) else f": headers= is a list of names, not {headers!r}"
 
 
 def _not_now() -> Problem:

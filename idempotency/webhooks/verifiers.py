@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from idempotency.arguments import bounded
 from idempotency.webhooks.event import Event, NotGenuine, Unverifiable, place_of
 
 TOLERANCE_SECONDS = 300.0
@@ -44,7 +45,7 @@ class Verifier:
 
     def __init__(self, secret: Secret, *, tolerance_seconds: float = TOLERANCE_SECONDS) -> None:
         self._secret = secret
-        self._tolerance_seconds = tolerance_seconds
+        self._tolerance_seconds = bounded("tolerance_seconds", tolerance_seconds)
 
     def check(self, event: Event) -> None:
         """Verify the request. Raises NotGenuine, or Unverifiable."""

@@ -324,6 +324,11 @@ def test_mistakes_are_named() -> None:
         Phases("tests.mistakes")
     with pytest.raises(ValueError, match="step at 'started'"):
         phases.outside("started")(start)
+    for name in ("", "n" * 97, "a\x00", None):
+        with pytest.raises(ValueError, match="name of Phases must have 1 to 96 printable characters, not "):
+            Phases(name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="recovery point must have 1 to 64 printable characters, not 'ppp"):
+        phases.outside("p" * 65)(start)
     with pytest.raises(RuntimeError, match=r"must be decorated with @idempotent\(mode="):
         phases.respond(RequestFactory().post("/"), {})
 

@@ -8,6 +8,7 @@ PayPal publish no signed example: Stripe's own library, `hmac` and a certificate
 import base64
 import hmac
 import json
+import math
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -184,6 +185,12 @@ def test_standard_webhooks_take_the_headers_of_svix_and_a_secret_in_base64() -> 
     named = {name.replace("webhook", "svix"): value for name, value in SVIX.items()}
     StandardWebhooks(SVIX_SECRET, prefix="svix").check(event("standard", **named))
     assert "base64" in StandardWebhooks("whsec_?").fault()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, True, "300"], ids=repr)
+def test_a_tolerance_is_a_time(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="tolerance_seconds must be above 0"):
+        Slack("hush", tolerance_seconds=seconds)
 
 
 def test_we_sign_with_every_secret_as_svix_does() -> None:
