@@ -102,10 +102,13 @@ class Subscription:
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
         """Return the next message with type, channel and data. None if none came in `timeout` seconds."""
         self._refuse_if_broken()
-        # what came together with the last one has left the socket; looked at first, while there is time
-        if not self._reader.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
-            return None
-        reply = self._reader.read_response(disable_decoding=True, **self._pushes)
+        try:
+            # what came together with the last one has left the socket; looked at first, while there is time
+            if not self._reader.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
+                return None
+            reply = self._reader.read_response(disable_decoding=True, **self._pushes)
+        except (AttributeError, ValueError) as error:  # of redis-py without hiredis, where a sender has closed it
+            raise RedisConnectionError("This subscription has ended.") from error
         if reply is None:  # pushed by the server of its own accord, and no message
             return None
         if isinstance(reply, Exception):

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis._parsers import _RESP2Parser
 from redis.asyncio import RedisCluster
+from redis.connection import DefaultParser
 
 from idempotency import locks
 from idempotency.locks import RateExceeded, aio
@@ -205,8 +207,10 @@ def test_what_a_server_pushes_beside_messages_breaks_no_subscription(desk: Bench
     subscription.close()
 
 
-def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench) -> None:
-    subscription = Subscription(redis.Redis.from_url(desk.servers.url).connection_pool)
+@pytest.mark.parametrize("parser", [DefaultParser, _RESP2Parser])  # of hiredis, and the one without
+def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench, parser: Any) -> None:
+    pool = redis.Redis.from_url(desk.servers.url, parser_class=parser).connection_pool
+    subscription = Subscription(pool)
     subscription.subscribe("thing")
     message = subscription.get_message(timeout=10)
     assert message is not None
