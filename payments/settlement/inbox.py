@@ -110,13 +110,21 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
         in_quarantine = row.verdict == Verdict.QUARANTINED
         done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not in_quarantine else {}
         failed.update(detail=detail, attempts=F("attempts") + 1, **done)
-        file_anomaly(
-            AnomalyKind.NOTIFICATION_FAILED,
-            channel=received.channel,
-            reference=received.notification_id,
-            # the first line: further ones name rows and times, so each copy would be new work
-            detail={"error": detail.partition("\n")[0]} | ({"acknowledged": "yes"} if acknowledged else {}),
-        )
+        file_failed(received, reason=detail, acknowledged=acknowledged)
+
+
+def file_failed(received: Notification, *, reason: str, acknowledged: bool) -> None:
+    """File an anomaly of a notification whose effect failed; `finish` resolves it.
+
+    Transaction: needs the caller's, or none.
+    """
+    file_anomaly(
+        AnomalyKind.NOTIFICATION_FAILED,
+        channel=received.channel,
+        reference=received.notification_id,
+        # the first line: further ones name rows and times, so each copy would be new work
+        detail={"error": reason.partition("\n")[0]} | ({"acknowledged": "yes"} if acknowledged else {}),
+    )
 
 
 def quarantine(received: Notification) -> bool:

@@ -47,6 +47,7 @@ RECEIVED = Counter(
 REFUSED = Counter("payonce_notifications_refused", "Notifications that were refused.", ["channel", "reason"])
 
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
+UNREADABLE = (SignatureInvalid, NotificationMalformed, ChannelUnavailable)
 EARLY = timedelta(days=3)  # as long as providers send again, so a payment may be notified after its dispute
 
 
@@ -136,14 +137,18 @@ def replay(notification_pk: int) -> str:
 def replay_early(notification_pk: int) -> None:
     """Process a dispute again that came before its payment, and come again while that is unknown.
 
-    After `EARLY` it is taken for another system's of the account. Raises as `replay`.
+    After `EARLY` it is taken for another system's of the account. Raises as `replay`, and files an anomaly.
 
     Transaction: NONE may be open.
     """
     row = Notification.objects.get(pk=notification_pk)
     if row.verdict != Verdict.HELD:
         return
-    verdict = replay(row.pk)
+    try:
+        verdict = replay(row.pk)
+    except (*UNREADABLE, ProcessingFailed) as error:
+        inbox.file_failed(row, reason=str(error), acknowledged=True)
+        raise
     if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
         _come_again(row)
     else:
@@ -168,7 +173,7 @@ def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provi
             raise NotificationMalformed("larger than any notification")
         provider = calling.provider(account)
         return provider, provider.read_notification(headers=headers, body=body, now=datetime.now(UTC))
-    except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
+    except UNREADABLE as error:
         REFUSED.labels(account, type(error).__name__).inc()
         log.warning("%s notification refused: %s", account, error)
         if isinstance(error, ChannelUnavailable):
@@ -291,6 +296,6 @@ def _says_the_same(stored: Stored, received: Notification) -> bool:
         return True
     try:
         return digest_of(_read_again(inbox.rows_of(received).get())) == received.digest
-    except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
+    except UNREADABLE as error:
         log.info("stored %s notification %s cannot be read: %s", received.account, received.notification_id, error)
         return False

@@ -14,7 +14,8 @@ from django.db import connection
 from django.test import Client
 
 from payments import tasks
-from payments.errors import RefundExceedsPaid
+from payments.channels import configured
+from payments.errors import RefundExceedsPaid, SignatureInvalid
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from payments.operations.figures import trial_balance
 from payments.providers.base import FactKind
@@ -230,6 +231,25 @@ def test_disputes_that_came_before_their_payment_wait_for_it(
         assert (one.verdict in {"anomaly", "duplicate"}, one.out_trade_no) == (True, attempt.out_trade_no)
     assert Anomaly.objects.get().detail["taken_minor"] == 1990
     assert books()["disputed"] == 1990
+
+
+def test_an_early_dispute_that_fails_is_an_anomaly_until_it_is_read(
+    open_attempt: OpenAttempt, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt("stripe")
+    received(event(attempt, "created", "needs_response", OPENED_AT))
+    (job,) = jobs_about(Notification.objects.get())
+    received(letter(attempt))
+    with monkeypatch.context() as patch:
+        patch.setitem(settings.PAYMENTS["PROVIDERS"]["stripe"], "WEBHOOK_SECRET", "whsec_another")
+        configured.forget()
+        for _ in range(2):
+            with pytest.raises(SignatureInvalid):
+                tasks.replay_early(**job)
+    assert "does not verify" in Anomaly.objects.get(kind="notification_failed", resolved_at=None).detail["error"]
+    configured.forget()
+    tasks.replay_early(**job)
+    assert Anomaly.objects.get(resolved_at=None).kind == "disputed"
 
 
 def test_an_early_dispute_that_a_person_took_out_of_quarantine_waits_too(open_attempt: OpenAttempt) -> None:
