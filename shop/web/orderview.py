@@ -102,9 +102,9 @@ class OrderView:
 
     @property
     def going_back(self) -> bool:
-        """True if a refund of all that is left of what the order was paid with is under way."""
-        is_open = any(one.open for one in self.order_refunds)
-        return self.stage is Stage.PAID and is_open and not self.refundable_minor
+        """True if open refunds return all that is left of what the order was paid with."""
+        open_minor = sum(one.refund.amount_minor for one in self.order_refunds if one.open)
+        return self.stage is Stage.PAID and open_minor == self.paid_in_all_minor
 
     @property
     def delayed(self) -> bool:
