@@ -259,9 +259,12 @@ def payable() -> Payable:
 
 
 def _dict(where: str, raw: Any) -> Mapping[Any, Any]:
-    if isinstance(raw, Mapping):
-        return raw
-    raise ImproperlyConfigured(f"{where} must be a dict, not {type(raw).__name__}.")
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"{where} must be a dict, not {type(raw).__name__}.")
+    for name in raw:
+        if not isinstance(name, str):
+            raise ImproperlyConfigured(f"{where}[{name!r}]: a name is a text, as {str(name)!r}.")
+    return raw
 
 
 def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
@@ -269,7 +272,7 @@ def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
     known = {entry.name.upper(): entry for entry in fields(kind)}
     for name in _dict(where, raw):
         if name not in known:
-            raise ImproperlyConfigured(f"{where}[{name!r}] is unknown; {meant(str(name).upper(), known)}")
+            raise ImproperlyConfigured(f"{where}[{name!r}] is unknown; {meant(name.upper(), known)}")
     needed = [name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING]
     if missing := [repr(name) for name in needed if name not in raw]:
         raise ImproperlyConfigured(f"{where} needs {' and '.join(missing)}: see payments.conf.{kind.__name__}.")

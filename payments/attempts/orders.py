@@ -1,7 +1,9 @@
 """An order's payment, from the project's own code: begin it, and ask how far it is."""
 
 from functools import partial
+from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest
@@ -62,10 +64,9 @@ def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
         locked = project.model._base_manager.select_for_update(no_key=True).get(pk=order.pk)
         if not project.is_payable(locked):
             raise OrderNotPayable(_("This order waits for no payment: look at its status."))
-        owner = project.owner(locked)
         return open_attempt(
             order_id=locked.pk,
-            owner_id=owner and owner.pk,
+            owner_id=_owner_id(project, locked),
             amount_minor=project.amount(locked),
             currency=project.currency,
             channel=channel,
@@ -75,6 +76,13 @@ def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
             method=way or None,
             payer=payer,
         )
+
+
+def _owner_id(project: Payable, order: Model) -> Any:
+    owner = project.owner(order)
+    if not isinstance(owner, get_user_model() | None):
+        raise TypeError(f"{type(project).__name__}.owner must return a user or None, not {type(owner).__name__}.")
+    return owner and owner.pk
 
 
 def _described(project: Payable, order: Model) -> str:

@@ -27,8 +27,9 @@ def problems(name: str, endpoint: Endpoint) -> Iterator[str]:
     here = where(name)
     if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
         yield f"{here}: a name has 1 to {NAME_MAX} printable characters."
-    yield from _of_address(f"{here}['URL']", endpoint.url)
-    if isinstance(endpoint.events, str) or not {*endpoint.events} <= {*EVENT_TYPES}:
+    yield from _of_address(f"{here}['URL']", str(endpoint.url))
+    is_list = isinstance(endpoint.events, list | tuple | set | frozenset)
+    if not is_list or not {*map(str, endpoint.events)} <= {*EVENT_TYPES}:
         yield f"{here}['EVENTS'] must be a list of some of {', '.join(EVENT_TYPES)}."
     if not isinstance(endpoint.secrets, str):
         yield f"{here}['SECRETS'] must be a text; commas or blanks part its secrets."

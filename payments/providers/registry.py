@@ -15,10 +15,12 @@ from payments import providers
 from payments.providers.base import Provider
 from payments.providers.plugin import VERSION, Plugin
 from payments.providers.settings_fields import ConfigError, Settings, env_name
+from payments.providers.transport import Limits
 
 __all__ = ["ConfigError", "build", "names", "plugin", "setting", "tried"]
 
 BACKEND = "BACKEND"
+ALWAYS = ("channel", "merchant", "currencies")  # of a `Provider`, whatever its channel can do
 ENTRY_POINTS = "payonce.providers"
 
 
@@ -57,7 +59,7 @@ def plugin(account: str, settings: Settings) -> Plugin:
 def _plugin_at(path: str) -> Plugin:
     try:
         found = import_module(path).PLUGIN
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError) as error:
         raise ConfigError(f"{BACKEND} = {path!r} is no package with a PLUGIN: {error}") from error
     if not isinstance(found, Plugin):
         raise ConfigError(f"{BACKEND} = {path!r}: PLUGIN must be a payments.providers.plugin.Plugin.")
@@ -85,8 +87,22 @@ def build(
         for problem in _missing(account, found, settings):
             raise problem
         with _named(account, settings):
-            built[account] = found.build(settings, partial(limits, account))
+            built[account] = _made(found, settings, partial(limits, account))
     return built
+
+
+def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
+    """Build a provider, or raise `ConfigError`, whatever the package of another raises or returns."""
+    try:
+        made = chosen.build(settings, limits)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"Plugin.build of {chosen.label} failed: {error!r}") from error
+    if lacking := [name for name in ALWAYS if not hasattr(made, name)]:
+        kind = type(made).__name__
+        raise ConfigError(f"Plugin.build of {chosen.label} must return a Provider; {kind} has no {lacking[0]}.")
+    return made
 
 
 def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:

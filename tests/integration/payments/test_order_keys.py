@@ -350,12 +350,25 @@ def test_an_adapter_whose_amount_is_none_writes_nothing(
     assert (Payment.objects.count(), Attempt.objects.count()) == (0, 0)
 
 
-def test_an_adapter_that_describes_nothing_is_named(
-    settings: Any, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("method", "returned", "sentence"),
+    [
+        ("describe", None, "a text, not None."),
+        ("owner", 7, "a user or None, not int."),
+        ("owner", Group(pk=7), "a user or None, not Group."),
+    ],
+)
+def test_a_method_of_an_adapter_that_returns_something_else_is_named(
+    settings: Any,
+    provider: ScriptedProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    returned: Any,
+    sentence: str,
 ) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
-    monkeypatch.setattr(Priced, "describe", lambda self, order: None)
-    with pytest.raises(TypeError, match=r"^Priced\.describe must return a text, not None\."):
+    monkeypatch.setattr(Priced, method, lambda self, order: returned)
+    with pytest.raises(TypeError, match=rf"^Priced\.{method} must return {sentence}$"):
         payments.start(Group.objects.create(name="a room"), method="wechat.native")
     assert Attempt.objects.count() == 0
 

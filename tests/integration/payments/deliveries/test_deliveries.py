@@ -409,6 +409,8 @@ def test_a_mistake_is_named_and_no_secret_is(settings: Any) -> None:
         ({**good, "SECRETS": "whsec_%%"}, "not whsec_ with base64"),
         ({**address, "SECRETS": [secret("a")]}, "['SECRETS'] must be a text"),
         ({**good, "EVENTS": ["payment.lost"]}, "must be a list of some of payment.paid"),
+        *(({**good, "EVENTS": wrong}, "must be a list of some of") for wrong in (7, "payment.paid", [[]])),
+        ({**good, "URL": 7}, "['URL'] must be an absolute http(s) address"),
         ({**good, "EVENT": []}, "'EVENT'] is unknown"),
         ([secret("a")], "must be a dict"),
     ):

@@ -280,6 +280,31 @@ def test_a_distribution_brings_its_channel_by_an_entry_point(
         registry._packages.cache_clear()
 
 
+def refuses(settings: Any, limits: Any) -> Any:
+    raise RuntimeError("no till")
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (
+            lambda settings, limits: None,
+            "coins: Plugin.build of Coins must return a Provider; NoneType has no channel.",
+        ),
+        (lambda settings: None, "coins: Plugin.build of Coins failed: TypeError("),
+        (refuses, "coins: Plugin.build of Coins failed: RuntimeError('no till')"),
+    ],
+)
+def test_a_package_that_builds_no_provider_is_named(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, build: Any, why: str
+) -> None:
+    account = {"BACKEND": PACKAGE}
+    plugin = Plugin(label="Coins", build=build, required=())
+    plug_in(monkeypatch, settings, PACKAGE, plugin, ORDER=ROOMS, PROVIDERS={"coins": account})
+    (message,) = check_channels(None)
+    assert (message.id, message.msg[: len(why)]) == ("payments.E003", why)
+
+
 def test_the_timer_goes_on_with_the_others(coins: Callable[..., Coins]) -> None:
     """One whose time is over, at a channel that closes nothing, keeps no other from being asked about."""
     provider = coins(Capability.CLOSE)
@@ -298,6 +323,7 @@ def test_a_channel_that_cannot_be_found_is_explained(coins: Callable[..., Coins]
     for fields, why in (
         ({}, "'coins' is not a payment channel; known are alipay, paypal, stripe, wechat. Another one"),
         ({"BACKEND": "no.such.place"}, "coins: BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
+        ({"BACKEND": ".coins"}, "coins: BACKEND = '.coins' is no package with a PLUGIN: the 'package' argument"),
         ({"BACKEND": "payments.money"}, "coins: BACKEND = 'payments.money' is no package with a PLUGIN"),
         (
             {"BACKEND": "payments.providers.wechat"},
