@@ -41,9 +41,8 @@ WHAT_TO_DO: Mapping[str, Any] = {
         " Succeeded: it came back to our account; pay it out by another way."
     ),
     Kind.NOTIFICATION_FAILED: _(
-        "See what failed, have it put right, then process the notification again. Acknowledged: what it says fits"
-        " in no column, and it does not come again by itself; if nothing can be put right, settle it with the"
-        " provider."
+        "See what failed, have it put right, then process the notification again. Acknowledged: the provider does"
+        " not send it again; if nothing can be put right, settle it there."
     ),
     Kind.DISPUTED: _(
         "Open: answer it in the provider's own pages by the date in the details, or accept it there; do not refund"
