@@ -50,7 +50,7 @@ def webhook_secrets(settings: Settings) -> tuple[str, ...]:
     name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
     if any(secret.startswith(("sk_", "rk_", "pk_")) for secret in found):
         raise ConfigError(f"{name} holds an API key; the endpoint's signing secret (whsec_…) belongs here.")
-    if not found or not all(secret.startswith("whsec_") for secret in found):
+    if not found or not all(re.match("whsec_.", secret) for secret in found):
         raise ConfigError(f"{name} must hold signing secrets of the endpoint, which begin with whsec_.")
     return found
 

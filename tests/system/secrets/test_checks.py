@@ -205,6 +205,7 @@ def test_an_api_v3_key_of_a_wrong_length(files: Files, planted: str) -> None:
         ("SECRET_KEY", "sk_live_planted", "STRIPE_API_URL must begin with https://"),
         ("WEBHOOK_SECRET", "whsec_planted,sk_test_planted", "STRIPE_WEBHOOK_SECRET holds an API key"),
         ("WEBHOOK_SECRET", "whsec_planted,planted", "STRIPE_WEBHOOK_SECRET must hold signing secrets"),
+        ("WEBHOOK_SECRET", "whsec_planted,whsec_", "STRIPE_WEBHOOK_SECRET must hold signing secrets"),
     ],
 )
 def test_a_stripe_secret_in_another_s_place(files: Files, field: str, value: str, expected: str) -> None:
