@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -20,13 +21,13 @@ from shop.devserver.plan import Plan, RunError, complete, is_debug
 
 READY_SECONDS = 60.0
 THREADS = 8
-WORKER_RESTART_LIMIT = 5
+RESTART_LIMIT = 20  # of each process
 
 PYTHON = sys.executable
 
 
 class Run:
-    """A run of the whole shop: `start`, `watch` until something ends, `stop`."""
+    """A run of the whole shop: `start`, `watch`, `stop`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -35,7 +36,8 @@ class Run:
         self.servers = EmbeddedServers(plan.data_dir, guardian=self.guardian)
         self.environment: dict[str, str] = {}
         self.children: dict[str, subprocess.Popen[bytes]] = {}
-        self.worker_restarts = 0
+        self.commands: dict[str, list[str]] = {}
+        self.restarts: Counter[str] = Counter()
 
     def start(self) -> None:
         for port in self.plan.ports:
@@ -66,7 +68,7 @@ class Run:
             self._spawn("sandbox", [*command, "--shop", self.plan.url])
             self._wait_for("sandbox", f"{self.plan.sandbox_url}/")
         step("worker")
-        self._start_worker()
+        self._spawn("worker", [PYTHON, "manage.py", "procrastinate", "worker", "--concurrency", "4"])
         step(f"web ({len(self.plan.ports)})")
         for port in self.plan.ports:
             self._spawn(f"web-{port}", _web_command(port))
@@ -75,17 +77,20 @@ class Run:
         self._print_addresses()
 
     def watch(self, *, parent: int | None) -> None:
-        """Wait until `parent` is gone, None for ever; RunError quotes the log of a process that ended."""
+        """Start again what ends, until the process `parent` is gone; None: for ever.
+
+        Raises:
+            RunError: a process ends again and again; the message quotes the end of its log.
+        """
         while parent is None or os.getppid() == parent:
             for name, child in list(self.children.items()):
                 if child.poll() is None:
                     continue
-                if name == "worker" and self.worker_restarts < WORKER_RESTART_LIMIT:
-                    self.worker_restarts += 1
-                    sys.stderr.write(f"worker ended with {child.returncode}; starting it again\n")
-                    self._start_worker()
-                    continue
-                raise RunError(f"{name} ended with {child.returncode}.\n{self._log_tail(name)}")
+                if self.restarts[name] == RESTART_LIMIT:
+                    raise RunError(f"{name} ended with {child.returncode}.\n{self._log_tail(name)}")
+                self.restarts[name] += 1
+                sys.stderr.write(f"{name} ended with {child.returncode}; starting it again\n")
+                self.revive(name)
             time.sleep(0.5)
 
     def stop(self) -> None:
@@ -94,8 +99,10 @@ class Run:
         self.servers.stop()
         self.guardian.stop_all()
 
-    def _start_worker(self) -> None:
-        self._spawn("worker", [PYTHON, "manage.py", "procrastinate", "worker", "--concurrency", "4"])
+    def revive(self, name: str) -> None:
+        """Start a process again, without waiting until it is ready."""
+        self.guardian.stop(self.children[name])
+        self._spawn(name, self.commands[name])
 
     def _manage(self, *arguments: str) -> None:
         done = subprocess.run(
@@ -105,6 +112,7 @@ class Run:
             raise RunError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
 
     def _spawn(self, name: str, command: list[str]) -> None:
+        self.commands[name] = command
         self.children[name] = self.guardian.start(
             command, log=self.logs / f"{name}.log", environment=self.environment
         )

@@ -62,7 +62,6 @@ class Lab(Run):
         self.network = Network()
         self.down: set[str] = set()  # ended on purpose; not to be started again before the fault is over
         self.revived = 0
-        self._commands: dict[str, list[str]] = {}
         self._provider_ports = {f"web-{port}": wired for port, wired in zip(ports, others[web:], strict=True)}
         self._clocks = {f"web-{ports[index]}": ahead for index, ahead in (clocks or {}).items()}
         self._more = dict(more or {})
@@ -130,10 +129,8 @@ class Lab(Run):
                 inner.kill()
 
     def revive(self, name: str) -> None:
-        """Start a process again, without waiting until it is ready."""
-        self.guardian.stop(self.children[name])
         self.down.discard(name)
-        self._spawn(name, self._commands[name])
+        super().revive(name)
 
     def pause(self, name: str) -> None:
         """The process stands still; its connections stay."""
@@ -185,7 +182,7 @@ class Lab(Run):
                 time.sleep(0.1)
 
     def _spawn(self, name: str, command: list[str]) -> None:
-        self._commands[name] = command
+        self.commands[name] = command
         environment = self.environment | (self._wired(name) if name.startswith("web-") else {})
         if name in self._clocks:
             environment["CHAOS_CLOCK_SECONDS"] = str(self._clocks[name])

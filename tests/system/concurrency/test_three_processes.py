@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import psutil
 import pytest
 import redis
 
@@ -139,6 +140,22 @@ def test_twenty_keys_in_six_copies_over_three_processes(shop: RunningShop, clien
             bodies[key].add(replay.content)
     assert Counter(len(found) for found in bodies.values()) == {1: KEYS}
     assert order_count(shop) - before == KEYS
+
+
+def test_a_process_that_is_killed_comes_back_and_the_others_go_on(
+    shop: RunningShop, clients: list[httpx.Client]
+) -> None:
+    first = place(clients[1], key := uuid4().hex)
+    bound = shop.urls[1].removeprefix("http://")
+    servers = psutil.Process(shop.process.pid).children(recursive=True)
+    killed = [server for server in servers if bound in server.cmdline()]
+    for server in killed:
+        server.kill()
+    psutil.wait_procs(killed)
+    assert place(clients[0], key).content == first.content
+    headers = {"Authorization": "Token demo-token"}
+    with httpx.Client(transport=httpx.HTTPTransport(retries=7), base_url=shop.urls[1], headers=headers) as patient:
+        assert place(patient, key).content == first.content
 
 
 def test_a_body_in_chunks_is_the_same_request(shop: RunningShop, clients: list[httpx.Client]) -> None:
