@@ -170,13 +170,12 @@ def check_tenants(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     config = parsed()
     engine = connections.settings[config.database]["ENGINE"] if config and not config.tenant else ""
     if engine.startswith("django_pgschemas"):
-        return [
-            Error(
-                f"Names in Redis do not have the schema of django-pgschemas: {meet}.",
-                hint="Name a function in IDEMPOTENCY['TENANT'], and keep the only ledger in the public schema.",
-                id="idempotency.E009",
-            )
-        ]
+        yield Error(
+            f"Names in Redis do not have the schema of django-pgschemas: {meet}.",
+            hint="Name a function in IDEMPOTENCY['TENANT'], and keep the only ledger in the public schema.",
+            id="idempotency.E009",
+        )
+        return
     because = {
         "TENANT_APPS": f"all tenants share one ledger: {meet}",
         "SHARED_APPS": "the public schema has no ledger",
