@@ -7,7 +7,7 @@ package, or one of these for a further account.
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module, metadata
 
@@ -20,7 +20,6 @@ from payments.providers.transport import Limits
 __all__ = ["ConfigError", "build", "names", "plugin", "setting", "tried"]
 
 BACKEND = "BACKEND"
-ALWAYS = ("channel", "merchant", "currencies")  # of a `Provider`, whatever its channel can do
 ENTRY_POINTS = "payonce.providers"
 
 
@@ -99,33 +98,30 @@ def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
         raise
     except Exception as error:
         raise ConfigError(f"Plugin.build of {chosen.label} failed: {error!r}") from error
-    if lacking := [name for name in ALWAYS if not hasattr(made, name)]:
-        kind = type(made).__name__
-        raise ConfigError(f"Plugin.build of {chosen.label} must return a Provider; {kind} has no {lacking[0]}.")
+    for name in ("channel", "merchant", "currencies"):  # whatever its channel can do
+        if not hasattr(made, name):
+            kind = type(made).__name__
+            raise ConfigError(f"Plugin.build of {chosen.label} must return a Provider; {kind} has no {name}.")
     return made
 
 
 def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:
     """Build an account's provider; None, and everything that is wrong with its settings, if it cannot be built."""
+    found = list[ConfigError]()
     try:
         chosen = plugin(account, settings)
-    except ConfigError as unknown:
-        return None, [unknown]
-    found = _missing(account, chosen, settings)
-    for read in chosen.parts:
-        try:
-            with _named(account, settings):
-                read(settings)
-        except ConfigError as problem:
-            found.append(problem)
-        except KeyError:
-            continue  # `_missing` has reported it
-    if found:
-        return None, found
-    try:
-        return build({account: settings})[account], []
+        found += _missing(account, chosen, settings)
+        for read in chosen.parts:
+            try:
+                with suppress(KeyError), _named(account, settings):  # of a field that `_missing` has reported
+                    read(settings)
+            except ConfigError as problem:
+                found.append(problem)
+        if not found:
+            return build({account: settings})[account], []
     except ConfigError as problem:
-        return None, [problem]
+        found.append(problem)
+    return None, found
 
 
 @contextmanager
