@@ -73,13 +73,13 @@ class Sandbox:
         return self.http.post("/_control/pay", json={"out_trade_no": out_trade_no}).raise_for_status().json()
 
     def faults(self, **faults: Any) -> Any:
-        """Misbehave."""
-        return self.http.post("/_control/faults", json=faults).raise_for_status().json()
+        """Misbehave; without any, show them."""
+        how = {"method": "POST", "json": faults} if faults else {"method": "GET"}
+        return self.http.request(url="/_control/faults", **how).raise_for_status().json()
 
     def reset_faults(self) -> None:
         """Behave."""
-        off = {name: type(value)(0) for name, value in self.faults().items()}
-        self.faults(**off)
+        self.http.post("/_control/faults", json={}).raise_for_status()
 
     def charges(self) -> dict[str, dict[str, Any]]:
         """What was really charged, by our number."""

@@ -54,7 +54,7 @@ def current() -> dict[str, Any]:
 
 
 def change(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Set the named faults, leave the rest, and return all of them.
+    """Set the named faults and leave the rest, or end all where none is named; return all of them.
 
     Raises:
         UnknownFault: nothing was changed.
@@ -67,7 +67,7 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
         _, low, high = _FAULTS[name]
         if not low <= value <= high:
             raise UnknownFault(f"{name} must be between {low} and {high}")
-    faults = {**current(), **wanted}
+    faults = {**current(), **wanted} if wanted else NONE
     state.store().set_faults(faults)
     if not faults["hold_answers"]:
         release()

@@ -179,6 +179,13 @@ def test_control_refuses_what_it_does_not_know(sandbox: Sandbox, faults: Any) ->
         assert sandbox.http.post("/_control/rotate", content=body).status_code == 400
 
 
+def test_control_ends_every_fault_where_none_is_named(sandbox: Sandbox) -> None:
+    at_rest = sandbox.faults()
+    assert sandbox.faults(drop_rate=1, reorder=True) != at_rest
+    sandbox.reset_faults()
+    assert sandbox.faults() == at_rest
+
+
 @pytest.mark.parametrize(
     ("wrong", "charged_minor"), [(True, 2090), (7, 1997), (-1, 1989), (-5000, 2090), (0.5, 2090)]
 )
