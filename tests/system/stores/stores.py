@@ -20,9 +20,9 @@ from shop.devserver.guardian import Guardian
 from tests import pages
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, newer_redis, valkey_program
 
-TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 10}
+TIMEOUTS = {"socket_timeout": 30, "socket_connect_timeout": 30}
 CLUSTER, SENTINEL = (
-    re.sub(r"(?<=[ =])0\.2", "10", block) for block in pages.blocks("docs/how-to/connect-redis.md")
+    re.sub(r"(?<=[ =])0\.2", "30", block) for block in pages.blocks("docs/how-to/connect-redis.md")
 )
 
 _cluster_ports: list[int] = []

@@ -25,7 +25,7 @@ from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS,
 from tests.redis_topologies import SERVICE, valkey_program
 from tests.zookeeper_server import ZooKeeperServer
 
-TIMEOUTS: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5}
+TIMEOUTS: dict[str, Any] = {"socket_timeout": 30, "socket_connect_timeout": 30}
 
 KINDS = ("Redis", "Valkey", "Redis Cluster", "Sentinel")
 FACES = {"Redis": "threads", "Valkey": "asyncio", "Redis Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`

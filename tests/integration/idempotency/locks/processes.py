@@ -143,7 +143,7 @@ def hands(
 
 @functools.cache
 def _redis(address: str) -> redis.Redis:
-    return redis.Redis.from_url(address, socket_timeout=10, retry=Retry(NoBackoff(), 0))
+    return redis.Redis.from_url(address, socket_timeout=30, retry=Retry(NoBackoff(), 0))
 
 
 @functools.cache

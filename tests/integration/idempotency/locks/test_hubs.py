@@ -195,15 +195,15 @@ def test_what_a_server_pushes_beside_messages_breaks_no_subscription(desk: Bench
     others = {each["id"] for each in client.client_list(_type="pubsub")}
     subscription = Subscription(client.connection_pool)
     subscription.subscribe("thing")
-    assert subscription.get_message(timeout=10)
+    assert subscription.get_message(timeout=30)
     (number,) = {each["id"] for each in client.client_list(_type="pubsub")} - others
     with redis.Redis.from_url(desk.servers.url, single_connection_client=True) as tracking:
         tracking.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", number)
         tracking.get("key")
         client.set("key", "value")
-        assert subscription.get_message(timeout=10) is None
+        assert subscription.get_message(timeout=30) is None
     client.publish("thing", "heard")
-    assert subscription.get_message(timeout=10) == {"type": "message", "channel": b"thing", "data": b"heard"}
+    assert subscription.get_message(timeout=30) == {"type": "message", "channel": b"thing", "data": b"heard"}
     subscription.close()
 
 
@@ -212,10 +212,10 @@ def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench, pars
     pool = redis.Redis.from_url(desk.servers.url, parser_class=parser).connection_pool
     subscription = Subscription(pool)
     subscription.subscribe("thing")
-    message = subscription.get_message(timeout=10)
+    message = subscription.get_message(timeout=30)
     assert message is not None
     assert message["type"] == "subscribe"
     subscription.connection.disconnect()
     with pytest.raises(redis.ConnectionError):
-        subscription.get_message(timeout=10)
+        subscription.get_message(timeout=30)
     subscription.close()
