@@ -157,33 +157,25 @@ def standing_still(backend: int) -> Iterator[None]:
         os.kill(backend, signal.SIGCONT)
 
 
-def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wait_seconds", [0.1, 600], ids=["its time is over", "cancelled"])
+def test_a_silent_server_is_waited_for_no_longer_than_that(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
+) -> None:
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
     lock, first, second = hall.lock(), hall.actor(), hall.actor()
     assert first.do(lock.acquire)
-    answer = second.begin(lambda: lock.acquire(wait_seconds=0.1))
+    answer = second.begin(lambda: lock.acquire(wait_seconds=wait_seconds))
     waits(1)
     (backend,) = asked("SELECT pid FROM pg_locks WHERE NOT granted")
-    with standing_still(backend), pytest.raises(LockUnavailable, match="did not answer"):
-        answer.result(30)
+    with standing_still(backend):
+        if wait_seconds > 1:
+            first.do(lock.cancel)
+        with pytest.raises(LockUnavailable, match="did not answer"):
+            answer.result(30)
     (backend,) = asked("SELECT pid FROM pg_locks WHERE granted AND locktype = 'advisory'")
     with standing_still(backend), pytest.raises(LockUnavailable, match="did not answer"):
         first.do(lock.release)
     assert first.do(lock.acquire)  # once it goes on, what was given up is over
-    first.do(lock.release)
-
-
-def test_a_cancelled_wait_ends_though_its_backend_is_silent(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
-    lock, first, second = hall.lock(), hall.actor(), hall.actor()
-    assert first.do(lock.acquire)
-    answer = second.begin(lock.acquire)
-    waits(1)
-    (backend,) = asked("SELECT pid FROM pg_locks WHERE NOT granted")
-    with standing_still(backend):
-        first.do(lock.cancel)
-        with pytest.raises(LockUnavailable, match="did not answer"):
-            answer.result(30)
     first.do(lock.release)
 
 

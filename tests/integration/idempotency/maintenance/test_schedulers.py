@@ -1,7 +1,6 @@
 """Reaping and completing from any scheduler: several at once, what the page shows, and a warning without."""
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -120,17 +119,6 @@ class TestTheWarning:
         with pytest.raises(ZeroDivisionError):
             reap()
         assert LedgerEpoch.objects.filter(reaped_at__gt=Now() - DAY).count() == 0
-
-
-@pytest.mark.parametrize("work", [reap, complete_stalled])
-def test_a_suite_with_enabled_off_needs_no_redis(
-    work: Callable[[], dict[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = {"default": {"BACKEND": "django_redis.cache.RedisCache"}}
-    with override_settings(IDEMPOTENCY={"ENABLED": False}, CACHES=cache):
-        for module in ("django_redis", "django_redis.cache"):
-            monkeypatch.setitem(sys.modules, module, None)  # as if it was not installed
-        assert not any(work().values())
 
 
 def test_the_metric_is_the_age_of_the_last_reaping() -> None:

@@ -158,14 +158,6 @@ def test_a_key_may_be_demanded_by_the_view_or_its_function(opened: Open, effects
     assert (effects(), LedgerEntry.objects.count()) == (1, 0)
 
 
-@pytest.mark.parametrize("opened", ["function", "APIView"], indirect=True)
-def test_the_caller_may_be_named_by_the_view(opened: Open, user: User, effects: Effects) -> None:
-    caller, other = opened(principal=the_shop), User.objects.create_user("bob")
-    answers = [caller.post(key="k1"), caller.post(key="k1", user=other)]
-    assert [replayed(answer) for answer in answers] == [False, True]
-    assert ("the-shop" in LedgerEntry.objects.get().scope, effects()) == (True, 1)
-
-
 def test_an_answer_may_have_a_lifetime_also_in_redis(opened: Open, effects: Effects) -> None:
     caller = opened(lifetime=0)
     assert [caller.post(key="k1").status_code for _ in range(2)] == [201, 410]
