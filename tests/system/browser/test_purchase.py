@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import control, open_page
+from tests.system.browser.conftest import control, follow, open_page
 
 ORDER = re.compile(r"/orders/([0-9a-f]{32})")
 
@@ -175,11 +175,10 @@ def test_a_login_in_two_tabs_leads_both_on(browser: Browser, shop: RunningShop) 
     for tab in tabs:
         tab.fill("#id_username", "demo")
         tab.fill("#id_password", "demo")
-        tab.locator("main button").click()
-        tab.wait_for_load_state()
+        follow(tab, tab.locator("main button"))
     tabs[1].get_by_text("Reload page").click()
     for tab in tabs:
-        assert tab.url.endswith("/products/mug")
+        expect(tab).to_have_url(re.compile("/products/mug$"))
     first.context.close()
 
 
