@@ -183,6 +183,7 @@ class PhasedExchange(Exchange):
             mark_replay(response)
 
     def _store(self, run: ledger.Run, response: HttpResponseBase, *, is_known: bool) -> HttpResponseBase:
+        home.refuse_open_transaction()  # left by the handler, or of another call beside it: it may be rolled back
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
             # only a 4xx says that nothing was done outside; else keep the entry

@@ -219,6 +219,26 @@ async def test_calls_of_a_request_wait_for_each_other_by_await_alone(transaction
     assert await counts() == (2, 1)
 
 
+async def test_a_leased_call_does_not_end_in_the_transaction_of_another(transactional_db: None) -> None:
+    """Rolled back, it would take along that the leased call is done, and a retry would do it again."""
+    of = OfARequest(fails=ValueError("undone"))
+
+    async def leased() -> str:
+        await of.inside.wait()
+        return "done outside"
+
+    async with a_request():
+        outside = asyncio.create_task(once("n", key="outside", lease=30).arun(leased))
+        while not await LedgerEntry.objects.aexists():
+            await asyncio.sleep(0)
+        inside = asyncio.create_task(of.call())
+        with pytest.raises(RuntimeError, match=r"not by gather\(\)"):
+            await outside
+        of.go.set()
+        with pytest.raises(ValueError, match="undone"):
+            await inside
+
+
 @pytest.mark.parametrize(("error", "logged"), [(InProgress(), []), (RuntimeError("fails"), ["idempotency"])])
 async def test_of_a_call_that_was_cancelled_only_a_fault_is_logged(
     transactional_db: None, caplog: pytest.LogCaptureFixture, error: Exception, logged: list[str]
