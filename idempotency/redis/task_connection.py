@@ -69,11 +69,11 @@ class Replies(asyncio.Protocol):
     def send(self, command: tuple[Any, ...], seconds: float | None = None) -> Reply:
         """Send a command, and return what will be its reply or error; a time-out after `seconds`, if given."""
         reply, now = Reply(loop=self._loop), self._loop.time()
+        self._transport.write(hiredis.pack_command(command))  # first: what cannot be packed has no reply
+        self._pending.append((reply, now))
         if seconds is not None:
             timer = self._loop.call_later(seconds, reply.fail, RedisTimeoutError, "The server is late.")
             reply.add_done_callback(lambda _: timer.cancel())
-        self._pending.append((reply, now))
-        self._transport.write(hiredis.pack_command(command))
         if self._timer is None:  # one for all commands: it looks again for the oldest
             self._timer = self._loop.call_at(now + self._silence_seconds, self._look)
         return reply

@@ -45,6 +45,17 @@ async def test_an_error_is_the_reply_to_its_own_command(redis_server: redis.Redi
         assert isinstance(no_script, NoScriptError)
 
 
+async def test_a_command_that_cannot_be_packed_takes_no_reply_of_another(redis_server: redis.Redis) -> None:
+    async with connected() as ours:
+        asked = [("ECHO", "a"), ("ECHO", "\ud800"), ("ECHO", None), ("ECHO", "b"), ("ECHO", "c")]
+        first, surrogate, nothing, *others = await asyncio.gather(
+            *(ours.ask(*each) for each in asked), return_exceptions=True
+        )
+        assert (first, *others) == (b"a", b"b", b"c")
+        assert isinstance(surrogate, UnicodeEncodeError)
+        assert isinstance(nothing, TypeError)
+
+
 @pytest.mark.parametrize(("protocol", "decode_responses"), [(2, False), (3, True)])
 async def test_replies_are_bytes_whatever_the_client_makes_of_them(
     redis_server: redis.Redis, protocol: int, decode_responses: bool
