@@ -107,5 +107,5 @@ def _pubsub_of(client: Any) -> Any:
     pool = plain_pool(client)
     if pool is None:
         return client.pubsub()
-    beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
-    return PubSub(beside)
+    settings = pool.connection_kwargs | {"encoding": "utf-8"}  # as commands are packed
+    return PubSub(ConnectionPool(connection_class=pool.connection_class, **settings))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,6 +94,16 @@ def test_a_message_that_is_no_text_costs_no_connection(one: Bench) -> None:
     until(lambda: listener.heard[-1] == "and on")
     assert listener.heard == [None, "\N{REPLACEMENT CHARACTER}", "and on"]
     listener.end()
+
+
+async def test_a_client_of_another_encoding_hears_what_is_told(servers: Callable[[str], Any]) -> None:
+    url = servers("Redis").url
+    async with redis.asyncio.Redis.from_url(url, encoding="latin-1", decode_responses=True) as client:
+        async with aio.Topic("clé", client=client).listen() as messages:
+            assert await messages.take(wait_seconds=30) is None
+            await aio.Topic("clé", client=client).tell("payé")
+            assert await messages.take(wait_seconds=30) == "payé"
+        await aio.close()
 
 
 def test_who_joins_while_it_connects_is_heard(desk_of_tasks: Bench) -> None:
