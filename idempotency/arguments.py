@@ -49,8 +49,10 @@ def whole_number(name: str, number: int, least: int = 1, most: int = NUMBER_MAX)
 
 def text(name: str, value: str) -> str:
     """Return `value`, which must be text: any other would be taken for what it looks like."""
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be text, not {value!r}")
+    try:
+        str.encode(value)  # what has half of a surrogate pair cannot be sent
+    except (TypeError, UnicodeEncodeError):
+        raise ValueError(f"{name} must be text, not {value!r}") from None
     return value
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from idempotency.arguments import text
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -55,7 +57,7 @@ def current() -> Holder:
 
 def named(owner: str) -> Holder:
     """Make a holder with the caller's name, for code that crosses threads. Alive as long as the process."""
-    if owner == "":
+    if not text("owner", owner):
         raise ValueError("owner must not be empty: all callers that give no name would be one holder")
     return Holder(f"named:{owner}", lambda: True)
 

@@ -92,8 +92,7 @@ class Holds:
             self._holds[hold.key, hold.owner] = hold
             due_at = hold.due_at  # read once: another thread may end the renewals at any time
             self._granted = self._granted or not hold.confirmed
-            early = due_at is not None and due_at < self._next
-            if early and due_at is not None:
+            if early := due_at is not None and due_at < self._next:
                 self._next = due_at
         if not early:
             return

@@ -132,7 +132,7 @@ class Resource:
     hub: Callable[[], Hub]  # performs its steps
 
     def __init__(self, name: str, *, client: Any = None, prefix: str | None = None) -> None:
-        self.name = name
+        self.name = text("name", name)
         self.client = client
         self._prefix = None if prefix is None else text("prefix", prefix)
         self._waits: set[Any] = set()

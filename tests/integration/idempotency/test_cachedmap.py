@@ -587,7 +587,7 @@ class TestArguments:
         with pytest.raises(ValueError, match="entries_max must be a whole number"):
             maps("", entries_max=size)
 
-    @pytest.mark.parametrize("text", [None, 5, True, b"x", []], ids=repr)
+    @pytest.mark.parametrize("text", [None, 5, True, b"x", [], "\ud800"], ids=repr)
     def test_names_and_keys_are_text(self, maps: Any, text: Any) -> None:
         with pytest.raises(ValueError, match="name must be text"):
             maps(text)
