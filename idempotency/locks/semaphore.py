@@ -70,8 +70,7 @@ class Totals(Numbered, Placed):
 
     def _asked(self, *what: Any, holds: Sequence[Hold] = ()) -> Steps[list[int]]:
         """Run permits.lua, with its arguments from the second; `holds` may be over then."""
-        hub = self.hub()
-        keys = self._keys
+        hub, keys = self.hub(), self._keys
         keys.append(f"{keys[0]}:done:{hub.new_request()}:{hub.channel}")
         return self._insist(Ask(_PERMITS, keys, [self._terms(hub, (0, 0)), *what]), holds)
 
@@ -220,6 +219,7 @@ class ExpirablePermits(Totals):
     ) -> Steps[list[str]]:
         """Take several permits, all or none, as `acquire` takes one; return their names."""
         whole_number("permits", permits, most=self.permits or NUMBER_MAX)
+        bounded("lease_seconds", lease_seconds)  # None too: nobody renews it
         hub = self.hub()
         one = Holder(hub.new_request(), lambda: True, b"/")
         hold = yield from self._take_places(one, (permits, 0), wait_seconds, lease_seconds, watched=False)

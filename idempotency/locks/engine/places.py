@@ -245,8 +245,7 @@ class Asking(Question):
         if not isinstance(message, tuple):
             return None
         (token, ends), now = message, answer[-1]
-        ends_at = sent_at + (ends - now) / MICROSECONDS
-        woken_at = time.monotonic()
+        ends_at, woken_at = sent_at + (ends - now) / MICROSECONDS, time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self.watched:
             return None
         return self._hold(token, ends_at, confirmed=False, sent_at=woken_at)

@@ -67,8 +67,7 @@ class Question:
             self.hub.mail.forget(self.request)
 
     def _until(self) -> Steps[Any]:
-        again = False
-        failures, failing_since = 0, None
+        again, failures, failing_since = False, 0, None
         while True:
             sent_at, deadline = time.monotonic(), self.deadline
             stay = sent_at < deadline

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ NAMED: dict[str, dict[str, Any]] = {kind: {} for kind in (*MUTEXES, "CountDownLa
 }
 NO_WAITS = (math.inf, math.nan, decimal.Decimal("NaN"), 1e10, True, "5", b"5", [], {})
 NO_TIMES = (*NO_WAITS, 0)
-NO_TEXTS = (None, 5, True, b"x", [])
+NO_TEXTS = (None, 5, True, b"x", [], "\ud800")
 
 
 def _of_redis(one: Bench, **settings: Any) -> list[Callable[[], Any]]:
@@ -96,6 +97,14 @@ def test_a_lease_is_checked_where_it_is_given(one: Bench, seconds: Any) -> None:
     assert one.plain.keys("*") == []
 
 
+@pytest.mark.parametrize("seconds", [*NO_TIMES, None], ids=repr)
+def test_a_permit_that_ends_by_itself_has_a_lease(one: Bench, seconds: Any) -> None:
+    permits, actor = one.make("PermitExpirableSemaphore", permits=1), one.actor()
+    for take in (permits.acquire, partial(permits.acquire_many, 1)):
+        _refused("lease_seconds", seconds, lambda take=take: actor.do(lambda: take(lease_seconds=seconds)))
+    assert one.plain.keys("*") == []
+
+
 @pytest.mark.parametrize("seconds", [*NO_WAITS, None], ids=repr)
 def test_the_patience_of_a_release_is_checked(one: Bench, seconds: Any) -> None:
     makes = _of_redis(one, release_seconds=seconds)[:-1]
@@ -130,6 +139,7 @@ def test_what_must_be_text_is_no_other(one: Bench, text: Any) -> None:
     ):
         _refused(member, text, lambda job=job: actor.do(lambda: job(text)))
     if text is not None:
+        _refused("owner", text, *_entered(one, owner=text))
         for job in (rate.acquire, rate.release, rate.available):
             _refused("caller", text, lambda job=job: actor.do(lambda: job(caller=text)))
     client, folder = KazooClient(), None
