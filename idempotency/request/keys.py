@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache
+from io import BytesIO
 from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import BadRequest
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, RawPostDataException
 from django.utils.translation import gettext as _
@@ -165,10 +167,14 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     Args:
         ignore: JSON members, at any depth, and form fields that do not count; or a function from the JSON body to
             the part of it that does.
+
+    Raises:
+        BadRequest: the body was cut; the key is free for a retry with all of it.
     """
     media_type = (request.content_type or "").lower()
     head = _joined(request.method or "", request.path, request.META.get("QUERY_STRING", ""), media_type)
     body = _canonical_body(request, media_type, ignore)
+    _refuse_cut(request)
     return head + len(body).to_bytes(8, "big") + body
 
 
@@ -213,6 +219,15 @@ def _digest(content: bytes, secret: str) -> Fingerprint:
 @lru_cache(maxsize=8)
 def _key(secret: str) -> bytes:
     return hashlib.sha256(b"idempotency.request.fingerprint\x00" + secret.encode()).digest()
+
+
+def _refuse_cut(request: Any) -> None:
+    """Refuse a body of which WSGI servers give what had come when the client went away."""
+    stream, length = getattr(request, "_stream", None), int(request.META.get("CONTENT_LENGTH") or 0)
+    # of Django: the whole of `request.body`, or what a form's parser was given so far
+    came = len(stream.getvalue()) if isinstance(stream, BytesIO) else getattr(stream, "_pos", length)
+    if came < length:
+        raise BadRequest(f"The body ended after {came} of {length} bytes.")
 
 
 def _canonical_body(request: HttpRequest, media_type: str, ignore: Ignored) -> bytes:

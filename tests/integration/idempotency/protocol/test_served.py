@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -69,6 +70,32 @@ def test_a_key_on_two_lines_is_no_key(effects: Effects, served: str) -> None:
         assert post(key).status_code == 200
         assert post(f'"{key}"').headers["Idempotent-Replayed"] == "true"
         assert effects() == 1
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", b'{"items": [1, 2]}'),
+        ("application/x-www-form-urlencoded", b"item=7&quantity=100"),
+        (
+            "multipart/form-data; boundary=b",
+            b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nten\r\n--b--\r\n',
+        ),
+    ],
+)
+def test_a_body_that_was_cut_is_refused_and_leaves_its_key_to_the_whole(
+    effects: Effects, served: str, content_type: str, body: bytes
+) -> None:
+    headers = {"Idempotency-Key": str(uuid4()), "Content-Type": content_type, "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    address = httpx.URL(served)
+    with socket.create_connection((address.host, address.port or 80), timeout=30) as client:
+        client.sendall(f"POST /long HTTP/1.1\r\nHost: {address.host}\r\n{lines}\r\n".encode() + body[:-12])
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert effects() == 0
+    assert httpx.post(f"{served}/long", content=body, headers=headers, trust_env=False).status_code == 200
+    assert effects() == 1
 
 
 def test_a_replay_leads_where_the_first_answer_led_though_the_process_died_after_the_commit(
