@@ -27,7 +27,7 @@ from idempotency.redis.async_clients import async_client, close_client, drop_clo
 from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import TaskBell
-from idempotency.redis.task_connection import Cancelled, connection_of
+from idempotency.redis.task_connection import Cancelled, connection_of, ended, whole
 from idempotency.redis.task_subscriber import TaskSubscriber
 
 log = logging.getLogger(__name__)
@@ -77,14 +77,16 @@ class TaskHub(Hub):
                 raise cancelled[0]
 
     async def _answer_in_any_case(self, cancelled: Cancelled, step: Step) -> Any:
-        if isinstance(step, On):
-            hub = step.face.hub()
+        if isinstance(step, On | Finish):
+            hub = step.face.hub() if isinstance(step, On) else self
             return await perform_async(step.steps, partial(hub._answer_in_any_case, cancelled))
-        while True:
-            try:
-                return await (self._ask(step, cancelled) if isinstance(step, Ask) else self.answer(step))
-            except asyncio.CancelledError as error:
-                cancelled.append(error)  # and again: nothing was sent yet, or it is a pause
+        try:
+            return await (self._ask(step, cancelled) if isinstance(step, Ask) else self.answer(step))
+        except asyncio.CancelledError as error:
+            cancelled.append(error)
+        # and again, for nothing was sent yet; in a task of its own: anyio cancels ours at each turn of the loop
+        again = asyncio.ensure_future(self._answer_in_any_case([], step))
+        return await ended(again, whole(again), cancelled)
 
     async def _ask(self, step: Ask, cancelled: Cancelled | None = None) -> Any:
         ask = partial(self._connection.ask, seconds=step.seconds, cancelled=cancelled)
@@ -102,17 +104,14 @@ class TaskHub(Hub):
             self._watchdog = asyncio.create_task(self._watch(), name="locks-watchdog")
 
     async def _watch(self) -> None:
-        while True:
+        while (due_at := self.holds.next_due()) < float("inf"):
             self._stirred.clear()
-            due_at = self.holds.next_due()
-            if due_at == float("inf"):
-                self._watchdog = None
-                return
             try:
                 async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
                     await self._stirred.wait()
             except TimeoutError:
                 await perform_async(self.renew(log.warning), self.answer)
+        self._watchdog = None
 
     async def end(self) -> None:
         self._loop = None

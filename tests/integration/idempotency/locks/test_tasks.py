@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import Any
 
+import anyio
 import pytest
 from asgiref.sync import sync_to_async
 
@@ -56,6 +57,32 @@ def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
         doing.result(30)
     assert actor.do(lambda: lock.held) is False
     assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+
+def test_a_release_is_done_though_anyio_cancels_it_at_each_turn_of_the_loop(
+    desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, once, interrupted = desk_of_tasks.make("Lock"), Script.run_async, 0
+
+    async def slow(script: Script, *arguments: Any) -> Any:
+        nonlocal interrupted
+        try:
+            await asyncio.sleep(0.01 if interrupted < 10 else 0)  # it has to connect again, say
+        except asyncio.CancelledError:
+            interrupted += 1
+            raise
+        return await once(script, *arguments)
+
+    async def story() -> bool:
+        with anyio.CancelScope() as scope:
+            async with lock:
+                monkeypatch.setattr(Script, "run_async", slow)
+                scope.cancel()
+                await asyncio.sleep(30)
+        return lock.held or not await asyncio.create_task(lock.acquire(wait_seconds=0))
+
+    assert desk_of_tasks.run(story()) is False
+    assert interrupted == 1
 
 
 @pytest.mark.parametrize("when", ["before", "after", "waiting"])
