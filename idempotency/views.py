@@ -216,7 +216,7 @@ async def answer_async(
     try:
         return await execute_async(begin, handler, rewind=rewind)
     except Problem as problem:
-        return policy.show(request, problem)
+        return await sync_to_async(policy.show)(request, problem)
 
 
 def refusal(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:

@@ -46,6 +46,8 @@ def the_shop(request: Any) -> str:
 
 
 def show(request: Any, problem: Problem) -> HttpResponse:
+    """Read what a page does, also around an async view."""
+    assert User.objects.exists()
     return HttpResponse(f"sorry: {problem.code}", status=problem.status)
 
 
