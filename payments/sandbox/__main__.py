@@ -24,7 +24,6 @@ def serve(*, port: int, folder: Path, shop: str) -> None:
 
 
 def main() -> None:
-    """Parse the arguments and serve."""
     # What is cut off is as after a crash: a notification without a receipt is sent again.
     for ending, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
         signal.signal(ending, lambda *_, code=code: sys.exit(code))

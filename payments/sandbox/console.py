@@ -4,9 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
 
 from payments.sandbox import faults, pages, state, trades
 
@@ -24,7 +23,6 @@ class Switch:
 
     @property
     def on(self) -> bool:
-        """True if the fault has another value than at rest."""
         return bool(faults.current()[self.fault] != faults.NONE[self.fault])
 
 
@@ -38,9 +36,7 @@ SWITCHES = (
 )
 
 
-@require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """Show the switches and the latest trades."""
     latest = state.store().rows("SELECT * FROM trades ORDER BY created_at DESC LIMIT ?", _SHOWN)
     shown = {switch.fault for switch in SWITCHES}
     others = {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
@@ -52,26 +48,22 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
-@require_POST
 def switch(request: HttpRequest, *, fault: str) -> HttpResponse:
-    """Turn the fault on, or off if it is on: ``POST /console/faults/…``."""
+    """Turn the fault on, or off if it is on."""
     found = next((one for one in SWITCHES if one.fault == fault), None)
     if found is None:
-        return render(request, "unknown.html", status=404)
+        raise Http404
     faults.change({fault: faults.NONE[fault] if found.on else found.value})
     return redirect("/")
 
 
-@require_POST
 def refuse(request: HttpRequest, *, out_trade_no: str, how: str) -> HttpResponse:
-    """End a payment without a charge: ``POST /pay/…/decline`` and ``POST /pay/…/cancel``.
+    """End a payment without a charge.
 
     A declined trade stays open for another try, and the merchant hears nothing, as with a wallet's code. A
     cancelled one is closed: the merchant hears of it when it asks, from Stripe at once.
     """
-    trade = state.store().trade_where("out_trade_no", out_trade_no)
-    if trade is None:
-        return render(request, "unknown.html", status=404)
+    trade = pages.trade_or_404("out_trade_no", out_trade_no)
     if how == "cancel":
         with suppress(trades.Refused):  # paid already, as the page says
             trades.close(channel=trade["channel"], out_trade_no=out_trade_no)

@@ -49,7 +49,6 @@ class UnknownFault(ValueError):
 
 
 def current() -> dict[str, Any]:
-    """Return every fault with its value."""
     return {**NONE, **state.store().faults()}
 
 
@@ -85,7 +84,6 @@ def seed_dice() -> None:
 
 
 def happens(rate: float) -> bool:
-    """Throw the dice."""
     with _dice_lock:
         return rate > 0 and dice.random() < rate
 
@@ -150,7 +148,6 @@ _held = _Held()
 
 
 def release() -> int:
-    """Let every held answer go and return their number."""
     return _held.release()
 
 
@@ -169,7 +166,7 @@ class FaultMiddleware:
         if happens(current()["http_500_rate"]):
             return JsonResponse({"code": "SYSTEM_ERROR", "message": "sandbox: http_500_rate"}, status=500)
         response = self.get_response(request)
-        changes = getattr(request, "changes_something", False)
+        changes = getattr(request, "changes_something", request.method != "GET")
         if changes and current()["hold_answers"]:
             _held.wait()
         if changes and response.status_code < 300 and _answer_is_lost():

@@ -14,7 +14,6 @@ CERTIFICATE_DAYS = 1825
 
 
 def new_key() -> rsa.RSAPrivateKey:
-    """Make an RSA key of 2048 bits."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -26,7 +25,6 @@ def new_key_file(path: Path) -> rsa.RSAPrivateKey:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(content)
@@ -78,6 +76,5 @@ def issue(
 def self_signed(
     common_name: str, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, *, is_issuer: bool = True
 ) -> x509.Certificate:
-    """Issue a certificate by its own key."""
     name = distinguished_name(common_name)
     return issue(name, key.public_key(), issuer=name, key=key, is_issuer=is_issuer)

@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.timezone import localdate
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
 from payments.sandbox import delivery, disputes, faults, state, trades
@@ -53,23 +52,36 @@ def shop(request: HttpRequest) -> dict[str, str]:
     return {"shop": state.shop()}
 
 
-@require_GET
+def unknown(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return render(request, "unknown.html", status=404)
+
+
+def trade_or_404(column: str, value: str) -> sqlite3.Row:
+    """Read a trade by a unique column. Raises Http404."""
+    trade = state.store().trade_where(column, value)
+    if trade is None:
+        raise Http404
+    return trade
+
+
 def scan(request: HttpRequest) -> HttpResponse:
-    """Follow a scanned WeChat code: ``/wechat/scan?pr=…``."""
-    trade = state.store().trade_where("prepay", request.GET.get("pr", ""))
-    if trade is None:
-        return render(request, "unknown.html", status=404)
-    return redirect(f"/pay/{trade['out_trade_no']}")
+    return redirect(f"/pay/{trade_or_404('prepay', request.GET.get('pr', ''))['out_trade_no']}")
 
 
-@require_http_methods(["GET", "POST"])
-def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
-    """Show the cashier (``GET``) or pay (``POST``); a second press charges nothing."""
-    trade = state.store().trade_where("out_trade_no", out_trade_no)
-    if trade is None:
-        return render(request, "unknown.html", status=404)
-    if request.method != "POST":
-        return render(request, "pay.html", _cashier(request, trade))
+def cashier(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
+    """Show the trade, what was refused before, and Stripe's form for a card."""
+    trade = trade_or_404("out_trade_no", out_trade_no)
+    page: dict[str, object] = {"trade": shown(trade)}
+    if "declined" in request.GET:
+        page["declined"] = cards.SENTENCES.get(request.GET["declined"], cards.SENTENCES["generic_decline"])
+    if trade["channel"] == "stripe":
+        page |= {"number": cards.shown(request.GET.get("card", "")), "cards": cards.choices()}
+    return render(request, "pay.html", page)
+
+
+def pay(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
+    """Pay as the shopper; a second press charges nothing."""
+    trade = trade_or_404("out_trade_no", out_trade_no)
     return _card_refused(request, trade) or _paid(request, out_trade_no)
 
 
@@ -108,21 +120,10 @@ def _pay(out_trade_no: str) -> sqlite3.Row:
     return paypal.approve(out_trade_no) if approves else trades.pay(out_trade_no)
 
 
-def _cashier(request: HttpRequest, trade: sqlite3.Row) -> dict[str, object]:
-    """Describe the cashier's page: the trade, what was refused before, and Stripe's form for a card."""
-    page: dict[str, object] = {"trade": shown(trade)}
-    if "declined" in request.GET:
-        page["declined"] = cards.SENTENCES.get(request.GET["declined"], cards.SENTENCES["generic_decline"])
-    if trade["channel"] == "stripe":
-        page |= {"number": cards.shown(request.GET.get("card", "")), "cards": cards.choices()}
-    return page
-
-
 def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[[HttpRequest], JsonResponse]]:
     """Decorate a control call that changes a trade: JSON in, the charge or a refusal out."""
 
     def decorator(change: Callable[[Any], sqlite3.Row]) -> Callable[[HttpRequest], JsonResponse]:
-        @require_POST
         @wraps(change)
         def view(request: HttpRequest) -> JsonResponse:
             try:
@@ -140,7 +141,6 @@ def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[
 
 @_control('{"out_trade_no": "…"}')
 def control_pay(wanted: Any) -> sqlite3.Row:
-    """Pay as the shopper: ``POST /_control/pay``."""
     number = str(wanted["out_trade_no"])
     codes.scan(number)  # the shopper scans the code first
     _arrive_from_shop(number)
@@ -149,7 +149,7 @@ def control_pay(wanted: Any) -> sqlite3.Row:
 
 @_control('{"out_trade_no": "…", "amount_minor": …}')
 def control_refund(wanted: Any) -> sqlite3.Row:
-    """Refund as a person in the platform's own pages: ``POST /_control/refund``."""
+    """Refund as a person in the platform's own pages."""
     number, amount_minor = wanted["out_trade_no"], wanted["amount_minor"]
     if not isinstance(number, str) or not isinstance(amount_minor, int) or amount_minor <= 0:
         raise ValueError("a number and an amount above zero")
@@ -158,37 +158,34 @@ def control_refund(wanted: Any) -> sqlite3.Row:
 
 @_control('{"out_trade_no": "…", "status": "open, won or lost"}')
 def control_dispute(wanted: Any) -> sqlite3.Row:
-    """Dispute a payment as the payer, or end that, at Stripe and PayPal: ``POST /_control/dispute``."""
+    """Dispute a payment as the payer, or end that, at Stripe and PayPal."""
     return disputes.step(out_trade_no=str(wanted["out_trade_no"]), status=str(wanted["status"]))
 
 
-@require_http_methods(["GET", "POST"])
 def control_faults(request: HttpRequest) -> JsonResponse:
-    """Show and set faults: ``/_control/faults``."""
-    if request.method == "POST":
-        try:
-            faults.change(json.loads(request.body or b"{}"))
-        except (ValueError, AttributeError) as error:
-            return JsonResponse({"error": str(error)}, status=400)
     return JsonResponse(faults.current())
 
 
-@require_GET
+def control_change(request: HttpRequest) -> JsonResponse:
+    """Set faults, and show all of them."""
+    try:
+        return JsonResponse(faults.change(json.loads(request.body or b"{}")))
+    except (ValueError, AttributeError) as error:
+        return JsonResponse({"error": str(error)}, status=400)
+
+
 def control_charges(request: HttpRequest) -> JsonResponse:
-    """List what was really charged and refunded, oldest first: ``GET /_control/charges``."""
+    """List what was really charged and refunded, oldest first."""
     charged = state.store().rows("SELECT * FROM trades ORDER BY created_at")
     return JsonResponse([_charge(trade) for trade in charged], safe=False)
 
 
-@require_GET
 def control_deliveries(request: HttpRequest) -> JsonResponse:
-    """Count the copies of notifications by state: ``GET /_control/deliveries``."""
     return JsonResponse(delivery.counts())
 
 
-@require_POST
 def control_release(request: HttpRequest) -> JsonResponse:
-    """Release the answers that `hold_answers` holds back: ``POST /_control/release``."""
+    """Release the answers that `hold_answers` holds back."""
     return JsonResponse({"released": faults.release()})
 
 
@@ -211,13 +208,11 @@ def _charge(trade: sqlite3.Row) -> dict[str, object]:
 
 
 def sum_of(amount_minor: int, currency: str) -> str:
-    """Write an amount for people."""
     written = money.to_decimal(amount_minor, currency)
     return f"¥{written}" if currency == "CNY" else f"{currency} {written}"
 
 
 def shown(trade: sqlite3.Row) -> dict[str, object]:
-    """Describe a trade for the pages."""
     row = dict(trade)
     over = row["state"] == "NOTPAY" and expired(trade)
     return row | {

@@ -122,12 +122,10 @@ class Store:
         self.written.set()
 
     def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
-        """Read all rows."""
         with self._connected() as connection:
             return connection.execute(sql, parameters).fetchall()
 
     def row(self, sql: str, *parameters: Any) -> sqlite3.Row | None:
-        """Read the first row; None if there is none."""
         return next(iter(self.rows(sql, *parameters)), None)
 
     def trade(self, channel: str, out_trade_no: str) -> sqlite3.Row | None:
@@ -153,13 +151,11 @@ class Store:
             )
 
     def faults(self) -> dict[str, Any]:
-        """Read the faults that are set."""
         found = self.row("SELECT value FROM faults")
         value: dict[str, Any] = json.loads(found["value"]) if found else {}
         return value
 
     def set_faults(self, faults: dict[str, Any]) -> None:
-        """Replace the faults."""
         with self.write() as connection:
             connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
 
@@ -171,5 +167,4 @@ def day_of_china(day: date) -> tuple[float, float]:
 
 
 def expired(trade: sqlite3.Row) -> bool:
-    """Check that the time to pay is over."""
     return trade["expires_at"] is not None and trade["expires_at"] <= time.time()

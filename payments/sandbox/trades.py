@@ -36,7 +36,6 @@ class Movement(NamedTuple):
 
     @property
     def minor(self) -> int:
-        """Its amount, in minor units."""
         return int(self.trade["charged_minor"] if self.made is None else self.made["amount_minor"])
 
 
@@ -172,7 +171,6 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
 
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
-    """Read the refund of this number."""
     return state.store().row(_REFUND, out_trade_no, out_refund_no)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET
 
 from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
@@ -46,9 +45,7 @@ def query(call: Call) -> dict[str, Any]:
     return {"bill_download_url": f"{call.base_url}/alipay/bill?bizType=trade&fileId={ticket}"}
 
 
-@require_GET
 def download(request: HttpRequest) -> HttpResponse:
-    """Serve ``/alipay/bill``."""
     try:
         day = signing.loads(request.GET.get("fileId", ""), salt=_SALT, max_age=ADDRESS_SECONDS)
     except signing.BadSignature:
@@ -57,7 +54,6 @@ def download(request: HttpRequest) -> HttpResponse:
 
 
 def packed(day: date) -> bytes:
-    """Pack the bill of `day`."""
     moved = _moved(day)
     prefix = f"{_account()}_{day:%Y%m%d}_业务明细"
     target = io.BytesIO()

@@ -4,9 +4,8 @@ import json
 import secrets
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from payments.sandbox import state, trades
 from payments.sandbox.alipay.wire import Call, wanted_trade
@@ -41,11 +40,10 @@ def scan(out_trade_no: str) -> None:
         trades.open_trade(channel="alipay", **json.loads(code["trade"]))
 
 
-@require_GET
 def qr(request: HttpRequest, *, code: str) -> HttpResponse:
-    """Follow a code to its cashier: ``/alipay/qr/…``."""
+    """Follow a code to its cashier."""
     found = state.store().row("SELECT out_trade_no FROM alipay_codes WHERE code = ?", code)
     if found is None:
-        return render(request, "unknown.html", status=404)
+        raise Http404
     scan(found["out_trade_no"])
     return redirect(f"/pay/{found['out_trade_no']}")

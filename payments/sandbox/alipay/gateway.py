@@ -12,7 +12,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_http_methods
 
 from payments import money
 from payments.sandbox import faults, state, trades
@@ -40,9 +39,7 @@ _REFUSALS = {
 _PRECREATE = "alipay.trade.precreate"
 
 
-@require_http_methods(["GET", "POST"])
 def gateway(request: HttpRequest) -> HttpResponse:
-    """Serve ``/alipay/gateway.do``."""
     given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}
     method = given.get("method", "")
     problem = why_not_genuine(given)

@@ -98,7 +98,6 @@ def wanted_trade(call: Call) -> dict[str, Any]:
 
 
 def yuan(amount_minor: int) -> str:
-    """Write an amount."""
     return money.to_decimal(amount_minor, "CNY")
 
 

@@ -9,22 +9,18 @@ from operator import itemgetter
 from typing import Any
 
 from django.http import HttpRequest
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
 from payments.sandbox import disputes, faults, state, trades
 from payments.sandbox.paypal import documents
 from payments.sandbox.paypal.documents import Document
 from payments.sandbox.paypal.keys import number as new_number
-from payments.sandbox.paypal.wire import merchant_only, unknown, unprocessable
+from payments.sandbox.paypal.wire import unknown, unprocessable
 
 Answer = tuple[int, Document | None]
 
 
-@require_POST
-@merchant_only
-def orders(request: HttpRequest, wanted: Any) -> Answer:
-    """Create an order: ``POST /v2/checkout/orders``."""
+def create(request: HttpRequest, wanted: Any) -> Answer:
     (unit,) = wanted["purchase_units"]
     if wanted["intent"] != "CAPTURE":
         raise ValueError("the sandbox captures at once only")
@@ -50,26 +46,22 @@ def orders(request: HttpRequest, wanted: Any) -> Answer:
     return 201, documents.order(trade, _base(request))
 
 
-@require_http_methods(["GET", "PATCH"])
-@merchant_only
 def order(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
-    """Show an order, or change its ``custom_id``: ``/v2/checkout/orders/{id}``."""
-    trade = _trade("prepay", reference)
-    if request.method == "GET":
-        return 200, documents.order(trade, _base(request))
-    if trade["state"] == "SUCCESS":
+    return 200, documents.order(_trade("prepay", reference), _base(request))
+
+
+def change(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
+    if _trade("prepay", reference)["state"] == "SUCCESS":
         raise unprocessable("ORDER_ALREADY_COMPLETED", "The order cannot be patched after it is completed.")
-    for change in wanted:
-        if change["path"] != "/purchase_units/@reference_id=='default'/custom_id":
+    for part in wanted:
+        if part["path"] != "/purchase_units/@reference_id=='default'/custom_id":
             raise ValueError("the sandbox changes the custom_id only")
-        state.store().keep(reference, custom_id=change["value"])
+        state.store().keep(reference, custom_id=part["value"])
     return 204, None
 
 
-@require_POST
-@merchant_only
 def capture(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
-    """Capture an approved order: ``POST /v2/checkout/orders/{id}/capture``."""
+    """Capture an approved order."""
     trade = _trade("prepay", reference)
     if trade["state"] == "SUCCESS":
         raise unprocessable("ORDER_ALREADY_CAPTURED", "Order already captured.")
@@ -82,10 +74,7 @@ def capture(request: HttpRequest, wanted: Any, *, reference: str) -> Answer:
     return 201, documents.order(paid, _base(request))
 
 
-@require_POST
-@merchant_only
 def refund(request: HttpRequest, wanted: Any, *, number: str) -> Answer:
-    """Refund a capture: ``POST /v2/payments/captures/{id}/refund``."""
     trade = _trade("transaction_id", number)
     left = trade["charged_minor"] - trade["refunded_minor"]
     amount = _minor(wanted["amount"]) if "amount" in wanted else left
@@ -112,20 +101,16 @@ def refund(request: HttpRequest, wanted: Any, *, number: str) -> Answer:
     return 201, documents.refund(made, _trade("transaction_id", number), _base(request))
 
 
-@require_POST
-@merchant_only
 def webhooks(request: HttpRequest, wanted: Any) -> Answer:
-    """Register an endpoint: ``POST /v1/notifications/webhooks``. Orders opened later notify it, and no other."""
+    """Register an endpoint. Orders opened later notify it, and no other."""
     made = {"id": new_number(17), "url": wanted["url"], "event_types": wanted["event_types"]}
     with state.store().write() as connection:
         connection.execute("INSERT INTO paypal_webhooks VALUES (?, ?)", [made["id"], made["url"]])
     return 201, made
 
 
-@require_GET
-@merchant_only
 def transactions(request: HttpRequest, wanted: Any) -> Answer:
-    """Search: ``GET /v1/reporting/transactions``. Unlike the platform, it shows what moved just now."""
+    """Search. Unlike the platform, it shows what moved just now."""
     begin, end = (datetime.fromisoformat(request.GET[name]).timestamp() for name in ("start_date", "end_date"))
     size, page = int(request.GET.get("page_size", 100)), int(request.GET.get("page", 1))
     lines = []

@@ -53,7 +53,6 @@ def order(trade: Row, base: str) -> Document:
 
 
 def capture(trade: Row, base: str) -> Document:
-    """Build the capture of a paid order."""
     status = "COMPLETED"
     if trade["refunded_minor"]:
         whole = trade["refunded_minor"] == trade["charged_minor"]

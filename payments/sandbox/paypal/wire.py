@@ -14,7 +14,6 @@ from functools import wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.http import require_POST
 
 from payments.sandbox import state
 from payments.sandbox.paypal.documents import Document
@@ -49,9 +48,7 @@ def unknown() -> Error:
     return Error(404, "RESOURCE_NOT_FOUND", "INVALID_RESOURCE_ID", "The specified resource does not exist.")
 
 
-@require_POST
 def token(request: HttpRequest) -> HttpResponse:
-    """Grant an access token: ``POST /v1/oauth2/token``."""
     ours = state.keys().paypal.settings
     login = base64.b64encode(f"{ours['CLIENT_ID']}:{ours['CLIENT_SECRET']}".encode()).decode()
     if not secrets.compare_digest(request.headers.get("Authorization", ""), f"Basic {login}"):
@@ -70,7 +67,6 @@ def merchant_only(view: View) -> Callable[..., HttpResponse]:
     def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if _tokens.get(request.headers.get("Authorization", "").removeprefix("Bearer "), 0.0) < time.time():
             return JsonResponse({"error": "invalid_token"}, status=401)
-        request.changes_something = request.method != "GET"  # type: ignore[attr-defined]
         try:
             body = json.loads(request.body) if request.body else {}
             status, text = _once(request, lambda: view(request, body, **kwargs))

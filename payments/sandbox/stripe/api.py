@@ -14,23 +14,17 @@ from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments.sandbox import disputes, state, trades
 from payments.sandbox.stripe import documents
 from payments.sandbox.stripe.documents import Document
-from payments.sandbox.stripe.wire import MOST, Entry, Error, Invalid, account_only, expanded, nested, page_of
+from payments.sandbox.stripe.wire import MOST, Entry, Error, Invalid, expanded, nested, page_of
 
 SEARCH_LAG_SECONDS = 60
 _METADATA = re.compile(r"metadata\[['\"]([^'\"]+)['\"]\]\s*:\s*['\"]([^'\"]*)['\"]")
 
 
-@require_http_methods(["GET", "POST"])
-@account_only
 def intents(request: HttpRequest) -> Document:
-    """Create and list: ``/v1/payment_intents``."""
-    if request.method == "POST":
-        return _create(request)
     given = nested(request.GET)
     found = state.store().rows("SELECT * FROM trades WHERE channel = 'stripe' ORDER BY created_at DESC")
     return page_of(
@@ -43,7 +37,7 @@ def intents(request: HttpRequest) -> Document:
     )
 
 
-def _create(request: HttpRequest) -> Document:
+def create(request: HttpRequest) -> Document:
     given = nested(request.POST)
     amount, currency = _amount(given), str(given.get("currency", ""))
     if not re.fullmatch(r"[a-z]{3}", currency):
@@ -96,10 +90,8 @@ def _next_action(method: str, *, page: str, prepay: str, return_url: str) -> Doc
     return {"type": kind, kind: {"url": page, "return_url": return_url}}
 
 
-@require_GET
-@account_only
 def search(request: HttpRequest) -> Document:
-    """Search by one metadata value: ``GET /v1/payment_intents/search``."""
+    """Search by one metadata value."""
     given = nested(request.GET)
     asked = _METADATA.fullmatch(str(given.get("query", "")).strip())
     if asked is None:
@@ -123,17 +115,11 @@ def search(request: HttpRequest) -> Document:
     }
 
 
-@require_GET
-@account_only
 def intent(request: HttpRequest, *, number: str) -> Document:
-    """Serve ``GET /v1/payment_intents/{id}``."""
     return documents.intent(_trade(number), expand=expanded(nested(request.GET)))
 
 
-@require_POST
-@account_only
 def cancel(request: HttpRequest, *, number: str) -> Document:
-    """Serve ``POST /v1/payment_intents/{id}/cancel``."""
     trade = _trade(number)
     try:
         if trade["state"] == "CLOSED":
@@ -149,12 +135,7 @@ def cancel(request: HttpRequest, *, number: str) -> Document:
     return documents.intent(_trade(number), expand=expanded(nested(request.POST)))
 
 
-@require_http_methods(["GET", "POST"])
-@account_only
 def refunds(request: HttpRequest) -> Document:
-    """Create and list: ``/v1/refunds``."""
-    if request.method == "POST":
-        return _refund(nested(request.POST))
     given = nested(request.GET)
     trade = _trade(str(given.get("payment_intent", "")))
     made = state.store().rows(
@@ -167,7 +148,8 @@ def refunds(request: HttpRequest) -> Document:
     )
 
 
-def _refund(given: dict[str, Any]) -> Document:
+def give_back(request: HttpRequest) -> Document:
+    given = nested(request.POST)
     trade = _trade(str(given.get("payment_intent", "")))
     left = trade["charged_minor"] - trade["refunded_minor"]
     amount = _amount(given) if "amount" in given else left
@@ -198,10 +180,7 @@ def _refund(given: dict[str, Any]) -> Document:
     return documents.refund(made, _trade(trade["transaction_id"]), expand=expanded(given))
 
 
-@require_GET
-@account_only
 def refund(request: HttpRequest, *, number: str) -> Document:
-    """Serve ``GET /v1/refunds/{id}``."""
     made = state.store().row("SELECT * FROM refunds WHERE refund_id = ?", number)
     trade = state.store().trade("stripe", made["out_trade_no"]) if made else None
     if made is None or trade is None:
@@ -209,10 +188,7 @@ def refund(request: HttpRequest, *, number: str) -> Document:
     return documents.refund(made, trade, expand=expanded(nested(request.GET)))
 
 
-@require_GET
-@account_only
 def balance_transactions(request: HttpRequest) -> Document:
-    """Serve ``GET /v1/balance_transactions``."""
     given = nested(request.GET)
     entries = []
     for moment, trade, made in reversed(trades.moved("stripe")):

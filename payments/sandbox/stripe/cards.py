@@ -40,7 +40,6 @@ SENTENCES = {
 
 
 def choices() -> list[dict[str, str]]:
-    """List the cards for the page."""
     return [{"number": shown(number), "effect": effect} for number, (_, _, effect) in _CARDS.items()]
 
 

@@ -211,7 +211,6 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
 
 
 def signature(body: bytes, *, secret: str, timestamp: int) -> str:
-    """Build the header Stripe-Signature."""
     digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={timestamp},v1={digest}"
 

@@ -35,8 +35,6 @@ View = Callable[..., Document]
 
 
 class Error(Exception):
-    """An error answer of the platform."""
-
     def __init__(self, status: int, message: str, *, code: str = "", kind: str = "invalid_request_error") -> None:
         super().__init__(message)
         self.status = status
@@ -59,7 +57,6 @@ def account_only(view: View) -> Callable[..., HttpResponse]:
         try:
             _must_be_ours(request)
             if request.method == "POST":
-                request.changes_something = True  # type: ignore[attr-defined]
                 status, body, replayed = _once(request, lambda: view(request, **kwargs))
             else:
                 status, body = 200, json.dumps(view(request, **kwargs))

@@ -10,43 +10,33 @@ import sqlite3
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
 
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state, trades
 from payments.sandbox.wechat.certificates import documents, encrypted
 from payments.sandbox.wechat.documents import china_time, refund_document, refund_notice, trade_document
-from payments.sandbox.wechat.signing import Error, merchant_only, signature_headers, to_json
+from payments.sandbox.wechat.signing import Error, signature_headers, to_json
 
 _NUMBER = re.compile(r"[0-9A-Za-z_\-|*]{6,32}")
 _PREPAY = re.compile(r"wx([0-9]{14})([0-9A-Za-z]{12})[0-9]{8}")
 _LINK_LIVES = timedelta(minutes=5)
 
 
-@require_POST
-@merchant_only
 def native(request: HttpRequest) -> Any:
-    """Serve ``POST /v3/pay/transactions/native``."""
     trade = _opened(request, trade_type="NATIVE")
     return {"code_url": f"weixin://wxpay/bizpayurl?pr={trade['prepay']}"}
 
 
-@require_POST
-@merchant_only
 def jsapi(request: HttpRequest) -> Any:
-    """Serve ``POST /v3/pay/transactions/jsapi``."""
     openid = json.loads(request.body)["payer"]["openid"]
     if not isinstance(openid, str) or not openid:
         raise ValueError("payer.openid must be the shopper's id")
     return {"prepay_id": _prepay_id(_opened(request, trade_type="JSAPI", openid=openid))}
 
 
-@require_POST
-@merchant_only
 def h5(request: HttpRequest) -> Any:
-    """Serve ``POST /v3/pay/transactions/h5``."""
     scene = json.loads(request.body)["scene_info"]
     if not isinstance(scene["payer_client_ip"], str) or not scene["payer_client_ip"]:
         raise ValueError("scene_info.payer_client_ip must be the shopper's address")
@@ -58,7 +48,6 @@ def h5(request: HttpRequest) -> Any:
 
 
 def _opened(request: HttpRequest, *, trade_type: str, openid: str = "") -> sqlite3.Row:
-    request.changes_something = True  # type: ignore[attr-defined]
     wanted = json.loads(request.body)
     _must_be_ours(wanted["mchid"], wanted["appid"])
     if not _NUMBER.fullmatch(wanted["out_trade_no"]):
@@ -91,13 +80,12 @@ def _prepay_id(trade: sqlite3.Row) -> str:
     return f"wx{datetime.now(CHINA):%Y%m%d%H%M%S}{trade['prepay']}{trade['transaction_id'][-8:]}"
 
 
-@require_GET
 def checkmweb(request: HttpRequest) -> HttpResponse:
     """Follow an ``h5_url`` of a phone's browser; after the payment it goes on to ``redirect_url``."""
     prepay = _PREPAY.fullmatch(request.GET.get("prepay_id", ""))
     trade = state.store().trade_where("prepay", prepay[2]) if prepay else None
     if prepay is None or trade is None:
-        return render(request, "unknown.html", status=404)
+        raise Http404
     if datetime.now(CHINA) - datetime.strptime(prepay[1], "%Y%m%d%H%M%S").replace(tzinfo=CHINA) > _LINK_LIVES:
         return render(request, "link_over.html", status=410)
     back = request.GET.get("redirect_url", "")
@@ -108,10 +96,7 @@ def checkmweb(request: HttpRequest) -> HttpResponse:
     return redirect(f"/pay/{trade['out_trade_no']}")
 
 
-@require_GET
-@merchant_only
 def query(request: HttpRequest, *, out_trade_no: str) -> Any:
-    """Serve ``GET /v3/pay/transactions/out-trade-no/{out_trade_no}``."""
     if request.GET.get("mchid") != state.keys().settings["WECHAT_MCH_ID"]:
         raise Error(400, "MCH_NOT_EXISTS", "unknown mchid")
     trade = state.store().trade("wechat", out_trade_no)
@@ -120,24 +105,16 @@ def query(request: HttpRequest, *, out_trade_no: str) -> Any:
     return trade_document(trade)
 
 
-@require_POST
-@merchant_only
 def close(request: HttpRequest, *, out_trade_no: str) -> Any:
-    """Serve ``POST /v3/pay/transactions/out-trade-no/{out_trade_no}/close``."""
-    request.changes_something = True  # type: ignore[attr-defined]
     _must_be_ours(json.loads(request.body)["mchid"])
     if faults.current()["user_paying"]:
         raise Error(202, "USER_PAYING", "the shopper is paying")
     trades.close(channel="wechat", out_trade_no=out_trade_no)
 
 
-@require_POST
-@merchant_only
 def refund(request: HttpRequest) -> Any:
-    """Serve ``POST /v3/refund/domestic/refunds``."""
     if faults.current()["refund_429"]:
         raise Error(429, "FREQUENCY_LIMITED", "too many refunds at once")
-    request.changes_something = True  # type: ignore[attr-defined]
     wanted = json.loads(request.body)
     out_trade_no = wanted.get("out_trade_no") or _number_of(wanted["transaction_id"])
     trade = state.store().trade("wechat", out_trade_no)
@@ -158,20 +135,15 @@ def refund(request: HttpRequest) -> Any:
     return refund_document(made)
 
 
-@require_GET
-@merchant_only
 def query_refund(request: HttpRequest, *, out_refund_no: str) -> Any:
-    """Serve ``GET /v3/refund/domestic/refunds/{out_refund_no}``."""
     made = state.store().row("SELECT * FROM refunds WHERE out_refund_no = ?", out_refund_no)
     if made is None:
         raise Error(404, "RESOURCE_NOT_EXISTS", "no refund of this number")
     return refund_document(made)
 
 
-@require_GET
-@merchant_only
 def certificates(request: HttpRequest) -> Any:
-    """List the platform's certificates, encrypted for the merchant: ``GET /v3/certificates``."""
+    """List the platform's certificates, encrypted for the merchant."""
     return {"data": documents()}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from django.http import HttpRequest, JsonResponse
-from django.views.decorators.http import require_POST
 
 from payments.providers import rsa
 from payments.providers.documents import CHINA
@@ -31,7 +30,6 @@ class Pair:
 
 
 def signing() -> Pair:
-    """Return the pair that signs now."""
     return _signing(_pairs())
 
 
@@ -50,13 +48,12 @@ def rotate(*, announce: bool) -> Pair:
 
 
 def documents() -> list[dict[str, Any]]:
-    """List the newest certificate and the one before it: ``GET /v3/certificates``."""
+    """List the newest certificate and the one before it."""
     return [_document(pair) for pair in reversed(_pairs()[-2:])]
 
 
-@require_POST
 def control_rotate(request: HttpRequest) -> JsonResponse:
-    """Change the platform's certificate, or announce it: ``POST /_control/rotate``."""
+    """Change the platform's certificate, or announce it."""
     try:
         wanted = json.loads(request.body)
         channel, announce = wanted["channel"], wanted.get("announce", False)

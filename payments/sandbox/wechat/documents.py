@@ -12,7 +12,6 @@ SHOPPER = "oSandboxShopper000000000000"
 
 
 def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
-    """Build a trade, for a query or notification."""
     settings = state.keys().settings
     states = {
         "NOTPAY": ("NOTPAY", "订单未支付"),

@@ -34,8 +34,6 @@ View = Callable[..., HttpResponse]
 
 
 class Error(Exception):
-    """An error answer of the platform: status, code, message."""
-
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(code)
         self.status, self.code, self.message = status, code, message
