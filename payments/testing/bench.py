@@ -90,25 +90,6 @@ class Simulator(Protocol):
         ...
 
 
-class _Asked:
-    """A simulator that is asked by our numbers, in the form that its provider takes."""
-
-    def __init__(self, simulator: Simulator, number: Form) -> None:
-        self._simulator, self._number = simulator, number
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._simulator, name)
-
-    def pay(self, out_trade_no: str, **how: Any) -> bool:
-        return self._simulator.pay(self._number(out_trade_no), **how)
-
-    def charge(self, out_trade_no: str) -> Charge:
-        return self._simulator.charge(self._number(out_trade_no))
-
-    def dispute(self, out_trade_no: str, *, status: DisputeStatus) -> None:
-        self._simulator.dispute(self._number(out_trade_no), status=status)
-
-
 @dataclass(slots=True)
 class Opened:
     """A trade that a case opened."""
@@ -152,7 +133,7 @@ class Bench:
         if isinstance(built, Account):
             self.forms = built.number, built.read_number
         self.provider = cast("Provider", Watched(built))
-        self.simulator = cast("Simulator", _Asked(simulator, self.forms[0]))
+        self.simulator = simulator  # asked by our numbers in the provider's form
 
     def close(self) -> None:
         self.relay.stop()
@@ -206,10 +187,28 @@ class Bench:
         self.create(trade)
         return trade
 
+    def can_be_paid(self, trade: Opened, **how: Any) -> bool:
+        """Pay as the shopper, as `Simulator.pay`."""
+        return self.simulator.pay(self.forms[0](trade.number), **how)
+
+    def pay(self, trade: Opened, **how: Any) -> None:
+        """Pay a trade that was just opened."""
+        must(self.can_be_paid(trade, **how), "its trade, just opened, cannot be paid")
+
+    def charge(self, trade: Opened) -> Charge:
+        """Return what was really charged and given back."""
+        return self.simulator.charge(self.forms[0](trade.number))
+
+    def refunded(self, trade: Opened) -> int:
+        return self.charge(trade).refunded_minor
+
+    def dispute(self, trade: Opened, status: DisputeStatus) -> None:
+        self.simulator.dispute(self.forms[0](trade.number), status=status)
+
     def paid(self, **how: Any) -> Opened:
         """Open a new trade that the shopper pays, and take the money where the provider waits for that."""
         trade = self.opened()
-        must(self.simulator.pay(trade.number, **how), "its trade, just opened, cannot be paid")
+        self.pay(trade, **how)
         self.take(trade)
         return trade
 
@@ -242,10 +241,6 @@ class Bench:
     def query_refund(self, trade: Opened, number: str) -> RefundResult:
         self.needs(Capability.REFUND)
         return self.provider.query_refund(**trade.names, out_refund_no=number)
-
-    def refunded(self, trade: Opened) -> int:
-        """Return what really went back."""
-        return self.simulator.charge(trade.number).refunded_minor
 
     def paid_fact(self, trade: Opened) -> Fact:
         """Return the one payment that a query states."""

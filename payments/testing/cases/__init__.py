@@ -6,44 +6,13 @@ A case is a function whose name says what happens; it raises `Broken` with the s
 from collections.abc import Callable
 
 from payments.testing.bench import Bench
-from payments.testing.cases.answers import answers_lost, foreign_answers, refused_questions, wrong_number
-from payments.testing.cases.declarations import declared
-from payments.testing.cases.money import (
-    a_bill,
-    a_dispute,
-    a_payment,
-    a_void,
-    after_close,
-    asking_moves_nothing,
-    parallel,
-    refunds,
-)
-from payments.testing.cases.notifications import (
-    acknowledged,
-    delayed,
-    duplicates,
-    early,
-    forged,
-    reordered,
-    stale,
-    wrong_amount,
-    wrong_currency,
-    wrong_merchant,
-)
+from payments.testing.cases import answers, declarations, money, notifications
 
 CASES: tuple[Callable[[Bench], None], ...] = (
-    *(
-        declared,
-        a_payment,
-        asking_moves_nothing,
-        refunds,
-        duplicates,
-        parallel,
-        acknowledged,
-        delayed,
-        reordered,
-        early,
-    ),
-    *(after_close, a_void, wrong_amount, wrong_currency, wrong_merchant, wrong_number),
-    *(answers_lost, refused_questions, forged, stale, foreign_answers, a_bill, a_dispute),
+    *(declarations.declared, money.a_payment, money.asking_moves_nothing, money.refunds),
+    *(notifications.duplicates, money.parallel, notifications.acknowledged, notifications.delayed),
+    *(notifications.reordered, notifications.early, money.after_close, money.a_void),
+    *(notifications.wrong_amount, notifications.wrong_currency, notifications.wrong_merchant),
+    *(answers.wrong_number, answers.answers_lost, answers.refused_questions),
+    *(notifications.forged, notifications.stale, answers.foreign_answers, money.a_bill, money.a_dispute),
 )

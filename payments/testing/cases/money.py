@@ -30,9 +30,9 @@ def a_payment(bench: Bench) -> None:
     shown = kind in plugin.actions and plugin.renderer(kind)
     must(bool(shown), f"its next action {kind!r} is not in `Plugin.actions`, or has no renderer")
     must(bench.query(trade).status is not TradeStatus.PAID, "a trade that nobody paid is PAID")
-    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
+    bench.pay(trade)
     must(bench.take(trade).status is TradeStatus.PAID, "a paid trade must be PAID")
-    fact, charge = bench.paid_fact(trade), bench.simulator.charge(trade.number)
+    fact, charge = bench.paid_fact(trade), bench.charge(trade)
     must(fact.channel == bench.provider.channel, "its fact names another channel")
     must(fact.merchant == bench.provider.merchant, "its fact names another merchant than `Provider.merchant`")
     must(fact.out_trade_no == trade.number, "its fact does not carry our number")
@@ -45,12 +45,12 @@ def a_payment(bench: Bench) -> None:
 def asking_moves_nothing(bench: Bench) -> None:
     """Questions about a payment and a refund, however often, leave the money where it is."""
     trade, number = bench.opened(), new_id().hex
-    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
-    before = bench.simulator.charge(trade.number)
+    bench.pay(trade)
+    before = bench.charge(trade)
     for _ in range(2):
         asked = bench.query(trade)
         bench.query_refund(trade, number)
-        must(bench.simulator.charge(trade.number) == before, "a question moved money")
+        must(bench.charge(trade) == before, "a question moved money")
     known = TradeStatus.PAID if before.paid_minor else TradeStatus.APPROVED
     must(asked.status is known, f"a trade that the shopper paid is {asked.status}, not {known}")
     must(bench.take(trade).status is TradeStatus.PAID, "a trade cannot be paid any more once it was asked about")
@@ -87,9 +87,9 @@ def parallel(bench: Bench) -> None:
     trade = bench.new()
     bench.create(trade)
     _at_once(lambda: bench.create(trade))
-    must(bench.simulator.pay(trade.number, copies=COPIES), "its trade, opened several times, cannot be paid")
+    must(bench.can_be_paid(trade, copies=COPIES), "its trade, opened several times, cannot be paid")
     _at_once(lambda: bench.take(trade))
-    must(bench.simulator.charge(trade.number).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
+    must(bench.charge(trade).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
     letter = bench.received(trade)
     read = _at_once(lambda: bench.read(letter.headers, letter.body))
     alike = all(notice == letter.notice for notice in read)
@@ -123,9 +123,9 @@ def after_close(bench: Bench) -> None:
     trade = bench.opened()
     _must_close(bench, trade, "an unpaid trade")
     must(bench.query(trade).status is TradeStatus.CLOSED, "a closed trade must be CLOSED")
-    late = bench.simulator.pay(trade.number, late=True)
+    late = bench.can_be_paid(trade, late=True)
     answers = bench.query(trade), bench.close_trade(trade)
-    if late and bench.simulator.charge(trade.number).paid_minor:
+    if late and bench.charge(trade).paid_minor:
         must(all(answer.status is TradeStatus.PAID for answer in answers), "money after a close must make it PAID")
     else:
         must(not any(answer.facts[0].amount_minor for answer in answers), "a closed trade states money")
@@ -136,14 +136,14 @@ def after_close(bench: Bench) -> None:
 def a_void(bench: Bench) -> None:
     """A trade that the shopper has approved is let go by its close, and never captured afterwards."""
     trade = bench.opened()
-    must(bench.simulator.pay(trade.number), "its trade, just opened, cannot be paid")
+    bench.pay(trade)
     if bench.query(trade).status is not TradeStatus.APPROVED:
         raise Skipped("no money waits for a capture here")
     bench.needs(Capability.VOID)
     _must_close(bench, trade, "an approved trade")
     captured = bench.provider.capture(**trade.names).status is TradeStatus.CLOSED
     must(captured and bench.query(trade).status is TradeStatus.CLOSED, "a trade that was let go must stay CLOSED")
-    must(not bench.simulator.charge(trade.number).paid_minor, "a trade that was let go was charged")
+    must(not bench.charge(trade).paid_minor, "a trade that was let go was charged")
 
 
 def a_bill(bench: Bench) -> None:
@@ -153,9 +153,8 @@ def a_bill(bench: Bench) -> None:
     trade, number = bench.paid(), new_id().hex
     bench.refund(trade, number, bench.part_minor)
     facts = [bench.paid_fact(trade), *bench.query_refund(trade, number).facts]
-    days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
     try:
-        listed = [line for day in days for line in bench.provider.bill(day=day)]
+        listed = _billed(bench, facts)
     except ProviderUnavailable:
         if began == datetime.now(bench.provider.zone).date():
             raise
@@ -172,15 +171,13 @@ def a_dispute(bench: Bench) -> None:
     bench.needs(Capability.DISPUTE)
     trade = bench.paid()
     trade.charged_as = bench.paid_fact(trade).provider_txn_id
-    bench.simulator.dispute(trade.number, status=DisputeStatus.OPEN)
+    bench.dispute(trade, DisputeStatus.OPEN)
     opened = bench.received(trade, FactKind.DISPUTED).fact(FactKind.DISPUTED)
-    must(
-        opened.dispute is not None and opened.occurred_at is not None, "a dispute lacks its `dispute` or its time"
-    )
-    due = opened.dispute.respond_by if opened.dispute else None
-    must(due is not None, "an open dispute does not say until when to answer")
+    said = opened.dispute
+    must(said is not None and opened.occurred_at is not None, "a dispute lacks its `dispute` or its time")
+    must(bool(said and said.respond_by), "an open dispute does not say until when to answer")
     must(opened.amount_minor == AMOUNT_MINOR, "a dispute of all that was paid claims another amount")
-    bench.simulator.dispute(trade.number, status=DisputeStatus.LOST)
+    bench.dispute(trade, DisputeStatus.LOST)
     facts = [opened]
     while not {DisputeStatus.LOST, FactKind.TAKEN} <= {
         fact.dispute.status if fact.dispute else fact.kind for fact in facts
@@ -191,11 +188,16 @@ def a_dispute(bench: Bench) -> None:
     must(len(taken) == 1, f"one dispute took money once, and the facts are {sorted(taken)}")
     if not bench.can(Capability.BILL):
         return
-    days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
     numbers = (trade.charged_as, trade.number)
-    listed = [line for day in days for line in bench.provider.bill(day=day) if line.kind is FactKind.TAKEN]
+    listed = [line for line in _billed(bench, facts) if line.kind is FactKind.TAKEN]
     lines = [_members(line)[2:] for line in listed if line.paid_txn_id in numbers or line.out_trade_no in numbers]
     must(lines == [fact[2:] for fact in taken], f"the bill lists {lines}, the facts are {sorted(taken)}")
+
+
+def _billed(bench: Bench, facts: list[Fact]) -> list[BillLine]:
+    """Read the bills of the facts' days."""
+    days = {fact.occurred_at.astimezone(bench.provider.zone).date() for fact in facts if fact.occurred_at}
+    return [line for day in days for line in bench.provider.bill(day=day)]
 
 
 def _members(moved: Fact | BillLine) -> tuple[str, str, str, int, str]:

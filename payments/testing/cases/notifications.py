@@ -76,7 +76,7 @@ def early(bench: Bench) -> None:
     found: Future[Received | None] = Future()
 
     def paid_meanwhile() -> Received | None:
-        charged = bench.simulator.pay(trade.number) and bench.simulator.charge(trade.number).paid_minor
+        charged = bench.can_be_paid(trade) and bench.charge(trade).paid_minor
         return bench.received(trade) if charged else None
 
     def paying(method: str, forward: Callable[[], Reply]) -> Reply | None:
@@ -99,7 +99,7 @@ def early(bench: Bench) -> None:
 def wrong_amount(bench: Bench) -> None:
     """Another amount than was asked for is stated as it is."""
     trade = _mistaken(bench, "amount")
-    charged_minor = bench.simulator.charge(trade.number).paid_minor
+    charged_minor = bench.charge(trade).paid_minor
     must(charged_minor != AMOUNT_MINOR, "the simulator charged the right amount")
     for fact in (bench.received(trade).fact(), bench.paid_fact(trade)):
         stated = fact.amount_minor == charged_minor
@@ -109,7 +109,7 @@ def wrong_amount(bench: Bench) -> None:
 def wrong_currency(bench: Bench) -> None:
     """Another currency than was asked for is stated as it is."""
     trade = _mistaken(bench, "currency")
-    charge = bench.simulator.charge(trade.number)
+    charge = bench.charge(trade)
     must(charge.currency != trade.currency, "the simulator charged the right currency")
     for fact in (bench.received(trade).fact(), bench.paid_fact(trade)):
         must(fact.currency == charge.currency, "a fact states the currency that was asked, not what was charged")
@@ -119,12 +119,12 @@ def wrong_merchant(bench: Bench) -> None:
     """Money that went to another account is stated as that one's."""
     trade = bench.opened()
     _must_make(bench, "merchant")
-    must(bench.simulator.pay(trade.number, mistake="merchant"), "its trade, just opened, cannot be paid")
+    bench.pay(trade, mistake="merchant")
     with suppress(ProviderError):
         bench.take(trade)  # of a stranger's trade it may know nothing
     seller = bench.received(trade).fact().merchant
     must(seller != bench.provider.merchant, "the fact names us, but the money went to another merchant")
-    must(seller == bench.simulator.charge(trade.number).merchant, "the fact names a third merchant")
+    must(seller == bench.charge(trade).merchant, "the fact names a third merchant")
 
 
 def forged(bench: Bench) -> None:
