@@ -17,7 +17,7 @@ from payments.providers.alipay.settings import app_key, gateway_url, trusted
 from payments.providers.alipay.signing import genuine_answer, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT, text_of
 from payments.providers.settings_fields import Settings
-from payments.providers.transport import Limits, reading
+from payments.providers.transport import Limits
 
 SUCCESS = "10000"
 # too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
@@ -73,8 +73,7 @@ class AlipayCalls(Account):
         parameters = self._signed(method, content, more or {})
         received = self.send("POST", self._url, data=parameters)
         answer = genuine_answer(received.content, method, self._trust, now=self._clock())
-        with reading("code"):
-            gateway_code = text_of(answer, "code")
+        gateway_code = text_of(answer, "code")
         if gateway_code == SUCCESS:
             self.must_match({name: content[name] for name in repeats}, answer)
             return answer

@@ -8,11 +8,12 @@ Currency is CNY. A refund has no number of Alipay's own: ours (`out_request_no`)
 
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
+from functools import partial
 from urllib.parse import urlencode
 
 from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.account import Opening, Refunding
+from payments.providers.account import Opening, Refunding, unless_refused
 from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.calls import AlipayCalls
@@ -24,8 +25,6 @@ from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus
 from payments.providers.documents import CHINA, TIME_FORMAT, next_day, text_of
 from payments.providers.transport import download, reading
 
-NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
-
 
 class Alipay(AlipayCalls):
     """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
@@ -33,7 +32,7 @@ class Alipay(AlipayCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
-    unknown = (NOT_EXIST,)
+    unknown = ("ACQ.TRADE_NOT_EXIST",)
     unfunded = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
@@ -59,15 +58,10 @@ class Alipay(AlipayCalls):
         answer = self._call("alipay.trade.query", {"out_trade_no": out_trade_no})
         return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
 
-    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        try:
-            self._call("alipay.trade.close", {"out_trade_no": out_trade_no})
-        except ProviderRejected as refused:
-            if refused.code != NOT_EXIST:
-                return self._after_refused_close(refused, out_trade_no)
-            # the shopper has not arrived yet, and still has the link or code
-            return self.closed(out_trade_no, may_yet_begin=True)
-        return self.closed(out_trade_no)
+    def end(self, out_trade_no: str, reference: str) -> Trade:
+        call = partial(self._call, "alipay.trade.close", {"out_trade_no": out_trade_no})
+        # unknown until the shopper arrives, who still has the link or code
+        return self.closed(out_trade_no, may_yet_begin=unless_refused(call, codes=self.unknown) is None)
 
     def give_back(self, wanted: Refunding) -> RefundResult:
         content = {
@@ -79,19 +73,18 @@ class Alipay(AlipayCalls):
         answer = self._call("alipay.trade.refund", content)
         if answer.get("fund_change") != "Y":
             return self._refund_in_doubt(wanted.out_trade_no, wanted.out_refund_no)
-        with reading("refund"):
-            so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
-            # of all refunds of the trade, this one among them
-            if not wanted.amount_minor <= so_far_minor <= wanted.paid_minor:
-                self.must_match({"amount_minor": wanted.amount_minor}, {"amount_minor": so_far_minor})
-            fact = refunded_fact(
-                answer,
-                seller_id=self.merchant,
-                out_trade_no=wanted.out_trade_no,
-                out_refund_no=wanted.out_refund_no,
-                amount_minor=wanted.amount_minor,
-                paid_minor=wanted.paid_minor,
-            )
+        so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
+        # of all refunds of the trade, this one among them
+        if not wanted.amount_minor <= so_far_minor <= wanted.paid_minor:
+            self.must_match({"amount_minor": wanted.amount_minor}, {"amount_minor": so_far_minor})
+        fact = refunded_fact(
+            answer,
+            seller_id=self.merchant,
+            out_trade_no=wanted.out_trade_no,
+            out_refund_no=wanted.out_refund_no,
+            amount_minor=wanted.amount_minor,
+            paid_minor=wanted.paid_minor,
+        )
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
     def _refund_in_doubt(self, out_trade_no: str, out_refund_no: str) -> RefundResult:
@@ -113,7 +106,7 @@ class Alipay(AlipayCalls):
         self.must_match(number, answer if "refund_status" in answer else {**number, **answer})
         return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
-    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+    def lines(self, day: date) -> tuple[BillLine, ...]:
         """Fetch and read the bill. Empty is believed only once the bill is due."""
         content = {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"}
         try:
@@ -127,8 +120,7 @@ class Alipay(AlipayCalls):
         with reading("bill's address"):
             url = alipay_bill.checked_address(text_of(answer, "bill_download_url"), gateway_url=self._url)
         packed = download(self._http, url, bytes_max=alipay_bill.MAX_PACKED_BYTES, limits=self._limits)
-        with reading("bill"):
-            return alipay_bill.read_bill(packed, day=day, seller_id=self.merchant)
+        return alipay_bill.read_bill(packed, day=day, seller_id=self.merchant)
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         """Verify and read a form. It carries no time; `now` judges Alipay's certificates only."""

@@ -80,18 +80,17 @@ class PayPalOrders(Account):
         source = {"paypal": {"experience_context": pages}}
         body = {"intent": "CAPTURE", "purchase_units": [unit], "payment_source": source}
         order = self._call("POST", "/v2/checkout/orders", body, once=wanted.out_trade_no)
-        with reading("order"):
-            made = facts.unit_of(order)
-            self.must_match(
-                {"out_trade_no": wanted.out_trade_no, "amount": unit["amount"]},
-                {"out_trade_no": made["invoice_id"], "amount": made["amount"]},
-            )
-            links = {link["rel"]: link for link in order["links"]}
-            page = links.get("payer-action") or links["approve"]
-            url, number = text_of(page, "href"), text_of(order, "id")
-            return NextAction(type=NextActionType.REDIRECT, url=url, reference=number)
+        made = facts.unit_of(order)
+        self.must_match(
+            {"out_trade_no": wanted.out_trade_no, "amount": unit["amount"]},
+            {"out_trade_no": made["invoice_id"], "amount": made["amount"]},
+        )
+        links = {link["rel"]: link for link in order["links"]}
+        page = links.get("payer-action") or links["approve"]
+        url, number = text_of(page, "href"), text_of(order, "id")
+        return NextAction(type=NextActionType.REDIRECT, url=url, reference=number)
 
-    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
+    def find(self, out_trade_no: str, reference: str) -> Trade:
         order = self._order(out_trade_no, reference)
         return Trade(status=TradeStatus.NOT_FOUND) if order is None else self._trade(order)
 
@@ -105,7 +104,7 @@ class PayPalOrders(Account):
             self._call("POST", f"{_path(reference)}/capture", {}, once=f"{out_trade_no}-capture")
         return self._asked_again(out_trade_no, reference)
 
-    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
+    def end(self, out_trade_no: str, reference: str) -> Trade:
         """Mark the order so that we never capture it."""
         order = self._order(out_trade_no, reference)
         if order is None:
@@ -113,10 +112,7 @@ class PayPalOrders(Account):
         trade = self._trade(order)
         if trade.status not in OPEN or facts.payments_of(facts.unit_of(order), "captures"):
             return trade
-        try:
-            self._call("PATCH", _path(reference), [{"op": "replace", "path": MARK, "value": facts.CLOSED}])
-        except ProviderRejected as refused:
-            return self._after_refused_close(refused, out_trade_no, reference)
+        self._call("PATCH", _path(reference), [{"op": "replace", "path": MARK, "value": facts.CLOSED}])
         return self._asked_again(out_trade_no, reference)
 
     def _asked_again(self, out_trade_no: str, reference: str) -> Trade:
@@ -143,16 +139,16 @@ class PayPalOrders(Account):
         self.must_match(ours, made)
         return self._refund_result(made, paid)
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> RefundResult:
         paid, known = self._refunded(out_trade_no, out_refund_no, reference)
         return self._refund_result(known, paid) if known else RefundResult(status=RefundStatus.NOT_FOUND)
 
-    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+    def lines(self, day: date) -> Iterator[BillLine]:
         """List what moved on `day`; of a day that is not over, what PayPal lists so far."""
         # what is compared counts as done, so nobody would read a line that comes later
         if next_day(day, time.min, UTC) <= self._clock() < next_day(day, LISTED, UTC):
             raise ProviderUnavailable(f"the bill of {day} may lack lines for three hours")
-        return tuple(self._searched(day))
+        return self._searched(day)
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
         verify(headers, body, now=now, webhook_id=self._webhook_id, certificates=self._certificates)
@@ -168,47 +164,42 @@ class PayPalOrders(Account):
             return None
         order = unless_refused(partial(self._call, "GET", _path(reference)), codes=NOT_FOUND)
         if order is not None:
-            with reading("order"):
-                number = facts.unit_of(order)["invoice_id"]
-                text_of(order, "status")
+            number = facts.unit_of(order)["invoice_id"]
+            text_of(order, "status")
             self.must_match({"id": reference, "out_trade_no": out_trade_no}, {**order, "out_trade_no": number})
         return order
 
     def _trade(self, order: Document) -> Trade:
-        with reading("order"):
-            unit = facts.unit_of(order)
-            if paid := facts.paid_facts(unit, merchant=self.merchant):
-                return Trade(status=TradeStatus.PAID, facts=paid)
-            if any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures")):
-                return Trade(status=TradeStatus.PENDING)
-            if order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED:
-                return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
-            is_approved = order["status"] == "APPROVED"
-            return Trade(status=TradeStatus.APPROVED if is_approved else TradeStatus.PENDING)
+        unit = facts.unit_of(order)
+        if paid := facts.paid_facts(unit, merchant=self.merchant):
+            return Trade(status=TradeStatus.PAID, facts=paid)
+        if any(capture["status"] == "PENDING" for capture in facts.payments_of(unit, "captures")):
+            return Trade(status=TradeStatus.PENDING)
+        if order["status"] in ("COMPLETED", "VOIDED") or unit.get("custom_id") == facts.CLOSED:
+            return self.closed(unit["invoice_id"], currency=unit["amount"]["currency_code"])
+        is_approved = order["status"] == "APPROVED"
+        return Trade(status=TradeStatus.APPROVED if is_approved else TradeStatus.PENDING)
 
     def _refunded(self, trade: str, refund: str, reference: str) -> tuple[Fact | None, Document | None]:
         """Find what was paid under our number of a trade, and our refund of it."""
         order = self._order(trade, reference)
-        with reading("refunds"):
-            unit = facts.unit_of(order) if order else {}
-            paid = facts.paid_facts(unit, merchant=self.merchant)
-            made = (one for one in facts.payments_of(unit, "refunds") if one.get("invoice_id") == refund)
-            return next(iter(paid), None), next(made, None)
+        unit = facts.unit_of(order) if order else {}
+        paid = facts.paid_facts(unit, merchant=self.merchant)
+        made = (one for one in facts.payments_of(unit, "refunds") if one.get("invoice_id") == refund)
+        return next(iter(paid), None), next(made, None)
 
     def _refund_result(self, refund: Document, paid: Fact | None) -> RefundResult:
-        with reading("refund"):
-            paid_minor = paid.amount_minor if paid else None
-            return facts.refund_result(refund, merchant=self.merchant, paid_minor=paid_minor)
+        paid_minor = paid.amount_minor if paid else None
+        return facts.refund_result(refund, merchant=self.merchant, paid_minor=paid_minor)
 
     def _searched(self, day: date) -> Iterator[BillLine]:
         asked = {"start_date": f"{day}T00:00:00Z", "end_date": f"{day}T23:59:59Z", "page_size": PAGE}
         for page in range(1, PAGES_MAX + 1):
             found = self._call("GET", f"/v1/reporting/transactions?{urlencode({**asked, 'page': page})}")
-            with reading("bill"):
-                entries = [one["transaction_info"] for one in found["transaction_details"]]
-                yield from filter(None, [bill_line(entry) for entry in entries])
-                if page >= found["total_pages"]:
-                    return
+            entries = [one["transaction_info"] for one in found["transaction_details"]]
+            yield from filter(None, [bill_line(entry) for entry in entries])
+            if page >= found["total_pages"]:
+                return
         raise OutcomeUnknown(f"the bill of {day} has more than {PAGES_MAX} pages")
 
     def _call(self, method: str, path: str, body: Any = None, *, once: str = "") -> Document:

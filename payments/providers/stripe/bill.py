@@ -19,7 +19,6 @@ from payments.providers.stripe.facts import (
     time_of,
 )
 from payments.providers.stripe.lookup import listed
-from payments.providers.transport import reading
 
 PAGES_MAX = 1000
 REFUND_FAILURE = "refund_failure"  # takes a refund back
@@ -42,9 +41,8 @@ def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[
     for name, kind in _TYPES.items():
         wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
         for entry in listed(ask, wanted, most_pages=PAGES_MAX):
-            with reading("balance transaction"):
-                if name != ADJUSTMENT or (entry["source"] or {}).get("object") == "dispute":
-                    yield bill_line(entry, kind)
+            if name != ADJUSTMENT or (entry["source"] or {}).get("object") == "dispute":
+                yield bill_line(entry, kind)
 
 
 def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:

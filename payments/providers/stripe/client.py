@@ -148,14 +148,13 @@ class StripeIntents(Account):
             made = self._v1.refunds.create(body, _once(wanted.out_refund_no)).to_dict()
         return self._refund_result(made, intent_id, asked)
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> RefundResult:
         intent_id = reference or self._id_of(out_trade_no)
         known = self._lookup.refund(intent_id, out_refund_no) if intent_id else None
         if known is None:
             return RefundResult(status=RefundStatus.NOT_FOUND)
-        return self._refund_result(
-            known, intent_id, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
-        )
+        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        return self._refund_result(known, intent_id, numbers)
 
     def lines(self, day: date) -> Iterable[BillLine]:
         """List the lines of `day`; of a day that is not over, what moved so far."""
@@ -190,12 +189,11 @@ class StripeIntents(Account):
             return Trade(status=status)
 
     def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
-        with reading("refund"):
-            self.must_match({**asked, "payment_intent": intent_id}, about(refund))
-            status = refund_status_of(refund)
-            if status is not RefundStatus.SUCCEEDED:
-                return trouble_of(refund)
-            return RefundResult(status=status, facts=(refunded_fact(refund, merchant=self.merchant),))
+        self.must_match({**asked, "payment_intent": intent_id}, about(refund))
+        status = refund_status_of(refund)
+        if status is not RefundStatus.SUCCEEDED:
+            return trouble_of(refund)
+        return RefundResult(status=status, facts=(refunded_fact(refund, merchant=self.merchant),))
 
 
 def _next_action(intent: Document) -> NextAction:

@@ -133,9 +133,8 @@ class Lookup:
         """Find the refund of our number among those of the intent; None if there is none."""
         wanted = {"payment_intent": intent_id, "expand": ["data.payment_intent"]}
         made = listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES)
-        with reading("refunds"):
-            for refund in made:
-                must_match(CHANNEL, asked={"payment_intent": intent_id}, answer=about(refund))
-                if refund_number_of(refund) == out_refund_no:
-                    return refund
+        for refund in made:
+            must_match(CHANNEL, asked={"payment_intent": intent_id}, answer=about(refund))
+            if refund_number_of(refund) == out_refund_no:
+                return refund
         return None

@@ -86,8 +86,7 @@ class WeChatPay(WeChatCalls):
         }
         answer = self._call("POST", f"/v3/pay/transactions/{chosen.value}", body)
         kind, name, lives = _NEXT[chosen]
-        with reading(name):
-            given = text_of(answer, name)
+        given = text_of(answer, name)
         if chosen is PayMethod.JSAPI:
             params = self._signer.wallet_params(app_id=self._app_id, prepay_id=given, now=self._clock())
             return NextAction(type=kind, url="", params=params, lives=lives)
@@ -126,7 +125,7 @@ class WeChatPay(WeChatCalls):
         answer = self._call("GET", f"{_REFUNDS}/{quote(out_refund_no, safe='')}")
         return self._refund_result(answer, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no})
 
-    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+    def lines(self, day: date) -> tuple[BillLine, ...]:
         """Fetch and parse the bill of `day` in China. Empty is believed only once the bill is due."""
         try:
             announced = self._call("GET", f"/v3/bill/tradebill?bill_date={day:%Y-%m-%d}&bill_type=ALL")
@@ -137,16 +136,14 @@ class WeChatPay(WeChatCalls):
             if missing or refused.code == "STATEMENT_CREATING":
                 raise ProviderUnavailable(f"the bill of {day} is still being made") from refused
             raise
-        with reading("bill"):
-            if announced["hash_type"] != "SHA1":
-                raise ValueError(f"unknown hash {announced['hash_type']!r}")
-            address, digest = text_of(announced, "download_url"), text_of(announced, "hash_value")
-        content = self._download(address, bytes_max=BILL_BYTES_MAX)
+        if announced["hash_type"] != "SHA1":
+            raise ValueError(f"unknown hash {announced['hash_type']!r}")
+        digest = text_of(announced, "hash_value")
+        content = self._download(text_of(announced, "download_url"), bytes_max=BILL_BYTES_MAX)
         # the file is unsigned: the signed answer vouches for it by its hash, of a kind we cannot choose
         if hashlib.sha1(content).hexdigest() != digest.lower():  # noqa: S324
             raise OutcomeUnknown("what was downloaded is not the bill that was announced")
-        with reading("bill"):
-            return parse(content)
+        return parse(content)
 
     def download_certificates(self) -> dict[str, bytes]:
         """Fetch the platform's current certificates, in PEM by serial; `keys.keep_certificates` stores them.
@@ -186,8 +183,7 @@ class WeChatPay(WeChatCalls):
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)
         if status is not RefundStatus.SUCCEEDED:
             return RefundResult(status=status, message="ABNORMAL" if status is RefundStatus.STUCK else "")
-        with reading("refund"):
-            return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.merchant),))
+        return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.merchant),))
 
 
 def _trade_path(out_trade_no: str) -> str:
