@@ -1,6 +1,8 @@
 """Keys and certificates that the sandbox makes for both sides."""
 
+import json
 import secrets
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +24,16 @@ def new_key_file(path: Path) -> rsa.RSAPrivateKey:
     key = new_key()
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return key
+
+
+def stored(file: Path, make: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    """Read settings; `make` them where there is no file, which comes last: what is named there is complete."""
+    if not file.exists():
+        fresh = file.with_suffix(".new")
+        write_private(fresh, json.dumps(make(), indent=2).encode())
+        fresh.rename(file)
+    found: dict[str, str] = json.loads(file.read_text())
+    return found
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -4,11 +4,11 @@ The sandbox plays the platforms, so it holds their private keys; of the merchant
 """
 
 import fcntl
-import json
 import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.providers.rsa import load_private_key, load_public_key
 from payments.sandbox.alipay import keys as alipay_keys
-from payments.sandbox.issuing import new_key_file, self_signed, write_private
+from payments.sandbox.issuing import new_key_file, self_signed, stored
 from payments.sandbox.paypal import keys as paypal_keys
 
 _NAME = "PayOnce sandbox"
@@ -51,28 +51,24 @@ class Keys:
 
 
 def ensure(folder: Path) -> dict[str, str]:
-    """Make all missing keys under `folder` and return the channel settings that use them.
+    """Make all missing keys under `folder` and return the channel settings that use them."""
+    return _opened(folder.resolve())[0]
 
-    Of two processes at once, one makes them and the other waits and reads.
-    """
-    folder = folder.resolve()
+
+def _opened(folder: Path) -> tuple[dict[str, str], alipay_keys.AlipayCertificates, paypal_keys.PayPalKeys]:
+    """Make what is missing: of two processes at once, one does and the other waits and reads."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "keys.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        settings_file = folder / "settings.json"
-        if not settings_file.exists():
-            fresh = settings_file.with_suffix(".new")
-            write_private(fresh, json.dumps(_make(folder), indent=2).encode())
-            fresh.rename(settings_file)  # last: what is named here is complete
-        settings: dict[str, str] = json.loads(settings_file.read_text())
-        alipay_keys.ensure(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
-        paypal_keys.ensure(folder)
-    return settings
+        settings = stored(folder / "settings.json", partial(_make, folder))
+        alipay = alipay_keys.load(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
+        return settings, alipay, paypal_keys.load(folder)
 
 
 def load(folder: Path) -> Keys:
     """Load all keys of `folder`, made if missing; what the environment sets of the shop's own replaces them."""
-    settings = ensure(folder)
+    folder = folder.resolve()
+    settings, alipay_certificates, paypal = _opened(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
     settings |= {name: value for name in settings.keys() - _PLATFORMS if (value := _chosen(name))}
     public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
@@ -93,8 +89,8 @@ def load(folder: Path) -> Keys:
         platform_public=private("wechat_public_key_private.pem"),
         public_key_id=public_key.stem,
         alipay=private("alipay_key.pem"),
-        alipay_certificates=alipay_keys.load(folder),
-        paypal=paypal_keys.load(folder),
+        alipay_certificates=alipay_certificates,
+        paypal=paypal,
     )
 
 

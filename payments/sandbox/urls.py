@@ -76,7 +76,7 @@ _of_wechat = partial(at, check=signing.merchant_only)
 _wechat = [
     _of_wechat("bill/tradebill", GET=wechat_bill.tradebill),
     _of_wechat("billdownload/file", GET=wechat_bill.download),
-    _of_wechat("certificates", GET=wechat.certificates),
+    _of_wechat("certificates", GET=certificates.listed),
     _of_wechat("pay/transactions/h5", POST=wechat.h5),
     _of_wechat("pay/transactions/jsapi", POST=wechat.jsapi),
     _of_wechat("pay/transactions/native", POST=wechat.native),

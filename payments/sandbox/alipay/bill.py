@@ -58,10 +58,7 @@ def packed(day: date) -> bytes:
     prefix = f"{_account()}_{day:%Y%m%d}_业务明细"
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
-        for name, table in [
-            (f"{prefix}.csv", _detail(day, moved)),
-            (f"{prefix}(汇总).csv", _sums(day, moved)),
-        ]:
+        for name, table in ((f"{prefix}.csv", _detail(day, moved)), (f"{prefix}(汇总).csv", _sums(day, moved))):
             member = _GbkNamed(name, datetime.now(CHINA).timetuple()[:6])
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, table.encode("gbk", errors="replace"))

@@ -4,9 +4,9 @@ The root file is made as the real one: certificates with an empty line between t
 left out of the roots' SN.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography import x509
@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.providers.alipay.keys import certificate_sn, root_sn
 from payments.providers.rsa import load_private_key
-from payments.sandbox.issuing import distinguished_name, issue, new_key, new_key_file, self_signed
+from payments.sandbox.issuing import distinguished_name, issue, new_key, new_key_file, self_signed, stored
 
-_FILE = "alipay_certificates.json"
 _PLATFORM_KEY = "alipay_certificate_key.pem"
 
 
@@ -38,19 +37,9 @@ class AlipayCertificates:
     root_sn: str
 
 
-def ensure(folder: Path, *, app_key_file: Path) -> None:
-    """Make what is missing under `folder`; the caller holds its lock."""
-    if (folder / _FILE).exists():
-        return
-    settings = _make(folder, load_private_key(app_key_file.read_bytes()).public_key())
-    fresh = (folder / _FILE).with_suffix(".new")
-    fresh.write_text(json.dumps(settings, indent=2))
-    fresh.rename(folder / _FILE)  # last: what is named here is complete
-
-
-def load(folder: Path) -> AlipayCertificates:
-    """Load what `ensure` made."""
-    settings: dict[str, str] = json.loads((folder / _FILE).read_text())
+def load(folder: Path, *, app_key_file: Path) -> AlipayCertificates:
+    """Load what is under `folder`, made if missing; the caller holds its lock."""
+    settings = stored(folder / "alipay_certificates.json", partial(_make, folder, app_key_file))
 
     def certificates(name: str) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(Path(settings[name]).read_bytes())
@@ -64,7 +53,8 @@ def load(folder: Path) -> AlipayCertificates:
     )
 
 
-def _make(folder: Path, app_key: rsa.RSAPublicKey) -> dict[str, str]:
+def _make(folder: Path, app_key_file: Path) -> dict[str, str]:
+    app_key = load_private_key(app_key_file.read_bytes()).public_key()
     root_key, other_key = new_key(), new_key()
     root = self_signed("PayOnce Sandbox Certification Authority R1", root_key)
     roots = [

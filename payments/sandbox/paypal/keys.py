@@ -1,16 +1,16 @@
 """Credentials that the sandbox gives a merchant at PayPal, and the key that signs its webhooks."""
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.providers.rsa import load_private_key
-from payments.sandbox.issuing import new_key_file, self_signed, write_private
+from payments.sandbox.issuing import new_key_file, self_signed, stored
 
 _LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
@@ -33,26 +33,19 @@ def number(length: int) -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
 
 
-def ensure(folder: Path) -> None:
-    """Make what is missing; the caller holds the folder's lock."""
-    kept = folder / "paypal.json"
-    if kept.exists():
-        return
+def load(folder: Path) -> PayPalKeys:
+    """Load what is under `folder`, made if missing; the caller holds its lock."""
+    settings = stored(folder / "paypal.json", partial(_make, folder))
+    return PayPalKeys(settings=settings, key=load_private_key((folder / "paypal_key.pem").read_bytes()))
+
+
+def _make(folder: Path) -> dict[str, str]:
     key = new_key_file(folder / "paypal_key.pem")
     certificate = self_signed("messageverificationcerts.sandbox", key, is_issuer=False)
     (folder / "paypal_cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    made = {
+    return {
         "CLIENT_ID": secrets.token_urlsafe(40),
         "CLIENT_SECRET": secrets.token_urlsafe(40),
         "MERCHANT_ID": number(13),
         "CERT_FILE": str(folder / "paypal_cert.pem"),
     }
-    write_private(kept, json.dumps(made).encode())
-
-
-def load(folder: Path) -> PayPalKeys:
-    """Load what `ensure` made."""
-    return PayPalKeys(
-        settings=json.loads((folder / "paypal.json").read_text()),
-        key=load_private_key((folder / "paypal_key.pem").read_bytes()),
-    )

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state, trades
-from payments.sandbox.wechat.certificates import documents, encrypted
+from payments.sandbox.wechat.certificates import encrypted
 from payments.sandbox.wechat.documents import china_time, refund_document, refund_notice, trade_document
 from payments.sandbox.wechat.signing import Error, signature_headers, to_json
 
@@ -140,11 +140,6 @@ def query_refund(request: HttpRequest, *, out_refund_no: str) -> Any:
     if made is None:
         raise Error(404, "RESOURCE_NOT_EXISTS", "no refund of this number")
     return refund_document(made)
-
-
-def certificates(request: HttpRequest) -> Any:
-    """List the platform's certificates, encrypted for the merchant."""
-    return {"data": documents()}
 
 
 def notification(notice: dict[str, Any], *, signed_with: str) -> tuple[dict[str, str], bytes]:

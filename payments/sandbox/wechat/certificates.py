@@ -47,9 +47,9 @@ def rotate(*, announce: bool) -> Pair:
         return newest
 
 
-def documents() -> list[dict[str, Any]]:
-    """List the newest certificate and the one before it."""
-    return [_document(pair) for pair in reversed(_pairs()[-2:])]
+def listed(request: HttpRequest) -> dict[str, Any]:
+    """List the newest certificate and the one before it, encrypted for the merchant."""
+    return {"data": [_document(pair) for pair in reversed(_pairs()[-2:])]}
 
 
 def control_rotate(request: HttpRequest) -> JsonResponse:

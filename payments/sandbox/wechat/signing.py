@@ -12,11 +12,7 @@ from django.http import HttpRequest, HttpResponse
 
 from idempotency.webhooks.verifiers import TOLERANCE_SECONDS
 from payments.providers import rsa
-from payments.providers.wechat.signing import (
-    AUTHORIZATION_SCHEME,
-    answer_message,
-    request_message,
-)
+from payments.providers.wechat.signing import AUTHORIZATION_SCHEME, answer_message, request_message
 from payments.sandbox import state, trades
 from payments.sandbox.wechat.certificates import signing
 
