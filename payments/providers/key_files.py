@@ -89,12 +89,10 @@ def is_valid(pem: bytes) -> bool:
 
 
 def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
-    """Return those that certify no others."""
     return [certificate for certificate in certificates if not may_issue(certificate)]
 
 
 def may_issue(certificate: x509.Certificate) -> bool:
-    """Check that the certificate may certify others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):

@@ -46,7 +46,7 @@ API_VERSION = "2026-10-28.endive"
 # Stripe forgets an Idempotency-Key after 24 hours at the earliest
 KEY_SECONDS = 12 * 3600
 
-_STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
+_ENDED = {"succeeded": (TradeStatus.PAID, paid_fact), "canceled": (TradeStatus.CLOSED, canceled_fact)}
 
 
 class StripeIntents(Account):
@@ -108,7 +108,7 @@ class StripeIntents(Account):
         intent = self._lookup.intent(out_trade_no, reference)
         if intent is None:
             return self.closed(out_trade_no)
-        return self._trade(intent) if intent["status"] in _STATES else self._cancel(intent)
+        return self._trade(intent) if intent["status"] in _ENDED else self._cancel(intent)
 
     def _cancel(self, intent: Document) -> Trade:
         number = number_of(intent)
@@ -181,12 +181,10 @@ class StripeIntents(Account):
 
     def _trade(self, intent: Document) -> Trade:
         with reading("payment intent"):
-            status = _STATES.get(intent["status"], TradeStatus.PENDING)
-            if status is TradeStatus.PAID:
-                return Trade(status=status, facts=(paid_fact(intent, merchant=self.merchant),))
-            if status is TradeStatus.CLOSED:
-                return Trade(status=status, facts=(canceled_fact(intent, merchant=self.merchant),))
-            return Trade(status=status)
+            if intent["status"] not in _ENDED:
+                return Trade(status=TradeStatus.PENDING)
+            status, fact = _ENDED[intent["status"]]
+            return Trade(status=status, facts=(fact(intent, merchant=self.merchant),))
 
     def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
         self.must_match({**asked, "payment_intent": intent_id}, about(refund))

@@ -12,7 +12,6 @@ _VISIBLE = re.compile(r"[!-~]+")
 
 
 def method(settings: Settings) -> str:
-    """Read the payment method that shoppers use."""
     chosen = settings.get("METHOD", METHODS[0])
     if chosen not in METHODS:
         raise ConfigError(f"STRIPE_METHOD must be one of {', '.join(METHODS)}, not {chosen!r}.")
