@@ -65,7 +65,6 @@ def _stake(row: Anomaly) -> str:
 
 
 def _resolved(row: Anomaly) -> list[str]:
-    """Say what follows from resolving it."""
     return [
         _stake(row),
         _advice(row),

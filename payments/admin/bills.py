@@ -99,7 +99,6 @@ def _on_days(term: str) -> Q:
 
 
 def _resolved(row: Difference) -> list[str]:
-    """Say what follows from resolving it."""
     about = {"what": capfirst(row.get_kind_display()), "number": row.provider_txn_id, "bill": _named(row)}
     return [
         gettext("%(what)s: %(number)s of %(bill)s.") % about,

@@ -67,7 +67,6 @@ class JournalEntryAdmin(MoneyAdmin):
 
     @admin.display(description=label("kind"))
     def moved(self, entry: JournalEntry) -> str:
-        """Say whether money came in or went out."""
         is_counted = entry.kind == JournalEntry.Kind.COUNTED
         return entry.get_kind_display() if is_counted else entry.observation.get_kind_display()
 

@@ -24,7 +24,6 @@ RECEIVED = ANSWERED % {"status": 2}  # begins the stored answer of a success: "a
 
 
 def _sent_again(row: Delivery) -> list[str]:
-    """Say what follows from sending it again."""
     about = {"type": row.type, "status": row.get_status_display(), "endpoint": row.endpoint}
     return [
         gettext("%(type)s (%(status)s) goes to %(endpoint)s again, as it was decided then.") % about,

@@ -48,13 +48,10 @@ def find(site: AdminSite, request: HttpRequest, term: str) -> list[Model]:
 
 def with_number(term: str) -> QuerySet[Observation]:
     """Find facts of that number at all our merchant accounts, which begin the unique index."""
-    found = Observation.objects.none()
+    ours = Q(pk__in=[])
     for provider in channels.current().values():
-        ours = Observation.objects.filter(
-            channel=provider.channel, merchant=provider.merchant, provider_txn_id=term
-        )
-        found = found | ours
-    return found
+        ours |= Q(channel=provider.channel, merchant=provider.merchant, provider_txn_id=term)
+    return Observation.objects.filter(ours)
 
 
 def numbers_in(term: str) -> set[UUID]:

@@ -15,14 +15,7 @@ from payments import display
 from payments.admin.badges import badge_column
 from payments.admin.find import numbers_in
 from payments.admin.money_filters import AtAccount
-from payments.admin.pages import (
-    Act,
-    MoneyAdmin,
-    breakable,
-    link_to_number,
-    link_to_payment,
-    section,
-)
+from payments.admin.pages import Act, MoneyAdmin, breakable, link_to_number, link_to_payment, section
 from payments.channels import configured as channels
 from payments.display import stored_text
 from payments.models import Attempt, Notification
@@ -42,7 +35,6 @@ WHAT_AGAIN_DOES = {
 
 
 def _processed_again(row: Notification) -> list[str]:
-    """Say what follows from processing it again."""
     verified = gettext(
         "This notification (%(type)s, %(verdict)s) is verified with the keys that we hold now, as of"
         " its arrival, and its facts are settled again."

@@ -198,17 +198,14 @@ class ResolvableAdmin(MoneyAdmin):
 
 
 def advice(row: Any, about: Mapping[str, Any]) -> str:
-    """Say what to do about a row, by its kind."""
     return _("Nothing to do: resolved.") if row.resolved_at else str(about[row.kind])
 
 
 def section(title: Any, *names: str, **options: Any) -> tuple[Any, Any]:
-    """Make an entry of `fieldsets`."""
     return title, {"fields": names, **options}
 
 
 def page_of(row: models.Model) -> str:
-    """Return the address of the row's page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 

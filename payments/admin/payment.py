@@ -274,7 +274,6 @@ class PaymentAdmin(MoneyAdmin):
 
 
 def _found(row: Any) -> dict[str, Any]:
-    """Describe a row that a search found."""
     shown = {"what": row._meta.verbose_name, "link": link(row, str(row))}
     if isinstance(row, Payment):
         shown |= {"state": badge(row.status), "amount": money(row.amount_minor, row.currency)}
