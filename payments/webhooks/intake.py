@@ -267,16 +267,11 @@ def _fits_nowhere(error: Exception) -> bool:
 
 
 def _named(row: Notification, notice: Notice) -> Notice:
-    """Name the trade that it is about, in its facts and in its row."""
+    """Name the trade that it is about, in its facts and in its row, where a column can hold that."""
     notice = replace(notice, facts=read.numbered(notice.facts))
-    row.out_trade_no = _number_of(notice)
-    return notice
-
-
-def _number_of(notice: Notice) -> str:
-    """Return the number to search its row by; empty where no column can hold it, so that the row is stored."""
     number = notice.facts[0].out_trade_no if notice.facts else ""
-    return number if is_keepable(number, most=64) else ""
+    row.out_trade_no = number if is_keepable(number, most=64) else ""
+    return notice
 
 
 def _read_again(row: Notification) -> Notice:
