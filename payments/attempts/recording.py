@@ -41,7 +41,7 @@ class _Recorded:
         began, answer, failed = time.monotonic(), "error", True
         try:
             result = call(**arguments)
-            answer, failed = _answer_in(result), False
+            answer, failed = "opened" if isinstance(result, NextAction) else str(result.status), False
         except ProviderError as error:
             answer = f"{type(error).__name__}: {error}"
             raise
@@ -56,7 +56,3 @@ class _Recorded:
             ProviderCall.objects.create(**about)
         except Error:
             log.exception("The call %s about attempt %s is not recorded.", name, self._attempt.out_trade_no)
-
-
-def _answer_in(result: Any) -> str:
-    return "opened" if isinstance(result, NextAction) else str(result.status)

@@ -136,12 +136,11 @@ def _ask_attempt(attempt_id: UUID) -> bool:
     return True
 
 
-def _ask_refund(refund_id: UUID) -> bool:
-    return refunds.submit_refund(refund_id).status != RefundStatus.UNCERTAIN
-
-
 # what asks about a row by its number; False if the answer settles nothing
-_QUESTIONS: dict[type[models.Model], Callable[[UUID], bool]] = {Attempt: _ask_attempt, Refund: _ask_refund}
+_QUESTIONS: dict[type[models.Model], Callable[[UUID], bool]] = {
+    Attempt: _ask_attempt,
+    Refund: lambda refund_id: refunds.submit_refund(refund_id).status != RefundStatus.UNCERTAIN,
+}
 
 
 def _open(model: type[models.Model]) -> models.QuerySet[Any]:
