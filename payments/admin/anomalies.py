@@ -89,10 +89,7 @@ APPROVE = Act(
     permission="refund_payment",
     title=_("Approve the refund"),
     button=_("Give the money back"),
-    sentences=lambda row: [
-        _stake(row),
-        gettext("All of it goes back to the payer, once. That cannot be undone."),
-    ],
+    sentences=lambda row: [_stake(row), gettext("All of it goes back to the payer, once. That cannot be undone.")],
     carry_out=lambda row, form, by: approval.approve(row, by=by),
     is_open=lambda row: row.needs_approval,
 )

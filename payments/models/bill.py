@@ -38,8 +38,6 @@ class Difference(models.Model):
     """A line where bill and facts do not agree; open until they do, or until a person has settled it."""
 
     class Kind(models.TextChoices):
-        """Who knows what."""
-
         MISSING_HERE = "missing_here", _("in the bill, unknown to us")
         MISSING_THERE = "missing_there", _("known to us, not in the bill")
         AMOUNT = "amount", _("in another amount")

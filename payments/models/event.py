@@ -52,8 +52,6 @@ class Delivery(models.Model):
     """
 
     class Status(models.TextChoices):
-        """How far it is."""
-
         WAITING = "waiting", _("waiting")
         SENDING = "sending", _("is being sent")
         DELIVERED = "delivered", _("delivered")

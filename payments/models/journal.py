@@ -17,8 +17,6 @@ class JournalEntry(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """What is booked of the fact."""
-
         MOVED = "moved", _("money came in or went out")
         COUNTED = "counted", _("what was held is now the order's")
 

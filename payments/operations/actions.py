@@ -268,7 +268,6 @@ def _trouble_at(account: str, call: Callable[[], object]) -> str:
 
 
 def outcome_of(name: str, became: Any) -> str:
-    """Say what became of the thing with that name."""
     return _("%(name)s: %(became)s.") % {"name": name, "became": became}
 
 

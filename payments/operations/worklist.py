@@ -118,7 +118,6 @@ def unanswered(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 @cache  # it is asked for each row, and `at_former` builds the accounts again while one has a wrong setting
 def model_of(source: str) -> type[Model]:
-    """Return the model whose rows the source lists."""
     return sources()[source][0].model
 
 

@@ -235,7 +235,6 @@ def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) ->
 
 
 def _conclude(refund: Refund, result: RefundResult) -> None:
-    """Settle what the provider said."""
     settle(*result.facts, source="refund")
     if result.status in _TROUBLES:
         why = result.message or "the provider closed it without moving money"

@@ -51,7 +51,6 @@ def found(rows: Sequence[tuple[Any, ...]]) -> Stored | None:
 
 
 def rows_of(received: Notification) -> QuerySet[Notification]:
-    """Select the row stored under its id."""
     return Notification.objects.filter(channel=received.channel, notification_id=received.notification_id)
 
 

@@ -84,7 +84,6 @@ class FactRow:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """The columns of its unique constraint."""
         return (self.channel, self.merchant, self.provider_txn_id, self.kind)
 
 
@@ -117,7 +116,6 @@ class PaymentState:
     order_accepts_payment: bool = True  # until it is asked; False once the order has refused
 
     def find(self, fact: Fact) -> FactRow | None:
-        """Return the stored fact of the same identity."""
         wanted = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value)
         return next((stored for stored in self.facts if stored.identity == wanted), None)
 
@@ -133,7 +131,6 @@ class PaymentState:
         return self.account not in {"", attempt.account}
 
     def of(self, attempt: AttemptRow, kind: FactKind) -> list[FactRow]:
-        """List the attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
 
     def confirmed_by(self, fact: Fact | FactRow, attempt: AttemptRow) -> FactRow | None:
