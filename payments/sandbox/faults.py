@@ -49,7 +49,7 @@ class UnknownFault(ValueError):
 
 
 def current() -> dict[str, Any]:
-    return {**NONE, **state.store().faults()}
+    return {**NONE, **state.store().kept_of("faults")}
 
 
 def change(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
         _, low, high = _FAULTS[name]
         if not low <= value <= high:
             raise UnknownFault(f"{name} must be between {low} and {high}")
-    faults = {**current(), **wanted} if wanted else NONE
-    state.store().set_faults(faults)
+    state.store().keep("faults", **(wanted or NONE))
+    faults = current()
     if not faults["hold_answers"]:
         release()
     if "seed" in wanted:

@@ -37,15 +37,8 @@ def enqueue(
     }
     due = time.time() + faults.current()["delay_ms"] / 1000
     for _ in range(faults.copies()):
-        lost = faults.happens(faults.current()["drop_rate"])
+        fate = "lost" if faults.happens(faults.current()["drop_rate"]) else "due"
         connection.execute(
             "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
-            [
-                trade["channel"],
-                trade["notify_url"],
-                json.dumps(notification),
-                trade["signed_with"],
-                "lost" if lost else "due",
-                due,
-            ],
+            [trade["channel"], trade["notify_url"], json.dumps(notification), trade["signed_with"], fate, due],
         )

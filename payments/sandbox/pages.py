@@ -200,10 +200,7 @@ def _arrive_from_shop(number: str) -> None:
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
     """Describe a charge; `seller` is there where another account got the money, `currency` where it is not CNY."""
     known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
-    unusual = {
-        "seller": trade["seller"],
-        "currency": trade["currency"] if trade["currency"] != "CNY" else "",
-    }
+    unusual = {"seller": trade["seller"], "currency": trade["currency"] if trade["currency"] != "CNY" else ""}
     return known | {name: value for name, value in unusual.items() if value}
 
 

@@ -64,7 +64,6 @@ CREATE TABLE IF NOT EXISTS stripe_keys (
     body TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS paypal_requests (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS paypal_webhooks (id TEXT PRIMARY KEY, url TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS wechat_orders (
     out_trade_no TEXT PRIMARY KEY,
     trade_type TEXT NOT NULL CHECK (trade_type IN ('NATIVE', 'JSAPI', 'MWEB')),
@@ -81,7 +80,6 @@ CREATE TABLE IF NOT EXISTS alipay_codes (
     amount_minor INTEGER NOT NULL,
     trade TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY CHECK (id = 1), value TEXT NOT NULL);
 """
 
 
@@ -137,7 +135,7 @@ class Store:
         return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
     def kept_of(self, number: str) -> dict[str, Any]:
-        """Read what the merchant sent with an order or refund and the tables have no column for."""
+        """Read what the tables have no column for: more of an order or refund, faults, PayPal's endpoint."""
         found = self.row("SELECT kept FROM objects WHERE id = ?", number)
         kept: dict[str, Any] = json.loads(found["kept"]) if found else {}
         return kept
@@ -149,15 +147,6 @@ class Store:
                 "INSERT INTO objects VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
                 [number, json.dumps(self.kept_of(number) | kept)],
             )
-
-    def faults(self) -> dict[str, Any]:
-        found = self.row("SELECT value FROM faults")
-        value: dict[str, Any] = json.loads(found["value"]) if found else {}
-        return value
-
-    def set_faults(self, faults: dict[str, Any]) -> None:
-        with self.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
 
 
 def day_of_china(day: date) -> tuple[float, float]:

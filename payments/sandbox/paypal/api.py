@@ -26,7 +26,7 @@ def create(request: HttpRequest, wanted: Any) -> Answer:
         raise ValueError("the sandbox captures at once only")
     minor, currency = _minor(unit["amount"]), unit["amount"]["currency_code"]
     pages = wanted["payment_source"]["paypal"]["experience_context"]
-    endpoint = state.store().row("SELECT * FROM paypal_webhooks ORDER BY rowid DESC LIMIT 1")
+    endpoint = state.store().kept_of("paypal's endpoint")
     try:
         trade = trades.open_trade(
             channel="paypal",
@@ -36,8 +36,8 @@ def create(request: HttpRequest, wanted: Any) -> Answer:
             transaction_id=new_number(17),
             prepay=new_number(17),
             description=unit.get("description", ""),
-            notify_url=endpoint["url"] if endpoint else "",
-            signed_with=endpoint["id"] if endpoint else "",
+            notify_url=endpoint.get("url", ""),
+            signed_with=endpoint.get("id", ""),
             return_url=pages["return_url"],
         )
     except trades.Refused as refused:
@@ -104,8 +104,7 @@ def refund(request: HttpRequest, wanted: Any, *, number: str) -> Answer:
 def webhooks(request: HttpRequest, wanted: Any) -> Answer:
     """Register an endpoint. Orders opened later notify it, and no other."""
     made = {"id": new_number(17), "url": wanted["url"], "event_types": wanted["event_types"]}
-    with state.store().write() as connection:
-        connection.execute("INSERT INTO paypal_webhooks VALUES (?, ?)", [made["id"], made["url"]])
+    state.store().keep("paypal's endpoint", **made)
     return 201, made
 
 

@@ -156,10 +156,7 @@ def notification(notice: dict[str, Any], *, signed_with: str) -> tuple[dict[str,
             "resource_type": "encrypt-resource",
             "event_type": event,
             "summary": "支付成功" if notice["event"] == "paid" else "退款成功",
-            "resource": {
-                "original_type": kind,
-                **encrypted(to_json(content), associated_data=kind),
-            },
+            "resource": {"original_type": kind, **encrypted(to_json(content), associated_data=kind)},
         }
     )
     headers = signature_headers(body, with_key=signed_with) | {"Content-Type": "application/json"}

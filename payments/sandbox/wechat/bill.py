@@ -6,7 +6,6 @@ Unlike the platform, today's bill can be had too, as far as the day has come: a 
 import gzip
 import hashlib
 import secrets
-import sqlite3
 import time
 from datetime import date, datetime
 from typing import Any
@@ -66,39 +65,28 @@ def bill(day: date) -> bytes | None:
     moved = trades.moved("wechat", *day_of_china(day))
     if not moved:
         return None
-    lines = [_line(_payment(one.trade) if one.made is None else _refund(one.trade, one.made)) for one in moved]
+    lines = [_line(_values(one)) for one in moved]
     paid_in = _yuan(sum(one.minor for one in moved if one.made is None))
     paid_out = _yuan(sum(one.minor for one in moved if one.made is not None))
     summary = _line([str(len(lines)), paid_in, paid_out, "0.00", "0.00000", paid_in, paid_out])
     return "".join(f"{line}\r\n" for line in (_COLUMNS, *lines, _SUMMARY, summary)).encode()
 
 
-def _payment(trade: sqlite3.Row) -> list[str]:
-    amount = _yuan(trade["charged_minor"])
-    nothing_back = ["0", "0", "0.00", "0.00", "", ""]
-    head, tail = _head(trade, trade["paid_at"], "SUCCESS"), _tail(trade, amount, "0.00")
-    return [*head, amount, "0.00", *nothing_back, *tail]
-
-
-def _refund(trade: sqlite3.Row, made: sqlite3.Row) -> list[str]:
-    amount = _yuan(made["amount_minor"])
-    status = "CHANGE" if faults.current()["refund_abnormal"] else "SUCCESS"
-    back = [made["refund_id"], made["out_refund_no"], amount, "0.00", "ORIGINAL", status]
-    return [*_head(trade, made["created_at"], "REFUND"), "0.00", "0.00", *back, *_tail(trade, "0.00", amount)]
-
-
-def _head(trade: sqlite3.Row, at: float, state_name: str) -> list[str]:
-    settings = state.keys().settings
-    trade_type, openid = opened_by(trade["out_trade_no"])
-    when = datetime.fromtimestamp(at, CHINA).strftime(TIME_FORMAT)
-    ours = [settings["WECHAT_APP_ID"], settings["WECHAT_MCH_ID"], "0", ""]
-    numbers = [trade["transaction_id"], trade["out_trade_no"], openid, trade_type]
-    return [when, *ours, *numbers, state_name, "OTHERS", "CNY"]
-
-
-def _tail(trade: sqlite3.Row, ordered: str, asked_back: str) -> list[str]:
-    description = " ".join(trade["description"].split())
-    return [description, "", "0.00000", "0.60%", ordered, asked_back, ""]
+def _values(moved: trades.Movement) -> list[str]:
+    """List a line's values, in the order of `_COLUMNS`."""
+    trade, made, amount = moved.trade, moved.made, _yuan(moved.minor)
+    settings, (trade_type, openid) = state.keys().settings, opened_by(trade["out_trade_no"])
+    ordered, asked_back, back = amount, "0.00", ["0", "0", "0.00", "0.00", "", ""]
+    if made is not None:
+        status = "CHANGE" if faults.current()["refund_abnormal"] else "SUCCESS"
+        ordered, asked_back = "0.00", amount
+        back = [made["refund_id"], made["out_refund_no"], amount, "0.00", "ORIGINAL", status]
+    return [
+        *(datetime.fromtimestamp(moved.at, CHINA).strftime(TIME_FORMAT), settings["WECHAT_APP_ID"]),
+        *(settings["WECHAT_MCH_ID"], "0", "", trade["transaction_id"], trade["out_trade_no"], openid, trade_type),
+        *("REFUND" if made else "SUCCESS", "OTHERS", "CNY", ordered, "0.00", *back),
+        *(" ".join(trade["description"].split()), "", "0.00000", "0.60%", ordered, asked_back, ""),
+    ]
 
 
 def _line(values: list[str]) -> str:
