@@ -84,44 +84,33 @@ class PaymentRefused(Exception):
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
 
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        cls.code = code or cls.code
 
-class OrderAlreadyPaid(PaymentRefused):
+
+class OrderAlreadyPaid(PaymentRefused, code="order_paid"):
     """Order that is already paid."""
 
-    code = "order_paid"
 
-
-class AmountChanged(PaymentRefused):
+class AmountChanged(PaymentRefused, code="amount_changed"):
     """Order whose amount is no more the one that its first attempt fixed."""
 
-    code = "amount_changed"
 
-
-class OrderNotPayable(PaymentRefused):
+class OrderNotPayable(PaymentRefused, code="order_not_payable"):
     """Order that waits for no money (any more)."""
 
-    code = "order_not_payable"
 
-
-class RefundExceedsPaid(PaymentRefused):
+class RefundExceedsPaid(PaymentRefused, code="refund_exceeds_paid"):
     """Refund larger than what was captured and neither refunded yet nor taken by a dispute."""
 
-    code = "refund_exceeds_paid"
 
-
-class RefundUnavailable(PaymentRefused):
+class RefundUnavailable(PaymentRefused, code="refund_refused"):
     """Refund that the channel of the charge does not make."""
 
-    code = "refund_refused"
 
-
-class ChannelUnavailable(PaymentRefused):
+class ChannelUnavailable(PaymentRefused, code="channel_unavailable"):
     """Payment channel that is not configured here."""
 
-    code = "channel_unavailable"
 
-
-class MethodUnavailable(PaymentRefused):
+class MethodUnavailable(PaymentRefused, code="method_unavailable"):
     """Method that this payment channel does not have."""
-
-    code = "method_unavailable"

@@ -131,7 +131,6 @@ def webhook(request: HttpRequest, account: str) -> HttpResponse:
 
 
 def _receive(request: HttpRequest, account: str, plugin: Plugin) -> Refusal | None:
-    """Store and process a notification."""
     headers = {name: request.headers[name] for name in plugin.headers if name in request.headers}
     try:
         # one byte more than the limit, so that `receive` sees what is too long
