@@ -138,7 +138,11 @@ class Account:
         except ProviderRejected as refused:
             if refused.code in self.unknown:
                 return self.closed(out_trade_no)
-            return self._after_refused_close(refused, out_trade_no, reference)
+            with follow_up():
+                trade = self.query(out_trade_no=out_trade_no, reference=reference)
+            if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
+                return trade
+            raise
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         """See `Provider.query_refund`; `NOT_FOUND` as of `query`."""
@@ -277,14 +281,6 @@ class Account:
         if needed == "client_ip":
             ip_address(payer.client_ip)
         return chosen
-
-    def _after_refused_close(self, refused: ProviderRejected, out_trade_no: str, reference: str = "") -> Trade:
-        """Query a trade that could not be closed: paid, or closed before; else raise the refusal."""
-        with follow_up():
-            trade = self.query(out_trade_no=out_trade_no, reference=reference)
-        if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
-            return trade
-        raise refused
 
 
 def unless_refused(call: Callable[[], T], *, codes: Collection[str]) -> T | None:

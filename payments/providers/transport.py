@@ -89,12 +89,7 @@ def send(
     """
     host, seconds = request.url.host, seconds_max or session.timeout.read
     request.headers["Accept-Encoding"] = "identity"
-    with (
-        _failures(host),
-        limits(),
-        within(seconds),
-        closing(session.send(request, stream=True)) as response,
-    ):
+    with _failures(host), limits(), within(seconds), closing(session.send(request, stream=True)) as response:
         if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
             raise OutcomeUnknown(f"{host} answered in the encoding {encoding!r:.80}, which was not asked for")
         content = bytearray()

@@ -102,7 +102,6 @@ class Opened:
 
     @property
     def names(self) -> dict[str, str]:
-        """The trade in the provider's words."""
         return {"out_trade_no": self.number, "reference": self.action.reference if self.action else ""}
 
 
@@ -115,7 +114,6 @@ class Received:
     notice: Notice
 
     def fact(self, kind: FactKind = FactKind.PAID) -> Fact:
-        """Return its fact of this kind."""
         return next(fact for fact in self.notice.facts if fact.kind is kind)
 
 

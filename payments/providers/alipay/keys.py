@@ -82,10 +82,7 @@ class CertificateTrust:
         known_by = root_sn(roots)
         if not known_by:
             raise CertificateError(ROOT, "no certificate in it is signed with RSA")
-        self.parameters: Mapping[str, str] = {
-            "app_cert_sn": certificate_sn(app),
-            "alipay_root_cert_sn": known_by,
-        }
+        self.parameters: Mapping[str, str] = {"app_cert_sn": certificate_sn(app), "alipay_root_cert_sn": known_by}
         self._held = _believed(_loaded(PLATFORM, pems[PLATFORM]), roots, now=now)
 
     def keys(self, cert_sn: str | None, *, now: float) -> tuple[RSAPublicKey, ...]:
