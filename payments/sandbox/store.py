@@ -57,28 +57,10 @@ CREATE TABLE IF NOT EXISTS deliveries (
 );
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_at) WHERE state = 'due';
 CREATE TABLE IF NOT EXISTS objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS stripe_keys (
-    key TEXT PRIMARY KEY,
-    fingerprint TEXT NOT NULL,
-    status INTEGER NOT NULL,
-    body TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS paypal_requests (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS wechat_orders (
-    out_trade_no TEXT PRIMARY KEY,
-    trade_type TEXT NOT NULL CHECK (trade_type IN ('NATIVE', 'JSAPI', 'MWEB')),
-    openid TEXT NOT NULL
-);
 CREATE TABLE IF NOT EXISTS wechat_bills (
     token TEXT PRIMARY KEY,
     content BLOB NOT NULL,
     created_at REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS alipay_codes (
-    out_trade_no TEXT PRIMARY KEY,
-    code TEXT NOT NULL UNIQUE,
-    amount_minor INTEGER NOT NULL,
-    trade TEXT NOT NULL
 );
 """
 
@@ -135,7 +117,7 @@ class Store:
         return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
     def kept_of(self, number: str) -> dict[str, Any]:
-        """Read what the tables have no column for: more of an order or refund, faults, PayPal's endpoint."""
+        """Read what the tables have no column for: more of an order or refund, faults, answers to repeat."""
         found = self.row("SELECT kept FROM objects WHERE id = ?", number)
         kept: dict[str, Any] = json.loads(found["kept"]) if found else {}
         return kept
@@ -147,6 +129,12 @@ class Store:
                 "INSERT INTO objects VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
                 [number, json.dumps(self.kept_of(number) | kept)],
             )
+
+    def first(self, number: str, **kept: Any) -> dict[str, Any]:
+        """Remember it, unless something is remembered of it, and return what is."""
+        with self.write() as connection:
+            connection.execute("INSERT OR IGNORE INTO objects VALUES (?, ?)", [number, json.dumps(kept)])
+        return self.kept_of(number)
 
 
 def day_of_china(day: date) -> tuple[float, float]:

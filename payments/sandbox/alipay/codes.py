@@ -1,6 +1,5 @@
 """QR codes: a precreated trade begins when a shopper scans its code."""
 
-import json
 import secrets
 from typing import Any
 
@@ -22,28 +21,24 @@ def precreate(call: Call) -> dict[str, Any]:
         raise trades.Refused("used")
     if trade is not None and trade["state"] != "NOTPAY":
         raise trades.Refused("paid" if trade["state"] == "SUCCESS" else "closed")
-    with state.store().write() as connection:
-        connection.execute(
-            "INSERT OR IGNORE INTO alipay_codes VALUES (?, ?, ?, ?)",
-            [number, secrets.token_hex(12), amount, json.dumps(wanted)],
-        )
-        known = connection.execute("SELECT * FROM alipay_codes WHERE out_trade_no = ?", [number]).fetchone()
-    if known["amount_minor"] != amount:
+    known = state.store().first(f"code of {number}", code=secrets.token_hex(12), trade=wanted)
+    if known["trade"]["amount_minor"] != amount:
         raise trades.Refused("used")
+    state.store().keep(f"code {known['code']}", out_trade_no=number)
     return {"out_trade_no": number, "qr_code": f"{call.base_url}/alipay/qr/{known['code']}"}
 
 
 def scan(out_trade_no: str) -> None:
     """Open the trade of a scanned code, unless it is open or there is no code."""
-    code = state.store().row("SELECT trade FROM alipay_codes WHERE out_trade_no = ?", out_trade_no)
-    if code is not None and state.store().trade("alipay", out_trade_no) is None:
-        trades.open_trade(channel="alipay", **json.loads(code["trade"]))
+    known = state.store().kept_of(f"code of {out_trade_no}")
+    if known and state.store().trade("alipay", out_trade_no) is None:
+        trades.open_trade(channel="alipay", **known["trade"])
 
 
 def qr(request: HttpRequest, *, code: str) -> HttpResponse:
     """Follow a code to its cashier."""
-    found = state.store().row("SELECT out_trade_no FROM alipay_codes WHERE code = ?", code)
-    if found is None:
+    found = state.store().kept_of(f"code {code}")
+    if not found:
         raise Http404
     scan(found["out_trade_no"])
     return redirect(f"/pay/{found['out_trade_no']}")

@@ -87,14 +87,13 @@ def _once(request: HttpRequest, run: Callable[[], tuple[int, Document | None]]) 
     key = f"{request.path} {given}"
     fingerprint = hashlib.sha256(request.body).hexdigest()
     with _one_write:
-        found = state.store().row("SELECT * FROM paypal_requests WHERE key = ?", key)
+        found = state.store().kept_of(key)
         if found and found["fingerprint"] != fingerprint:
             raise unprocessable("PAYPAL_REQUEST_ID_PREVIOUSLY_USED", "The PayPal-Request-Id was used before.")
         if found:
             return 200, found["body"]
         status, body = _written(*run())
-        with state.store().write() as connection:
-            connection.execute("INSERT INTO paypal_requests VALUES (?, ?, ?)", [key, fingerprint, body])
+        state.store().keep(key, fingerprint=fingerprint, body=body)
     return status, body
 
 

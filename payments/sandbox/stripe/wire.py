@@ -86,7 +86,7 @@ def _once(request: HttpRequest, run: Callable[[], Document]) -> tuple[int, str, 
     asked = f"{request.path}\n{sorted(request.POST.lists())}".encode()
     fingerprint = hashlib.sha256(asked).hexdigest()
     with _one_write:
-        found = state.store().row("SELECT * FROM stripe_keys WHERE key = ?", key) if key else None
+        found = state.store().kept_of(f"key {key}") if key else {}
         if found and found["fingerprint"] != fingerprint:
             raise Error(
                 400,
@@ -102,8 +102,7 @@ def _once(request: HttpRequest, run: Callable[[], Document]) -> tuple[int, str, 
         except Error as error:
             status, body = error.status, json.dumps(error.document)
         if key:
-            with state.store().write() as connection:
-                connection.execute("INSERT INTO stripe_keys VALUES (?, ?, ?, ?)", [key, fingerprint, status, body])
+            state.store().keep(f"key {key}", fingerprint=fingerprint, status=status, body=body)
     return status, body, False
 
 

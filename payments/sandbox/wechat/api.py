@@ -64,11 +64,8 @@ def _opened(request: HttpRequest, *, trade_type: str, openid: str = "") -> sqlit
         "signed_with": request.headers.get("Wechatpay-Serial", ""),
         "expires_at": datetime.fromisoformat(expires).timestamp() if expires else None,
     }
-    with state.store().write() as connection:
-        order = [wanted["out_trade_no"], trade_type, openid]
-        connection.execute("INSERT OR IGNORE INTO wechat_orders VALUES (?, ?, ?)", order)
-        known = connection.execute("SELECT * FROM wechat_orders WHERE out_trade_no = ?", order[:1]).fetchone()
-    if list(known) != order:
+    order = {"trade_type": trade_type, "openid": openid}
+    if state.store().first(f"wechat {wanted['out_trade_no']}", **order) != order:
         raise trades.Refused("used")
     return trades.open_trade(
         channel="wechat", out_trade_no=wanted["out_trade_no"], amount_minor=amount["total"], **details

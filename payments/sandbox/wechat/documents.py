@@ -69,8 +69,8 @@ def refund_notice(trade: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]
 
 def opened_by(out_trade_no: str) -> tuple[str, str]:
     """Return the trade's type and the payer's openid."""
-    order = state.store().row("SELECT * FROM wechat_orders WHERE out_trade_no = ?", out_trade_no)
-    return (order["trade_type"], order["openid"] or SHOPPER) if order else ("NATIVE", SHOPPER)
+    order = state.store().kept_of(f"wechat {out_trade_no}")
+    return order.get("trade_type", "NATIVE"), order.get("openid") or SHOPPER
 
 
 def china_time(seconds: float) -> str:

@@ -106,7 +106,7 @@ class Bench:
             due = trades.execute("SELECT 1 FROM deliveries WHERE state = 'due' LIMIT 1").fetchone() is not None
             if due:
                 self.lab.kill("sandbox")
-            for table in ("deliveries", "refunds", "trades", "objects", "stripe_keys"):
+            for table in ("deliveries", "refunds", "trades", "objects"):
                 trades.execute(f"DELETE FROM {table}")
             trades.commit()
         if due:

@@ -119,7 +119,7 @@ def test_a_refund_moves_nothing_twice_after_its_key_was_forgotten(
     reference = opened(stripe, number).reference
     sandbox.pay(number)
     first = refund(stripe, number, refund_number, 500, reference=reference)
-    in_the_store(sandbox, "DELETE FROM stripe_keys WHERE key = ?", refund_number)
+    in_the_store(sandbox, "DELETE FROM objects WHERE id = ?", f"key {refund_number}")
     assert (refund(stripe, number, refund_number, 500, reference=reference) == first) is (moved == 500)
     assert sandbox.charges()[number]["refunded_minor"] == moved
 
