@@ -30,6 +30,7 @@ class Problem(Exception):
     """Answer of status 400 or above, raised instead of returned.
 
     Args:
+        status: HTTP status.
         code: stable machine-readable word, snake_case.
         detail: a sentence for the caller: what is wrong with this request and what to do about it. The document
             has it in the active language, if it is in a catalogue.

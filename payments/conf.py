@@ -87,7 +87,7 @@ class Payable(ABC):
 
 
 class Orders(Protocol):
-    """What settlement asks of the orders: of a `Payable` it is made; an adapter that counts round trips is one."""
+    """Orders as settlement sees them: made of a `Payable`, or an adapter that counts round trips."""
 
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
         """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``.

@@ -57,7 +57,7 @@ class OtherMerchant(ChannelOff):
 
 
 class NoRoom(ProviderUnavailable):
-    """Our own limits had no room for the call; nothing was sent."""
+    """Limits of our own had no room for the call; nothing was sent."""
 
 
 class OutcomeUnknown(ProviderError):

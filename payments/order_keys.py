@@ -59,7 +59,7 @@ def orders_model() -> str:
 
 
 def payment_of(order: Model) -> Q:
-    """As `of_order`, of an order itself. Raises TypeError for one of another model."""
+    """Build the key of an order itself, as `of_order`. Raises TypeError for one of another model."""
     model = getattr(orders(), "model", None)
     if model and not isinstance(order, model._meta.concrete_model):
         raise TypeError(f"{order!r} is no {model.__name__}, of which PAYMENTS['ORDER'] = {config().order!r} is.")

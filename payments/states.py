@@ -9,7 +9,7 @@ from typing import Any
 
 
 class PaymentStatus(StrEnum):
-    """What an order's payment is, derived from facts by `derive_status`."""
+    """Status of an order's payment, derived from facts by `derive_status`."""
 
     PENDING = "pending"
     UNCERTAIN = "uncertain"  # a call to a provider went out and its outcome is not known
@@ -34,7 +34,7 @@ class OfAccount:
 
 
 class AttemptStatus(StrEnum):
-    """One trade at one provider."""
+    """Status of one trade at one provider."""
 
     CREATED = "created"  # our number is committed; the provider may not have heard of it
     PENDING = "pending"  # open at the provider, the shopper can pay
@@ -45,7 +45,7 @@ class AttemptStatus(StrEnum):
 
 
 class RefundStatus(StrEnum):
-    """One refund."""
+    """Status of one refund."""
 
     REQUESTED = "requested"  # our number is committed; the provider has not heard of it, or waits for our money
     PROCESSING = "processing"
@@ -55,7 +55,7 @@ class RefundStatus(StrEnum):
 
 
 class AnomalyKind(StrEnum):
-    """Why a person should look at something about money."""
+    """Reason for a person to look at something about money."""
 
     UNKNOWN_TRADE = "unknown_trade"
     AMOUNT_MISMATCH = "amount_mismatch"

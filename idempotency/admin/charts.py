@@ -24,7 +24,7 @@ KEY_SHOWN = 40  # characters, in the table of open entries
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Counts of one chart: of each its words and its colour, readable on white and on black."""
+    """Series of one chart: words and colour of each count, readable on white and on black."""
 
     title: Any
     note: Any
@@ -33,7 +33,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rectangle: place and size in the view box, colour, and label."""
+    """Rectangle: place and size in the view box, colour, and label."""
 
     x: float
     y: float

@@ -11,7 +11,7 @@ from idempotency.modes import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line: when (aware), what, by whom, and a remark."""
+    """Line of the history: when (aware), what, by whom, and a remark."""
 
     at: datetime
     what: str

@@ -55,7 +55,7 @@ EXECUTED = charts.Group(
 
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(WholeTermSearch, LockPages):
-    """One key of one caller on one route: its request, its runs, its answer."""
+    """Entry of one key of one caller on one route: its request, its runs, its answer."""
 
     appears = _("An entry appears when a request with a key is executed.")
     list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")

@@ -16,6 +16,7 @@ class ShownLock:
     """Lock of one kind.
 
     Attributes:
+        kind: a key of `KINDS`.
         state: None where the server did not say.
         facts: sentences about its permits or its count.
         error: why the server did not say.
@@ -32,7 +33,7 @@ class ShownLock:
 
     @property
     def holds(self) -> tuple[Owner | None, ...]:
-        """What an operator can end: each holder's hold, or None for the whole."""
+        """List what an operator can end: each holder's hold, or None for the whole."""
         if self.state is None or KINDS[self.kind].has_holders:
             return self.state.owners if self.state else ()
         return (None,)

@@ -22,6 +22,7 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
 
     Args:
         owner: as it was shown; a later holder keeps the lock.
+        user: who decides.
 
     Returns:
         Whether the server replied, and a sentence.

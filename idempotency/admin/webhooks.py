@@ -33,7 +33,7 @@ class ReplayForm(forms.Form):
 
 @admin.register(WebhookEvent)
 class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """One event of a sender, however many copies of it arrived."""
+    """Event of a sender, however many copies of it arrived."""
 
     appears = _("An event appears when a sender delivers it.")
     list_display = ("event_id", "status", "sender", "entity", "sequence", "received", "attempts")

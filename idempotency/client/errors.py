@@ -15,7 +15,9 @@ class GaveUp(httpx.TransportError):
         header: the header that carried the key, `Idempotency-Key` or `Idempotency-Token`.
         key: the header's value as it was sent, quotes included; send it again as it is.
         intent: the caller's name for the call, None if there was none.
+        attempts: their number.
         last_response: the answer to the last attempt, its body read; None if the attempt ended in an error.
+        request: the request that was sent.
     """
 
     def __init__(

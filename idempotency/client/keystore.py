@@ -42,6 +42,7 @@ class Keys(Protocol):
 
         Args:
             intent: the caller's name for an effect that shall happen once.
+            target: method and URL.
 
         Raises:
             IntentBoundElsewhere: the key was made for another target.
@@ -65,7 +66,11 @@ class _Stored:
 
 
 class MemoryKeys:
-    """Keys in memory, for as long as the process lives."""
+    """Keys in memory, for as long as the process lives.
+
+    Args:
+        clock: seconds since the epoch.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -101,6 +106,7 @@ class FileKeys:
     Args:
         path: the file; it is created, its folder is not.
         busy_timeout_seconds: how long to wait for other processes.
+        clock: seconds since the epoch.
 
     Raises:
         OSError: the file cannot be created.

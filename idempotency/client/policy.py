@@ -115,6 +115,10 @@ def retry_after_seconds(headers: httpx.Headers, *, now: float) -> float:
 
     A date is measured from the answer's own Date where it has one, so that our clock need not be right.
 
+    Args:
+        headers: of the answer.
+        now: seconds since the epoch.
+
     Source: RFC 9110 (June 2022), section 10.2.3; the date formats, section 5.6.7.
     """
     value = headers.get("Retry-After", "").strip()

@@ -254,7 +254,11 @@ class IdempotentMixin:
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
-        """Build the view outside ATOMIC_REQUESTS."""
+        """Build the view outside ATOMIC_REQUESTS.
+
+        Raises:
+            TypeError: it has not one of its handlers, and would run unkeyed.
+        """
         is_default = cls.idempotent_handlers is IdempotentMixin.idempotent_handlers
         if is_default and issubclass(cls, ViewSetMixin) and hasattr(cls, "create") and not hasattr(cls, "post"):
             cls.idempotent_handlers = {"create": ATOMIC}  # not before: subclasses of a base may name others

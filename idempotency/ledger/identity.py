@@ -16,6 +16,9 @@ class Identity:
 
     Attributes:
         scope, key: unique together.
+        fingerprint: 32 bytes.
+        owner: the process, for people.
+        request_id: of this execution, for people.
         digest: names (scope, key), see `keys.digest_of`.
         handler: name of the `Phases` that can resume it without a request; empty if none can.
     """
@@ -51,6 +54,7 @@ class Found:
     """Committed entry as the request path needs it.
 
     Attributes:
+        entry_id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data: columns.
         answer: None while it is not finished.
         fresh_seconds: how long the bytes of the answer may still be given; 0 or less: purged, or due to be.
     """

@@ -66,6 +66,9 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
 def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
     """Prolong the leases of running handlers, without waiting for a row that is locked. Commits.
 
+    Args:
+        leases: run → seconds from now.
+
     Returns:
         The runs that still have their lease → True if it was prolonged, False if the row was locked: try again.
     """
@@ -100,6 +103,9 @@ def forget(run: Run) -> bool:
 
     It is certain for a first run by the handler's own word (a 4xx not to store), and for a handler of recovery
     points none of whose steps has committed; never for an entry whose caller has heard 202.
+
+    Returns:
+        True if it was removed.
     """
     if not (forgotten := _forget(run, is_stalled=False)):
         drop_lease(run)

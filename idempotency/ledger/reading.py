@@ -43,10 +43,14 @@ def stalled(
     """List phased entries that no process runs and one of `handlers` can resume, the oldest first.
 
     Args:
+        handlers: names of `Phases`.
         runs_max: entries with so many failed or lost runs of `asker` are left to a person.
         asker: prefix of the owner of our own runs; runs of clients do not count.
         idle_seconds: how long they must be left alone, so that a client's own retry comes first; doubled by each
             run of `asker`.
+        longest_seconds: bound of that.
+        after_id: only entries after this one, to go on with the next batch.
+        limit: of the batch.
     """
     which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
     return [found_in(row) for row in home.rows(queries.STALLED, [config().body_seconds, *which])]

@@ -6,7 +6,7 @@ class LockError(Exception):
 
 
 class LockTimeout(LockError):
-    """`with lock:` did not get it within its `wait_seconds`."""
+    """Lock that `with lock:` did not get within its `wait_seconds`."""
 
 
 class NotHeld(LockError):

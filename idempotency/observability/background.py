@@ -24,6 +24,7 @@ class Worker(threading.Thread):
     """Daemon thread that runs until its work ends or it is stopped.
 
     Args:
+        name: of the thread, in logs and in the metric.
         work: called with the worker; returns soon once `stopping` is set.
         wake: called by another thread when `stopping` is set, to end a wait of `work`.
 

@@ -13,6 +13,7 @@ class Watchdog:
     """Thread that is started when it is needed; all renewals of a process are the work of such a thread.
 
     Args:
+        name: of the thread.
         next_due: returns when to work next, in seconds of `time.monotonic`; infinite if never.
         work: called with the worker when that time has come.
         ended: called when the thread ends; the next one begins with `stir`.

@@ -12,6 +12,9 @@ def snapshot(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
 
     Without it each query sees what was committed before itself, and two of them may not fit each other.
 
+    Args:
+        using: alias of the database.
+
     Transaction: opens one, three statements more. In an open one the block reads as that transaction does.
     """
     connection = connections[using]

@@ -29,7 +29,7 @@ STALE = frozenset({"0A000", "26000", "42P05"})
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of SQL, without a semicolon.
+    """Statement of SQL, without a semicolon.
 
     Attributes:
         sql: a SELECT, INSERT, UPDATE or DELETE with a placeholder for each parameter, and one of few texts, for
@@ -60,6 +60,7 @@ def send(
         commit: they are the last of their transaction, and its COMMIT may go with them. Their counts cannot be
             checked before it, so an UPDATE that must change one row, and returns it, is made to fail by itself;
             with another statement that is not `certain` the COMMIT does not go.
+        using: alias of the database.
 
     Raises:
         UnexpectedRows: one changed a wrong number of rows.
@@ -164,6 +165,9 @@ def prepared_texts(connection: psycopg.Connection[Any], statements: Iterable[str
     Args:
         connection: their destination. Preparing costs one round trip a statement, once.
         statements: texts that are the same every time; none is ever forgotten.
+
+    Raises:
+        psycopg.Error: the connection is not usable.
     """
     session = _sessions.get(connection)
     if session is None:

@@ -42,6 +42,7 @@ class Exchange(ABC):
 
     Args:
         request: whose session is kept in step with the answer; None for a call without HTTP.
+        config: settings of this call; None: of the project.
         lifetime: seconds that its answer is replayed; None: as long as any.
     """
 

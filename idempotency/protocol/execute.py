@@ -106,7 +106,7 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare | 
 
 
 class Rewind:
-    """What a handler finds, noted as its first run begins; a call brings it back for another one.
+    """State that a handler finds, noted as its first run begins; a call brings it back for another one.
 
     Args:
         holders: objects that a run may leave something on, such as its view; copied one level deep.

@@ -29,6 +29,8 @@ class Lease:
     """Lease of a run of this process, renewed for as long as the object exists.
 
     Attributes:
+        seconds: length of a renewal.
+        schema: of the run's ledger (`names.schema`).
         due_at: of the next renewal, in seconds of `time.monotonic`; infinite once it is lost.
     """
 

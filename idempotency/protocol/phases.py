@@ -41,6 +41,7 @@ class PhasedExchange(Exchange):
     Attributes:
         run: the right to execute, None where only the current state is shown again.
         recovery_point, recovery_data: progress of an earlier run (`idempotency.protocol.recovery`).
+        is_finished: this exchange has finished the entry.
     """
 
     mode = Mode.PHASED

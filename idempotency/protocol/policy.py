@@ -99,6 +99,9 @@ class Policy:
     def open(self, request: HttpRequest, *, caller: Any) -> Exchange:
         """Open the exchange of this request, also as `request.idempotency`; nothing is claimed yet.
 
+        Args:
+            caller: the request that authentication has seen: REST framework's, where there is one.
+
         Raises:
             Problem: see `identify`.
         """
@@ -210,7 +213,9 @@ def identify(
 
     Args:
         caller: the request that authentication has seen: REST framework's, where there is one.
+        header: name of the header with the key.
         principal: function that names the caller; None: as `principal_of`.
+        needs_key: `Policy._needs_key`, asked for a call without a key.
 
     Returns:
         None: it runs unkeyed. A key of None: the content is its key. A function: so is the key by the content.

@@ -61,6 +61,7 @@ def issue(principal: str, *, intent: str = "") -> Token:
     """Issue a token to `principal` (see `principal_of`); asks the ledger for that of an intent, else nothing.
 
     Args:
+        principal: who may use it.
         intent: the purpose that its tokens share, which count once together (several open pages of one form);
             empty: it counts alone, as each token of an anonymous caller does.
     """
@@ -117,6 +118,9 @@ def issued_here(key: str, *, principal: str) -> Taken | None:
 
 def key_of_try(taken: Taken, content: bytes) -> str:
     """Return the key of a call by the token of an intent: one query.
+
+    Args:
+        content: the request, see `keys.canonical`.
 
     Raises:
         Problem: `token_unknown`, for an expired token whose call would be a new try.

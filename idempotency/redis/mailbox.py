@@ -150,7 +150,7 @@ class Mail:
 
 
 class Mailbox:
-    """What one subscription is read for; `channel` carries its `mail`, `confirmed` once messages come."""
+    """Mailbox of one subscription: `channel` carries its `mail`, `confirmed` once messages come."""
 
     def __init__(self) -> None:
         self.mail = Mail()

@@ -56,7 +56,11 @@ Found = Claimed | Running | Finished
 
 
 def key_of(digest: str) -> str:
-    """Name a marker and its channel, for the ledger's current epoch."""
+    """Name a marker and its channel, for the ledger's current epoch.
+
+    Raises:
+        django.db.Error: as `ledger.redis_prefix`.
+    """
     return f"{redis_prefix()}:key:{{{digest}}}"
 
 

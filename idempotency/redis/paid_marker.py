@@ -16,7 +16,12 @@ from idempotency.response.encryption import open_from_redis, seal_for_redis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidMarker:
-    """A kind of final fact about things named by an id."""
+    """A kind of final fact about things named by an id.
+
+    Attributes:
+        kind: part of the Redis key, e.g. ``order-paid``.
+        ttl_seconds: how long it is stored.
+    """
 
     kind: str
     ttl_seconds: int = 86_400

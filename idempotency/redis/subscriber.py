@@ -51,7 +51,9 @@ class Subscriber:
         client: of redis-py. Where only it knows the way, its own `pubsub` is read, by the thread alone.
 
     Attributes:
+        mailbox: takes the messages.
         changing: held while it changes what it is subscribed to, or who it is read for.
+        hub: of locks, once there is one.
     """
 
     def __init__(self, client: Any) -> None:

@@ -43,6 +43,9 @@ def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
     The quoted form is a string of RFC 8941, section 3.3.3 (February 2021), as in the IETF draft
     draft-ietf-httpapi-idempotency-key-header-07; the bare form is what most clients send. Both name the same key.
 
+    Args:
+        header: its name, for the problem's sentence.
+
     Raises:
         Problem: `idempotency_key_missing` or `idempotency_key_invalid`.
     """

@@ -44,6 +44,7 @@ def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str
     stored session; `anonymous`. It stores nothing and creates no session.
 
     Args:
+        request: a Django or DRF request that authentication has seen.
         by: function in place of ``PRINCIPAL``.
 
     Raises:

@@ -52,6 +52,7 @@ class StoredResponse:
     """Stored part of an answer; never changed.
 
     Attributes:
+        status: HTTP status, 200..499.
         headers: of `STORED_HEADERS`, those that it had; `LIFETIME`, where it has one of its own; `OPEN`.
         body: its bytes; None where they were too large to store or have been purged.
         body_key_id: key under which `body` is encrypted (`idempotency.response.encryption`); empty: it is not.

@@ -29,7 +29,12 @@ class EncryptionError(ValueError):
 
 
 def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body."""
+    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body.
+
+    Args:
+        answer: as the handler gave it.
+        digest: of its ledger entry (`keys.digest_of`).
+    """
     if not config().body_keys or answer.body is None:
         return answer
     key_id, body = _sealed(answer.body, digest)

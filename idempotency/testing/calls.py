@@ -17,7 +17,12 @@ READ = frozenset({"_body", "_post", "_files", "idempotency"})  # what is left of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
-    """Ways to send copies: to a view, or by a client to its address. Threads may use them at once."""
+    """Ways to send copies: to a view, or by a client to its address. Threads may use them at once.
+
+    Attributes:
+        header: name of the header with the key.
+        post: further arguments of the client's `post`.
+    """
 
     view: Any
     client: Client

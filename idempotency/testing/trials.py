@@ -84,6 +84,7 @@ class Trial:
 
     Attributes:
         per_call: effects of one call, as the first trial saw them.
+        status: its answer's status.
     """
 
     per_call = 0

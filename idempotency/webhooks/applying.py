@@ -108,6 +108,7 @@ def apply(hook: Hook, row: WebhookEvent, *, note: str = "", is_counted: bool = F
     """Apply a stored event, then what waits for it; return what became of each.
 
     Args:
+        note: of the operator who applies it by hand.
         is_counted: `CLAIM` has counted this attempt.
     """
     results = [_apply_one(hook, row, note=note, runs=0 if is_counted else 1)]

@@ -15,7 +15,11 @@ View = TypeVar("View", bound=Callable[..., HttpResponse])
 
 
 def door(*, using: str) -> Callable[[View], View]:
-    """Make a view that senders reach by POST: they have no login, no CSRF token and no key of ours."""
+    """Make a view that senders reach by POST: they have no login, no CSRF token and no key of ours.
+
+    Args:
+        using: alias of the database that the view commits in by itself.
+    """
 
     def opened(view: View) -> View:
         mark_not_keyed(view)

@@ -33,6 +33,7 @@ class Event:
         id: the sender's, the same in every copy; empty while the request is verified.
         headers: those that the verifier and `headers=` name, found in any case.
         body: as it arrived.
+        received_at: when the first copy arrived.
         attempt: number of this run of the handler, from 1.
     """
 

@@ -52,7 +52,7 @@ def _account(row: BillComparison) -> str:
 
 @admin.register(BillComparison)
 class BillComparisonAdmin(MoneyAdmin):
-    """One day of one merchant account."""
+    """Day of one merchant account."""
 
     appears = _("A comparison appears once a day for each merchant account, when the provider's bill is out.")
     list_display = ("day", "merchant_account", "merchant", "lines", "theirs", "ours", "open_lines", "compared")

@@ -31,7 +31,7 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 
 @admin.register(JournalEntry)
 class JournalEntryAdmin(MoneyAdmin):
-    """One movement of money; its lines add up to zero."""
+    """Movement of money; its lines add up to zero."""
 
     appears = _("An entry appears when a provider reports that money moved.")
     list_display = ("number", "moved", "amount", "fact", "payment_link", "booked")

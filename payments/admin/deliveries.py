@@ -34,7 +34,7 @@ def _sent_again(row: Delivery) -> list[str]:
 
 @admin.register(Delivery)
 class DeliveryAdmin(OwnNumberAdmin):
-    """One row for each decision and endpoint."""
+    """Row for each decision and endpoint."""
 
     appears = _("A delivery appears when a decision about a payment is due at an endpoint.")
     list_display = ("number", "state", "event", "endpoint", "payment_link", "happened", "attempts")

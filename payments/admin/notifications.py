@@ -48,7 +48,7 @@ def _processed_again(row: Notification) -> list[str]:
 
 @admin.register(Notification)
 class NotificationAdmin(MoneyAdmin):
-    """One row a notification, however many copies came."""
+    """Row of a notification, however many copies came."""
 
     appears = _("A notification appears when a provider sends one.")
     list_display = ("short_id", "outcome", "event", "merchant_account", "trade", "received", "attempts")

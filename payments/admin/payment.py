@@ -90,7 +90,7 @@ def _refunded(payment: Payment, form: dict[str, Any], by: actions.Operator) -> a
 
 
 def _what_recording_does(row: Attempt | Refund) -> list[str]:
-    """Raises NotDecidable where its provider can answer."""
+    """Refuse, by NotDecidable, where its provider can answer."""
     why, attempt = manual.why_manual(row), manual.attempt_of(row)
     account, too_early = account_name(attempt.account), filter(None, [manual.why_not_ended(row)])
     about = {"row": actions.named(row), "account": account, "why": why, "merchant": attempt.merchant}
@@ -128,7 +128,7 @@ RECORD = Act(
 
 @admin.register(Payment)
 class PaymentAdmin(MoneyAdmin):
-    """One payment an order, with everything that providers, the machine and operators did about it."""
+    """Payment of an order, with everything that providers, the machine and operators did about it."""
 
     appears = gettext_lazy("A payment appears when an order is first sent to a provider.")
     list_display = ("number", "state", "amount", "credited", "refunded_of_it", "opened", "short_order")

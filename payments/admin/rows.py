@@ -25,7 +25,7 @@ from payments.states import AttemptStatus, RefundStatus
 
 @admin.register(Attempt)
 class AttemptAdmin(OwnNumberAdmin):
-    """One trade at one provider. The shopper's data and means of payment are not shown."""
+    """Trade at one provider. The shopper's data and means of payment are not shown."""
 
     appears = _("An attempt appears when a payment is opened at a provider.")
     list_display = (

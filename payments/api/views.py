@@ -48,7 +48,7 @@ def _find(request: Request, payment_id: uuid.UUID) -> Payment:
 
 
 class PaymentDetail(APIView):
-    """One payment."""
+    """Show a payment."""
 
     permission_classes = (IsAuthenticated,)  # a payment without an owner is nobody's
 

@@ -39,7 +39,7 @@ def provider_of(attempt: Attempt) -> Provider:
 
 
 def may_be_paid(attempt: Attempt) -> bool:
-    """Whether an attempt may still be opened: its order unpaid and open, its time not over.
+    """Check if an attempt may still be opened: its order unpaid and open, its time not over.
 
     Not under the order's lock: closing the order closes its live attempts afterwards, and `submission` closes
     again what was opened in between.

@@ -8,7 +8,7 @@ from payments.models.guards import stored
 
 
 class AuditEntry(models.Model):
-    """One act of an operator: who, about what, and in words what, why and with which result.
+    """Act of an operator: who, about what, and in words what, why and with which result.
 
     No foreign keys: it outlives the row and the operator's account, whose name stays here as text.
     """
@@ -30,7 +30,7 @@ class AuditEntry(models.Model):
 
 
 class ProviderCall(models.Model):
-    """One call to a provider about an attempt or a refund of it; none of a process that died in it."""
+    """Call to a provider about an attempt or a refund of it; none of a process that died in it."""
 
     attempt = models.ForeignKey("payments.Attempt", on_delete=models.PROTECT, related_name="calls")
     method = models.CharField(max_length=16, help_text="of `payments.providers.base.Provider`")

@@ -12,7 +12,7 @@ from payments.providers.base import FactKind
 
 
 class BillComparison(models.Model):
-    """One day of one merchant account, compared as often as anyone likes; the numbers are the last run's."""
+    """Day of one merchant account, compared as often as anyone likes; the numbers are the last run's."""
 
     channel = models.CharField(max_length=16)
     merchant = models.CharField(max_length=64)

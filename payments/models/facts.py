@@ -58,7 +58,7 @@ class Notification(OfAccount, models.Model):
     """The raw word of a provider, genuine and kept before it is acknowledged. One row, however many copies."""
 
     class Verdict(models.TextChoices):
-        """What became of it; a row without a final verdict is processed again when its next copy arrives."""
+        """Verdict on it; a row without a final one is processed again when its next copy arrives."""
 
         APPLIED = "applied", _("applied")
         DUPLICATE = "duplicate", _("said nothing new")
@@ -143,5 +143,5 @@ class Anomaly(models.Model):
 
     @property
     def needs_approval(self) -> bool:
-        """Whether an operator must approve or decline its refund."""
+        """Check if an operator must approve or decline its refund."""
         return self.resolved_at is None and needs_approval(self.detail)

@@ -11,7 +11,7 @@ from payments.models.guards import balanced, stored
 
 
 class JournalEntry(models.Model):
-    """One movement of money, of one observed fact. Its lines add up to zero in each currency.
+    """Movement of money, of one observed fact. Its lines add up to zero in each currency.
 
     The unique (observation, kind) is what makes a fact move money once in the books, however often it is settled.
     """
@@ -38,7 +38,7 @@ class JournalEntry(models.Model):
 
 
 class JournalLine(models.Model):
-    """One side of an entry: above zero is a debit, below zero a credit."""
+    """Side of an entry: above zero is a debit, below zero a credit."""
 
     entry = models.ForeignKey(JournalEntry, on_delete=models.PROTECT, related_name="lines", db_index=False)
     account = models.CharField(max_length=96)

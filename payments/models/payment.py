@@ -118,12 +118,12 @@ class Payment(models.Model):
 
     @property
     def refundable_minor(self) -> int:
-        """What is paid, and neither back, nor on its way back, nor taken by a dispute."""
+        """Compute what is paid, and neither back, nor on its way back, nor taken by a dispute."""
         return max(0, self.paid_minor - self.refunded_minor - self.reserved_minor - self.disputed_minor)
 
 
 class Attempt(OfAccount, models.Model):
-    """One trade at one provider, under our own number: `out_trade_no` is this row's id.
+    """Trade at one provider, under our own number: `out_trade_no` is this row's id.
 
     The row is committed before the provider is called, so that after any crash we know which number to ask for.
     """
@@ -184,7 +184,7 @@ class Attempt(OfAccount, models.Model):
 
     @property
     def out_trade_no(self) -> str:
-        """Our number at the provider: 32 characters."""
+        """Number of ours at the provider: 32 characters."""
         return self.id.hex
 
     @property
@@ -198,12 +198,12 @@ class Attempt(OfAccount, models.Model):
 
     @property
     def is_live(self) -> bool:
-        """Whether the shopper may still pay it."""
+        """Check if the shopper may still pay it."""
         return self.status in LIVE_ATTEMPTS
 
     @property
     def action_is_over(self) -> bool:
-        """Whether its link or code can be used no more, or not for long enough to be given out."""
+        """Check if its link or code can be used no more, or not for long enough to be given out."""
         return self.next_action_expires_at is not None and self.next_action_expires_at <= timezone.now() + SHORT
 
 
@@ -253,11 +253,11 @@ class Refund(models.Model):
 
     @property
     def currency(self) -> str:
-        """That of the charge it takes back: one that our policy refunds may have come in another than ours."""
+        """Currency of the charge it takes back: one that our policy refunds may have come in another than ours."""
         about = self.anomaly.detail if self.anomaly is not None else {}
         return str(about.get("currency") or self.payment.currency)
 
     @property
     def out_refund_no(self) -> str:
-        """Our number of the refund at the provider: 32 characters."""
+        """Number of ours for the refund at the provider: 32 characters."""
         return self.id.hex

@@ -38,7 +38,7 @@ _ORDER_NO = Coalesce(NullIf("payment__order_key", Value("")), _ORDER_ID)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One row that needs a person.
+    """Row that needs a person.
 
     Attributes:
         source: one of `SOURCES`.
@@ -67,7 +67,7 @@ class Work:
 
     @property
     def needs_approval(self) -> bool:
-        """As of an `Anomaly`; what is listed is open."""
+        """Status as of an `Anomaly`; what is listed is open."""
         return needs_approval(self.detail or {})
 
 

@@ -56,7 +56,7 @@ class Refunding:
 
 
 class Account:
-    """One merchant account; implements `Provider` by the methods that a subclass adds. Thread-safe.
+    """Merchant account; implements `Provider` by the methods that a subclass adds. Thread-safe.
 
     Of a provider that speaks JSON these are `open`, `find`, `end`, `give_back`, `find_refund`, `lines`, `notice`,
     and for `call` also `signed` and `refusal`. Another one overrides methods of `Provider` themselves. What cannot

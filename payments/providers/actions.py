@@ -71,7 +71,7 @@ def parameters(action: NextAction) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderer:
-    """How a kind of next action is shown.
+    """Renderer of a kind of next action.
 
     Attributes:
         page: what a payment page shows: the name of a template, which has the `NextAction` as ``action``, or a

@@ -29,7 +29,7 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that is true at the provider, from whatever source and however often received.
+    """Fact that is true at the provider, from whatever source and however often received.
 
     `(channel, merchant, provider_txn_id, kind)` identifies it.
 
@@ -155,7 +155,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """One line of a provider's daily bill: money that moved that day, as the provider counts it.
+    """Line of a provider's daily bill: money that moved that day, as the provider counts it.
 
     Attributes:
         kind: any that moves money.
@@ -196,7 +196,7 @@ class BillLine:
 
 
 class Provider(Protocol):
-    """One configured merchant account of one channel. Thread-safe.
+    """Configured merchant account of one channel. Thread-safe.
 
     Our numbers, `out_trade_no` and `out_refund_no`, are the 32 lower-case hexadecimal digits of a UUID, made
     before the call. `Account.number` writes them in another form. A provider that takes less than their 122 bits,

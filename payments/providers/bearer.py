@@ -14,7 +14,7 @@ SPARE_SECONDS = 60  # a token that ends sooner is not used any more
 
 
 class Bearer:
-    """Sends JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe."""
+    """Transport of JSON with a token of `token_url` (RFC 6749, section 4.4). Thread-safe."""
 
     def __init__(
         self, send: Callable[..., Answer], token_url: str, login: httpx.BasicAuth, *, clock: Callable[[], float]

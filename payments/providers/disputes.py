@@ -15,7 +15,7 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispute:
-    """What a provider states of a dispute at one time.
+    """State of a dispute at one time, as a provider has it.
 
     Attributes:
         reason: the provider's own word.

@@ -19,7 +19,7 @@ def gettext_noop(text: str) -> str:
 
 
 class Capability(StrEnum):
-    """What a channel may be unable to do; the `Provider`'s method for it is never called then."""
+    """Ability that a channel may lack; the `Provider`'s method for it is never called then."""
 
     CLOSE = "close"
     VOID = "void"  # `Provider.close` of a trade that is `APPROVED`

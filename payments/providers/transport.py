@@ -32,7 +32,7 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One whole answer."""
+    """Answer, read as a whole."""
 
     status: int
     headers: Mapping[str, str]

@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS wechat_bills (
 
 
 class Store:
-    """One file; every call opens a connection of its own, so any thread may call.
+    """File of the sandbox; every call opens a connection of its own, so any thread may call.
 
     Attributes:
         written: set after each write, for the thread that waits for one.

@@ -59,7 +59,7 @@ def resolve(anomaly_id: int, *, resolution: str) -> None:
 
 
 def resolve_named(kind: AnomalyKind, *, channel: str, reference: str, resolution: str) -> None:
-    """As `resolve`, by what it was filed under."""
+    """Resolve an anomaly, as `resolve`, by what it was filed under."""
     send(Statement(queries.RESOLVE_NAMED, [resolution[:160], kind.value, channel, reference]))
 
 

@@ -12,7 +12,7 @@ from payments.states import AnomalyKind
 
 
 class Outcome(StrEnum):
-    """What a fact did."""
+    """Outcome of a fact."""
 
     APPLIED = "applied"
     DUPLICATE = "duplicate"
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
 
 
 class OrderEvent(StrEnum):
-    """What the order is asked (`PAID`) or informed of."""
+    """Event that the order is asked about (`PAID`) or informed of."""
 
     PAID = "paid"
     REFUNDED = "refunded"

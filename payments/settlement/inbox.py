@@ -33,7 +33,7 @@ _NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
 
 
 class Stored(NamedTuple):
-    """What is stored under a notification's id."""
+    """Row stored under a notification's id."""
 
     digest: str
     verdict: str

@@ -61,5 +61,5 @@ def counted(fact: FactRow) -> Statement:
 
 
 def _sides(fact: FactRow, *, there: str, here: str) -> tuple[str, str]:
-    """Which account is debited and which credited: what came in is there now, and what went out is not."""
+    """Name the accounts debited and credited: what came in is there now, and what went out is not."""
     return (there, here) if fact.kind in INCOMING else (here, there)

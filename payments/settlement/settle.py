@@ -53,7 +53,7 @@ def settle(*facts: Fact, source: str) -> list[Outcome]:
 
 
 def settle_here(*facts: Fact, source: str) -> list[Outcome]:
-    """As `settle`, in the caller's transaction, with the payment's row locked until it ends."""
+    """Settle as `settle`, in the caller's transaction, with the payment's row locked until it ends."""
     _needs_transaction()
     work = UnitOfWork()
     outcomes = settle_on(work, read.state_for(facts, lock=True), facts, source=source, is_locked=True)

@@ -43,7 +43,7 @@ class AttemptRow(OfAccount):
 
     @property
     def out_trade_no(self) -> str:
-        """Our number at the provider: 32 characters."""
+        """Number of ours at the provider: 32 characters."""
         return self.id.hex
 
 
@@ -127,7 +127,7 @@ class PaymentState:
         raise LookupError(f"{fact.out_trade_no} is no attempt of payment {self.payment.id.hex}")
 
     def is_misdirected(self, attempt: AttemptRow) -> bool:
-        """Whether the facts arrived at another account's address than the attempt's."""
+        """Check if the facts arrived at another account's address than the attempt's."""
         return self.account not in {"", attempt.account}
 
     def of(self, attempt: AttemptRow, kind: FactKind) -> list[FactRow]:
@@ -179,12 +179,12 @@ class PaymentState:
         ]
 
     def takes_back_credit(self, refund: Fact | FactRow, attempt: AttemptRow) -> bool:
-        """Whether a refund is of a credited charge; of two charges in two currencies, of the one in its own."""
+        """Check if a refund is of a credited charge; of two charges in two currencies, of the one in its own."""
         charges = self.charges(attempt, paid_txn_id=refund.paid_txn_id)
         return any(charge.credited and charge.currency == refund.currency for charge in charges)
 
     def went_back_whole(self, attempt: AttemptRow) -> bool:
-        """Whether a fact says that all went back (`Fact.is_whole`): then any single refund is part of that."""
+        """Check if a fact says that all went back (`Fact.is_whole`): then any single refund is part of that."""
         refunds = self.of(attempt, FactKind.REFUNDED)
         return any((one.provider_txn_id, one.out_refund_no) == (attempt.out_trade_no, "") for one in refunds)
 

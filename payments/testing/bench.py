@@ -40,7 +40,7 @@ MOVED = (RefundStatus.SUCCEEDED, RefundStatus.PROCESSING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What really moved, in the simulator's own books; amounts in minor units, 0 while nothing did."""
+    """Money that really moved, in the simulator's own books; amounts in minor units, 0 while nothing did."""
 
     paid_minor: int
     refunded_minor: int
@@ -118,7 +118,7 @@ class Received:
 
 
 class Bench:
-    """One plug-in under certification."""
+    """Plug-in under certification."""
 
     def __init__(self, plugin: Plugin, simulator: Simulator) -> None:
         self.plugin = plugin

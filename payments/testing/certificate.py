@@ -12,7 +12,7 @@ from payments.testing.verdicts import Broken, Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a plug-in has shown.
+    """Result: what a plug-in has shown.
 
     Attributes:
         passed: names of cases.

@@ -19,7 +19,7 @@ _QUESTIONS = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer, as it travels."""
+    """Answer, as it travels."""
 
     status: int
     body: bytes = b""
@@ -150,7 +150,7 @@ class Relay(Server):
 
 
 class Endpoint(Server):
-    """Takes notifications in, and acknowledges them as the plug-in does, unless a case changes it."""
+    """Server that takes notifications in, and acknowledges them as the plug-in does, unless a case changes it."""
 
     def __init__(self, acknowledged: Reply) -> None:
         self._received: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()

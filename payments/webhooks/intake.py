@@ -257,7 +257,7 @@ def _settle(
 
 
 def _fits_nowhere(error: Exception) -> bool:
-    """Whether applying it failed because PostgreSQL or its driver cannot take a value of it.
+    """Check if applying it failed because PostgreSQL or its driver cannot take a value of it.
 
     A division by zero is how our own statements fail that must change a row and change none.
     """
@@ -282,7 +282,7 @@ def _read_again(row: Notification) -> Notice:
 
 
 def _says_the_same(stored: Stored, received: Notification) -> bool:
-    """Whether a copy says what the stored one does.
+    """Check if a copy says what the stored one does.
 
     A digest is as old as the code that made it; where they differ, the same code reads the stored bytes and the
     copy's. If our keys no longer verify the stored ones, the digest is all that there is.

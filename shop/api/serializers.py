@@ -94,7 +94,7 @@ class CouponResponse(serializers.Serializer[Any]):
 
 
 class ArrivalResponse(serializers.Serializer[Any]):
-    """One request under a key."""
+    """Request under a key."""
 
     at = serializers.DateTimeField(help_text="when it was answered")
     outcome = serializers.ChoiceField(choices=ArrivalOutcome.choices)

@@ -19,7 +19,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(InLanguage):
-    """A product as it is shown."""
+    """A product as it is shown.
+
+    Attributes:
+        stock: units that can be ordered.
+        like_count: of all users.
+        liked: by the user who looks.
+    """
 
     pk: int
     sku: str

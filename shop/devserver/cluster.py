@@ -96,6 +96,8 @@ def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
 
     Args:
         data_dir: the folder lies under it, unless a socket's path may not be so long or strange.
+        name: of the server.
+        user: system user that the server runs as; None: ours.
 
     Raises:
         EmbeddedError: somebody else's folder or link is in its place.

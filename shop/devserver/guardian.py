@@ -53,9 +53,12 @@ class Guardian:
         """Start `command` in a session of its own, its output appended to `log`.
 
         Args:
+            command: program and arguments.
+            log: file for standard output and error.
             stop_signal: asks it to end in good order.
             environment: its whole environment; ours if None.
             user: system user to run it as (only as root).
+            cwd: folder to run it in; ours if None.
         """
         who: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         with log.open("ab") as output:

@@ -50,6 +50,9 @@ def start_payment(
     """Open an attempt for the order, or continue the live one of the same channel and method.
 
     Args:
+        order_id: which order.
+        user_id: of its owner.
+        channel: one that is set up here.
         method: one of the channel's; None is its first.
         payer: the shopper's details that the method needs.
         resumed: an earlier run for this intent was cut off or ended uncertain; a payment since then is its outcome
@@ -125,7 +128,13 @@ def ask_provider(*, order_id: UUID) -> bool | None:
 
 
 def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) -> bool:
-    """Return whether the newest attempt by this channel and method has an unknown outcome."""
+    """Return whether the newest attempt by this channel and method has an unknown outcome.
+
+    Args:
+        document: of `payments.api.serializers.PaymentSerializer`.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
+        method: one of the channel's; None is its first.
+    """
     found = _provider(channel)
     way = method or (found and found.methods[0])
     tried = [one["status"] for one in document["attempts"] if (one["channel"], one["method"]) == (channel, way)]

@@ -94,7 +94,12 @@ def expire(*, order_id: UUID) -> OrderStatus:
 
 
 def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
-    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others."""
+    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others.
+
+    Args:
+        now: aware.
+        limit: most ids to return.
+    """
     stalled = now - timedelta(seconds=CLOSING_GRACE_SECONDS)
     return list(
         Order.objects.filter(status=OrderStatus.PENDING)

@@ -36,6 +36,7 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     """Take the units off the shelf and write the order.
 
     Args:
+        user_id: of the buyer.
         quantities: sku -> units, each above zero.
         note: the shopper's words to the shop, at most 500 characters.
 
@@ -63,7 +64,9 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
     """Write an order at the products' current prices; its units are off the shelf by the commit.
 
     Args:
+        user_id: of the buyer.
         quantities: product -> units, each above zero; all priced in one currency.
+        note: the shopper's words to the shop, at most 500 characters.
 
     Transaction: needs the caller's, the one that takes the units. No network.
     """
@@ -170,7 +173,10 @@ def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None
     """Write the note, unless the order has changed since the caller read it.
 
     Args:
+        order_id: which order.
+        user_id: of its owner.
         versions: the versions that the caller accepts, None for any that exists (`If-Match: *`).
+        note: at most 500 characters.
 
     Raises:
         OrderNotFound: there is none, or it is another user's.

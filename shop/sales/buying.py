@@ -33,7 +33,9 @@ def announce(
 
     Args:
         product_id: primary key, of a product marked as sold in flash sales alone.
+        units: above zero.
         starts_at: aware; unique for the product (`flash_sale_one_start_a_product`).
+        ends_at: aware, later.
         former_price_minor: to be shown beside the price; None shows none.
 
     Transaction: two statements; joins the caller's if there is one. After the commit Redis learns that this sale
@@ -132,6 +134,9 @@ def reconcile(*, sale: FlashSale) -> int | None:
     """Make Redis agree with the database about who has bought.
 
     Who meanwhile returns a unit and buys another may be missed; then the database refuses one buyer too many.
+
+    Args:
+        sale: with its product.
 
     Returns:
         The number of buyers that Redis had too many or too few; None if it is away, or a later sale is on.

@@ -34,6 +34,7 @@ class Admission:
     """Permission to buy one unit.
 
     Attributes:
+        sale: primary key.
         place: number in the order of arrival, from 1; it grows with every arrival, admitted or not. A late buyer
             keeps it, and is admitted under it later if a unit has come back.
         fresh: False for a buyer who was admitted before; that call gives the place back, or its lease does.
@@ -72,6 +73,7 @@ def load(sale: FlashSale, *, replace: bool) -> int | None:
     """Load a running sale from the database into Redis.
 
     Args:
+        sale: with its product.
         replace: also where Redis knows the sale.
 
     Returns:

@@ -29,6 +29,7 @@ class Look:
 
     Attributes:
         sale: primary key; of the next one, where none runs.
+        units: of the sale in all.
         left: neither sold nor being bought.
         starts_at: aware; None unless the sale is to come.
         arrivals: number of buyers so far; None without Redis.
@@ -50,6 +51,10 @@ def look(*, sku: str, user_id: int | None) -> Look:
     """Read a snapshot of the product's sale: one script of Redis while the sale runs, else the database.
 
     Without Redis it is up to `SNAPSHOT_SECONDS` old, and only `bought` is read for each user.
+
+    Args:
+        sku: of the product.
+        user_id: of the user who waits; None is a guest.
 
     Raises:
         FlashSaleNotFound: the product has none.
@@ -84,6 +89,7 @@ def _read(sku: str, *, load: bool) -> tuple[Look, float]:
     """Read a guest's snapshot from the database, and the seconds that it may be shown.
 
     Args:
+        sku: of the product.
         load: a running sale into Redis, which then answers the next poll.
 
     Raises:

@@ -80,6 +80,7 @@ def adjust(*, product_id: int, difference: int) -> bool:
     A difference and not a new number: orders take units while a person counts.
 
     Args:
+        product_id: primary key.
         difference: units to add; negative to take away.
 
     Returns:

@@ -18,6 +18,8 @@ def arrange(*, product_id: int, strategy: str, segments: int, before: dict[str, 
     """Have the product's units taken by `strategy` from now on.
 
     Args:
+        product_id: primary key.
+        strategy: one of `StockStrategy`.
         segments: of a segmented product, 1 to `SEGMENTS_MAX`; stored for any other.
         before: `strategy` and `segments` as the caller saw them; None: whatever they are.
 

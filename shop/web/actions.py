@@ -60,7 +60,7 @@ class Action:
 
     @property
     def words_when_expired(self) -> tuple[Any, Any]:
-        """What is said of one that can be used no more, and the button to a fresh one."""
+        """Sentence about one that can be used no more, and the button to a fresh one."""
         return EXPIRED.get(self.next.type, (gettext("This has expired."), gettext("Show it again")))
 
     @property

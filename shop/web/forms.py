@@ -103,7 +103,12 @@ def _is_sku(text: str) -> bool:
 
 
 class RefundForm(forms.Form):
-    """Amount and reason of a refund."""
+    """Amount and reason of a refund.
+
+    Args:
+        left_minor: the most that can be refunded, in minor units.
+        currency: ISO 4217.
+    """
 
     reason = forms.CharField(label=_("Reason"), max_length=80, required=False)
 
@@ -130,6 +135,7 @@ class PayForm(forms.Form):
 
     Args:
         currency: of the order, ISO 4217; offers only channels that take it. None leaves that to the checkout.
+        begun: the channel that the shopper may want to leave: another one is preset.
     """
 
     channel = forms.ChoiceField(

@@ -44,7 +44,9 @@ class OrderView:
 
     Attributes:
         action: to go on with, if any: the one asked for, else the newest.
+        newest: the newest action.
         open_attempts: number of attempts that may still be paid.
+        refunds: of the payment, oldest first.
         uncounted: payments that came in and do not count.
         refunded_minor: given back of what the order was paid with, also in the provider's own pages.
         refundable_minor: as of `Payment`.
@@ -162,6 +164,8 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     """Read the user's order and its payment as they were at one moment.
 
     Args:
+        order_id: which order.
+        user_id: of its owner.
         by: ``channel.method`` of the open attempt to show, the method may be left out; empty: the newest.
 
     Raises:

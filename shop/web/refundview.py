@@ -143,7 +143,12 @@ def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
 
 
 def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
-    """List what came in and does not count, oldest first."""
+    """List what came in and does not count, oldest first.
+
+    Args:
+        payment: of the order.
+        refunds: all of the payment's.
+    """
     by_policy = {one.refund.anomaly_id: one for one in refunds}
     # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")

@@ -27,7 +27,7 @@ from payments.providers.transport import download, reading
 
 
 class Alipay(AlipayCalls):
-    """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
+    """Application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
 
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})

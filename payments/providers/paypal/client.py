@@ -52,7 +52,7 @@ _DISPUTED = frozenset({"T1106", "T1201", "T1202", "T1205", "T1207", "T1208"})
 
 
 class PayPalOrders(Account):
-    """One PayPal account; implements `payments.providers.base.Provider`. Thread-safe."""
+    """PayPal account; implements `payments.providers.base.Provider`. Thread-safe."""
 
     channel = facts.CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE,)

@@ -50,7 +50,7 @@ _ENDED = {"succeeded": (TradeStatus.PAID, paid_fact), "canceled": (TradeStatus.C
 
 
 class StripeIntents(Account):
-    """One Stripe account; implements `payments.providers.base.Provider`. Thread-safe."""
+    """Stripe account; implements `payments.providers.base.Provider`. Thread-safe."""
 
     channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)

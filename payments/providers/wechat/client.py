@@ -60,7 +60,7 @@ _NEXT = {
 
 
 class WeChatPay(WeChatCalls):
-    """One merchant account at WeChat Pay; implements `payments.providers.base.Provider`. Thread-safe.
+    """Merchant account at WeChat Pay; implements `payments.providers.base.Provider`. Thread-safe.
 
     Ignores the `reference` of calls: the platform knows our own number.
     """

@@ -21,7 +21,7 @@ from payments.sandbox import state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One genuine request.
+    """Genuine request.
 
     Attributes:
         content: decoded ``biz_content``.

@@ -17,7 +17,7 @@ _LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayPalKeys:
-    """What both sides hold.
+    """Keys that both sides hold.
 
     Attributes:
         settings: the merchant's fields; its address and its endpoint's number come later.

@@ -120,7 +120,7 @@ def nested(flat: QueryDict) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a list, built only where it is shown."""
+    """Object of a list, built only where it is shown."""
 
     number: str
     created: int

@@ -80,7 +80,7 @@ def refused_questions(bench: Bench) -> None:
 
 
 def foreign_answers(bench: Bench) -> None:
-    """What is not the provider's, such as a captive portal's page, proves nothing."""
+    """Require that a foreign answer, such as a captive portal's page, proves nothing."""
     trade = bench.paid()
     html = {"Content-Type": "text/html"}
     strange = [

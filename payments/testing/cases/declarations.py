@@ -14,7 +14,7 @@ METHOD_MAX = CHANNEL_MAX = 16  # characters, as the rows have
 
 
 def declared(bench: Bench) -> None:
-    """What the engine reads of it has the kinds that it reads it by."""
+    """Require the kinds by which the engine reads what is declared."""
     plugin, account = bench.plugin, bench.provider
     _members(plugin.label, str, "`Plugin.label`")
     for word in _members(plugin.capabilities, frozenset, "`Plugin.capabilities`", may_be_empty=True):

@@ -23,7 +23,7 @@ TIMES = 5  # that different trades are asked about at once: who comes first is c
 
 
 def a_payment(bench: Bench) -> None:
-    """From unknown to paid."""
+    """Go from unknown to paid."""
     trade = bench.new()
     must(bench.query(trade).status is TradeStatus.NOT_FOUND, "a number that nobody used must be NOT_FOUND")
     kind, plugin = bench.create(trade).type, bench.plugin

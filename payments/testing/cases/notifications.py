@@ -15,7 +15,7 @@ from payments.testing.verdicts import Broken, Skipped, money, must
 
 
 def duplicates(bench: Bench) -> None:
-    """Copies of a notification, each perhaps signed afresh, carry one id and one fact."""
+    """Require one id and one fact of all copies of a notification, each perhaps signed afresh."""
     trade = bench.paid(copies=COPIES)
     notices = [bench.received(trade).notice for _ in range(COPIES)]
     must(len({notice.notification_id for notice in notices}) == 1, "copies of a notification have different ids")
@@ -23,7 +23,7 @@ def duplicates(bench: Bench) -> None:
 
 
 def acknowledged(bench: Bench) -> None:
-    """What `acknowledge` takes is not sent again, and what it refuses is."""
+    """Require that what `acknowledge` takes is not sent again, and what it refuses is."""
     taken = bench.paid()
     bench.received(taken)
     if not _is_sent_again(bench, after=Reply(status=500)):
