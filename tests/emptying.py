@@ -1,6 +1,6 @@
 """Empties the tables after a test in two round trips.
 
-Django's own way truncates every table and makes all permissions anew: 0.3 s after each test that commits, which was a
+Django's own way truncates every table and makes all permissions again: 0.3 s after each test that commits, which was a
 quarter of the whole run. Here only the tables with rows are emptied, with triggers and foreign keys asleep; what
 migrations put there (content types, permissions) stays.
 """

@@ -196,14 +196,14 @@ class Cluster(Topology):
             self._until(
                 "every replica is in step",
                 lambda: all(
-                    (told["role"], told.get("master_link_status")) == in_step
-                    for told in (replica.info("replication") for replica in replicas)
+                    (said["role"], said.get("master_link_status")) == in_step
+                    for said in (replica.info("replication") for replica in replicas)
                 ),
             )
 
     def _is_whole(self, client: redis.Redis) -> bool:
-        told = client.execute_command("CLUSTER INFO")
-        return bool(told["cluster_state"] == "ok" and told["cluster_size"] == str(self.SIZE))
+        said = client.execute_command("CLUSTER INFO")
+        return bool(said["cluster_state"] == "ok" and said["cluster_size"] == str(self.SIZE))
 
     def _is_linked(self, client: redis.Redis) -> bool:
         """Whether what is published at this node reaches all others: without a link it is dropped."""
@@ -224,8 +224,8 @@ class Sentinels(Topology):
     def master_port(self) -> int:
         """Of the master that the Sentinels agree on; 0 while they do not."""
         with clients_of(self.sentinel_ports) as sentinels:
-            told = {sentinel.sentinel_get_master_addr_by_name(SERVICE) for sentinel in sentinels}
-        return int(told.pop()[1]) if len(told) == 1 else 0
+            said = {sentinel.sentinel_get_master_addr_by_name(SERVICE) for sentinel in sentinels}
+        return int(said.pop()[1]) if len(said) == 1 else 0
 
     @contextlib.contextmanager
     def data_nodes(self) -> Iterator[list[redis.Redis]]:
@@ -235,7 +235,7 @@ class Sentinels(Topology):
     def fail_over(self) -> None:
         """Ask the Sentinels to make the replica the master, and wait until they agree that it is.
 
-        The old one goes on as if nothing had happened, for whoever still is connected to it: see `demote`.
+        The old one goes on as if nothing had happened, for those still connected to it: see `demote`.
         """
         before = self.master_port
         with clients_of(self.sentinel_ports[:1]) as (sentinel,):

@@ -83,8 +83,8 @@ class Sandbox:
 
     def charges(self) -> dict[str, dict[str, Any]]:
         """What was really charged, by our number."""
-        told = self.http.get("/_control/charges").raise_for_status().json()
-        return {charge["out_trade_no"]: charge for charge in told}
+        said = self.http.get("/_control/charges").raise_for_status().json()
+        return {charge["out_trade_no"]: charge for charge in said}
 
 
 def channels_at(url: str) -> dict[str, dict[str, str]]:

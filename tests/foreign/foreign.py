@@ -118,7 +118,7 @@ def at_once(call: Callable[[], T], *, copies: int) -> list[T]:
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run to the end; a failure is told with everything that the command printed."""
+    """Run to the end; a failure shows everything that the command printed."""
     if environment is None:  # pip's configuration stays; what would measure or redirect a Python does not
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTHON"))

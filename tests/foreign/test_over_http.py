@@ -48,10 +48,10 @@ def test_neither_the_shop_nor_its_payments_are_imported(
     """After keyed calls and replays, so that whatever is imported late has been."""
     for _ in range(2):
         guest.post(server, "a note", key="the-same-for-this-guest")
-    told = httpx.get(f"{server.url}/modules/", trust_env=False).json()
-    assert Path(told["found"]).is_relative_to(project.python.parents[1])
-    assert "django.contrib.postgres" not in told["imported"]  # Django 6 would want it in INSTALLED_APPS
-    imported = {name.split(".")[0] for name in told["imported"]}
+    said = httpx.get(f"{server.url}/modules/", trust_env=False).json()
+    assert Path(said["found"]).is_relative_to(project.python.parents[1])
+    assert "django.contrib.postgres" not in said["imported"]  # Django 6 would want it in INSTALLED_APPS
+    imported = {name.split(".")[0] for name in said["imported"]}
     assert "idempotency" in imported
     assert not imported & {"shop", "payments", "tests", "rest_framework", "prometheus_client", "cryptography"}
 

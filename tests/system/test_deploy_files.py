@@ -53,8 +53,8 @@ def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guar
     environment = {**os.environ, "BIND": url.removeprefix("http://"), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     guardian.start(command, log=tmp_path / "log", environment=environment, cwd=tmp_path)
     until(lambda: is_up(url))
-    told = httpx.get(f"{url}/shop/x", headers={"SCRIPT_NAME": "/shop", "PATH_INFO": "/y"}, trust_env=False)
-    assert told.text == "|/shop/x"
+    said = httpx.get(f"{url}/shop/x", headers={"SCRIPT_NAME": "/shop", "PATH_INFO": "/y"}, trust_env=False)
+    assert said.text == "|/shop/x"
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -132,19 +132,19 @@ def statuses(client: httpx.Client, method: str, path: str, times: int) -> list[i
     return [client.request(method, path).status_code for _ in range(times)]
 
 
-def test_nginx_believes_the_edge_that_it_is_told_of(nginx: str) -> None:
+def test_nginx_believes_the_edge_that_is_configured(nginx: str) -> None:
     with caller(nginx) as edge:
-        told = edge.get("/").json()
-        assert told["x-forwarded-proto"] == "https"
-        assert told["x-forwarded-for"] == "203.0.113.7, 203.0.113.7"
+        said = edge.get("/").json()
+        assert said["x-forwarded-proto"] == "https"
+        assert said["x-forwarded-for"] == "203.0.113.7, 203.0.113.7"
         assert edge.get("/", headers={"X-Forwarded-Proto": "http"}).json()["x-forwarded-proto"] == "http"
 
 
 def test_nginx_believes_nobody_else(nginx: str) -> None:
     with caller(nginx, source=NO_EDGE) as stranger:
-        told = stranger.get("/").json()
-    assert told["x-forwarded-proto"] == "http"
-    assert told["x-forwarded-for"].rpartition(", ")[2] == NO_EDGE
+        said = stranger.get("/").json()
+    assert said["x-forwarded-proto"] == "http"
+    assert said["x-forwarded-for"].rpartition(", ")[2] == NO_EDGE
 
 
 @pytest.mark.parametrize("path", ["/accounts/login/", "/admin/login/"])

@@ -111,7 +111,7 @@ def test_given_servers_are_used_and_none_is_started(folder: Path, monkeypatch: p
         assert processes_on(folder) == []
 
 
-def test_a_second_starter_is_told_so_and_the_sockets_are_closed_to_other_users(used: Path) -> None:
+def test_a_second_starter_hears_so_and_the_sockets_are_closed_to_other_users(used: Path) -> None:
     with EmbeddedServers(used, durable=False):
         with pytest.raises(EmbeddedError, match="DATA_DIR"):
             EmbeddedServers(used).start()
@@ -133,9 +133,9 @@ def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(used: 
 def test_the_exit_code_of_the_command_is_handed_on_and_a_strict_umask_is_no_obstacle(folder: Path) -> None:
     script = "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
     starter = run_apart(folder / "new", sys.executable, "-c", script, umask=0o077)
-    told, _ = starter.communicate()
+    said, _ = starter.communicate()
     assert starter.returncode == 7
-    assert told.startswith("unix://")
+    assert said.startswith("unix://")
 
 
 def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(used: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_path_too_long_and_strange_for_a_socket_is_no_obstacle(folder: Path) -
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_server_that_cannot_start_tells_the_end_of_its_log(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_start_shows_the_end_of_its_log(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shop.devserver.embedded._redis_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="Redis did not start"):
         EmbeddedServers(used, durable=False).start()

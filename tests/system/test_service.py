@@ -302,7 +302,7 @@ def test_a_shell_reads_the_example_of_the_settings_as_systemd_does() -> None:
     settings = [line for line in example.splitlines() if line and not line.startswith("#")]
     quoted = dict(line.replace("'", "").split("=", 1) for line in settings if line.endswith("'"))
     script = "set -a; . deploy/payonce.env.example; env -0"
-    told = subprocess.run(["sh", "-c", script], cwd=ROOT, env={}, capture_output=True, text=True, check=True)
-    read = dict(line.split("=", 1) for line in told.stdout.split("\0") if line)
+    said = subprocess.run(["sh", "-c", script], cwd=ROOT, env={}, capture_output=True, text=True, check=True)
+    read = dict(line.split("=", 1) for line in said.stdout.split("\0") if line)
     assert {name: read[name] for name in quoted} == quoted
     assert len(quoted) == len(settings)

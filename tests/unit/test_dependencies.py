@@ -1,4 +1,4 @@
-"""`deploy/dependencies.py`: a missing pin is told, and the bill of materials is of production alone, always the same."""
+"""`deploy/dependencies.py`: a missing pin is named, and the bill of materials is of production alone, always the same."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from deploy import dependencies
 PINS = "Django==5.2.1\nboolean.py==5.0\n"
 
 
-def test_a_planted_fault_is_told() -> None:
+def test_a_planted_fault_is_found() -> None:
     pinned = dependencies.pins(PINS)
     assert dependencies.faults({"django": "5.2.1", "boolean-py": "5.0"}, pinned) == []
     assert dependencies.faults({"django": "5.2.2", "redis": "8.0"}, pinned) == [

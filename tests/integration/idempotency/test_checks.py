@@ -77,7 +77,7 @@ def test_the_hint_for_atomic_requests_helps_a_class_of_djangos(monkeypatch: pyte
             assert len(check_atomic_requests(None)) == errors
 
 
-def told() -> dict[str, set[str]]:
+def warnings_of_lists() -> dict[str, set[str]]:
     """The last part of each view's name, by id."""
     found: dict[str, set[str]] = {}
     for message in [*check_callers(None), *check_anonymous_callers(None)]:
@@ -89,16 +89,16 @@ def told() -> dict[str, set[str]]:
 def test_views_that_anonymous_callers_may_use_are_named_before_a_deployment() -> None:
     ids = [{each.id for each in run_checks(include_deployment_checks=deploy)} for deploy in (False, True)]
     assert ["idempotency.W003" in found for found in ids] == [False, True]
-    assert told() == {"idempotency.W003": {"Open"}}
+    assert warnings_of_lists() == {"idempotency.W003": {"Open"}}
     with override_settings(IDEMPOTENCY={"ANONYMOUS": "refuse"}):
-        assert told() == {}
+        assert warnings_of_lists() == {}
     with override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}):
-        assert told() == {}
+        assert warnings_of_lists() == {}
 
 
 def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None:
     with override_settings(MIDDLEWARE=[MIDDLEWARE]):
-        found = told()
+        found = warnings_of_lists()
     assert {"plain", "asynchronous", "Open"} <= found["idempotency.W001"]
     assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
 
@@ -125,8 +125,8 @@ def test_the_middleware_is_asked_for_where_a_view_is_keyed(urls: Any, raw: Any, 
     with override_settings(MIDDLEWARE=[], IDEMPOTENCY=raw, ROOT_URLCONF=urls):
         found = [(message.id, message.msg) for message in check_middleware(None)]
         assert "idempotency.E002" not in {message.id for message in check_settings(None)}
-    told = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}."
-    assert found == ([] if fault is None else [("idempotency.E002", told)])
+    missing = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one. Without it {fault}."
+    assert found == ([] if fault is None else [("idempotency.E002", missing)])
     assert check_middleware(None) == []
 
 

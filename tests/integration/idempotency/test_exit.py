@@ -35,7 +35,7 @@ def last():
     stream.close()
     server.client_kill_filter(_type="pubsub")
     while threading.active_count() > 1 and not server.client_list(_type="pubsub"):
-        time.sleep(0.01)  # whoever still listens comes back, and has said so before
+        time.sleep(0.01)  # a listener comes back, and has said so before
 
 
 lock = Lock("thing")

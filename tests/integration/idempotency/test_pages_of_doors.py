@@ -203,7 +203,7 @@ def test_ninja(send: Send) -> None:
     assert LedgerEntry.objects.get().subject == f"order:{first.json()['id']}"
 
 
-def test_a_provider_that_answers_late_is_asked_and_not_told_again(send: Send) -> None:
+def test_a_provider_that_answers_late_is_asked_and_sent_nothing_again(send: Send) -> None:
     provider.late = 1
     unknown, known, again = (send("/refund", {"amount": "5"}) for _ in range(3))
     ((number, amount),) = provider.done

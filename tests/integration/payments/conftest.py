@@ -190,7 +190,7 @@ def order_of(attempt: Attempt) -> Order:
 
 
 def number_of(attempt: Attempt) -> str:
-    """The provider's, as `letter` and `paid` tell it."""
+    """The provider's number, as `letter` and `paid` have it."""
     return f"4200{int(attempt.out_trade_no[-16:], 16):020d}"
 
 
@@ -271,7 +271,7 @@ class Letter:
 
 
 def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_id: str = "") -> Letter:
-    """A genuine notification that the attempt was paid; each copy tells the same time of it."""
+    """A genuine notification that the attempt was paid; each copy has the same time."""
     paid_at = attempt.created_at.timestamp()
     trade = {
         "out_trade_no": attempt.out_trade_no,
@@ -288,7 +288,7 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "created_at": paid_at,
         "expires_at": None,
     }
-    told = {
+    said = {
         "id": notification_id or secrets.token_hex(16),
         "event": "paid",
         "trade": trade,
@@ -296,10 +296,10 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "created_at": time.time(),
     }
     if attempt.channel == "wechat":
-        headers, body = wechat.notification(told, signed_with="")
+        headers, body = wechat.notification(said, signed_with="")
         return Letter("wechat", body, headers)
     if attempt.channel == "stripe":
-        headers, body = stripe.notification(told)
+        headers, body = stripe.notification(said)
         return Letter("stripe", body, headers)
-    form = urlencode(alipay.notification(told)).encode()
+    form = urlencode(alipay.notification(said)).encode()
     return Letter("alipay", form, {"Content-Type": "application/x-www-form-urlencoded"})

@@ -59,7 +59,7 @@ class ScriptedProvider:
             raise self.failure
 
     def fact(self, kind: FactKind, out_trade_no: str) -> Fact:
-        """What the provider would tell about the trade."""
+        """What the provider would say about the trade."""
         trade = self.trades.get(out_trade_no)
         amount_minor = trade.amount_minor if trade and kind is not FactKind.CLOSED else 0
         return Fact(

@@ -71,7 +71,7 @@ def size(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
-    """Tell the provider sandbox's `/_control/{what}`."""
+    """Post to the provider sandbox's `/_control/{what}`."""
     httpx.post(f"{shop.sandbox_url}/_control/{what}", json=body, trust_env=False).raise_for_status()
 
 

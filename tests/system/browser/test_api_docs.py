@@ -41,7 +41,7 @@ def test_a_block_of_the_quickstart_makes_a_paid_order(shop: RunningShop, api: ht
 def test_calls_and_problem_codes_are_read_on_any_device(browser: Browser, shop: RunningShop) -> None:
     page = open_page(browser, shop, color_scheme="dark", **SIZES["phone"])
     complaints: list[str] = []
-    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
     page.goto("/api/docs/")
     expect(page).to_have_title("PayOnce API")
     assert page.locator("pre[data-quickstart]").first.is_visible()

@@ -92,7 +92,7 @@ def test_nothing_scrolls_sideways_on_the_narrowest_phone(browser: Browser, shop:
     page.context.close()
 
 
-def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browser, shop: RunningShop) -> None:
+def test_the_waiting_room_opens_by_itself_and_names_late_buyers(browser: Browser, shop: RunningShop) -> None:
     a_sale(shop, "boots", units=1, opens_in_seconds=600)
     visitors = [open_page(browser, shop, **SIZES["phone"]) for _ in range(2)]
     for page, user in zip(visitors, ("demo", "other"), strict=True):
@@ -118,7 +118,7 @@ def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browse
     expect(early).to_have_url(ORDER)
     expect(early.locator(".meta")).to_contain_text("Place in line")
 
-    expect(late.get_by_text("All taken")).to_be_visible()  # told by the poll
+    expect(late.get_by_text("All taken")).to_be_visible()  # by the poll
     follow(early, early.get_by_role("link", name="Cancel this order"))
     early.get_by_role("button", name="Yes, cancel").click()
     expect(early.get_by_role("heading", name="This order is closed")).to_be_visible()

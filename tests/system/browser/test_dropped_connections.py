@@ -23,7 +23,7 @@ def shopper(browser: Browser, shop: RunningShop) -> Iterator[Page]:
 
 
 def lose_the_answer(page: Page, path: str) -> list[int]:
-    """The next POST to `path` is handled by the server, and its answer never arrives; its status is told here."""
+    """The next POST to `path` is handled by the server, and its answer never arrives; its status is seen here."""
     lost: list[int] = []
 
     def lose(route: Route) -> None:

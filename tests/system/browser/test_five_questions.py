@@ -50,12 +50,12 @@ def test_why_was_it_charged_twice(operator: Page, shop: RunningShop, api: httpx.
     until(lambda: len(api.get(f"/api/v1/payments/{payment['id']}").json()["attempts"]) == 2)
     reader = Reader(operator)
 
-    def told() -> bool:
+    def is_shown() -> bool:
         operator.reload()
         return operator.locator(".payments-story").get_by_text("Charged twice").is_visible()
 
     reader.find(payment["order"][-6:].upper())
-    until(told)
+    until(is_shown)
     expect(operator.locator(".payments-story")).to_contain_text(
         re.compile(r"Charged twice: 19\.90 CNY by \w+ at [\d:]+")
     )

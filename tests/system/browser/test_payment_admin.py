@@ -19,13 +19,13 @@ LISTS = [
 
 
 def opened(api: httpx.Client) -> dict[str, Any]:
-    """The payment of an order of a mug, as the API tells it; nobody has paid."""
+    """The payment of an order of a mug, as the API shows it; nobody has paid."""
 
     def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = api.post(path, json=body, headers={"Idempotency-Key": uuid4().hex})
         assert answer.status_code == 201, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        said: dict[str, Any] = answer.json()
+        return said
 
     order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]})
     return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
@@ -135,11 +135,11 @@ def test_the_pages_of_a_delivery_fit(operator: Page, payment: dict[str, Any]) ->
 def test_what_an_operator_did_fits(operator: Page, anomaly: int) -> None:
     operator.goto(f"{ADMIN}/anomaly/{anomaly}/resolve/")
     fits(operator)
-    operator.fill("[name=reason]", "The shopper was told on the phone, and has the money back.")
+    operator.fill("[name=reason]", "The shopper was called, and has the money back.")
     operator.click("[type=submit][value^=Resolve]")
     expect(operator.locator(".messagelist")).to_contain_text("The anomaly is resolved.")
     follow(operator, operator.get_by_role("link", name="History"))
-    expect(operator.locator(".ledger-history")).to_contain_text("told on the phone")
+    expect(operator.locator(".ledger-history")).to_contain_text("was called")
     fits(operator)
     operator.goto(f"{ADMIN}/auditentry/")
     list_fits(operator)

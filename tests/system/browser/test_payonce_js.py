@@ -182,7 +182,7 @@ def test_giving_up_carries_the_key_and_the_next_call_has_it(page: Page, shop: Ru
 
 def test_two_calls_at_once_are_one_and_the_button_says_so(page: Page, shop: RunningShop) -> None:
     note = uuid4().hex
-    told = page.evaluate(
+    said = page.evaluate(
         f"""
         async (given) => {{
           const button = document.createElement("button");
@@ -199,10 +199,10 @@ def test_two_calls_at_once_are_one_and_the_button_says_so(page: Page, shop: Runn
         """,
         {"note": note, "options": {}},
     )
-    first, second, _ = told["answers"]
+    first, second, _ = said["answers"]
     assert first == second
     assert orders_of(shop, note) == [first["id"]]
-    assert (told["during"], told["after"]) == ([True, "Buying"], [False, "Buy"])
+    assert (said["during"], said["after"]) == ([True, "Buying"], [False, "Buy"])
 
 
 def test_final_answers_forget_the_key(page: Page) -> None:

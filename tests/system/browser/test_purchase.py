@@ -21,8 +21,8 @@ def order_ids(shop: RunningShop) -> set[str]:
 
 
 def charges(shop: RunningShop) -> dict[str, dict[str, Any]]:
-    told = httpx.get(f"{shop.sandbox_url}/_control/charges", trust_env=False).json()
-    return {charge["out_trade_no"]: charge for charge in told}
+    said = httpx.get(f"{shop.sandbox_url}/_control/charges", trust_env=False).json()
+    return {charge["out_trade_no"]: charge for charge in said}
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def held_answers(shop: RunningShop) -> Iterator[None]:
 
 
 def press_on(page: Page) -> Locator:
-    """The button of the page that tells a second click that the first one is not done."""
+    """The button of the page for a second click while the first one is not done."""
     return page.get_by_role("button", name="Show the result now")
 
 
@@ -50,7 +50,7 @@ def press_if_there(button: Locator) -> None:
 def arrived(page: Page, address: re.Pattern[str]) -> None:
     """The page is there, even where a second click has broken off the first one's way.
 
-    A second one that came before the first was done is told so; a shopper without a script presses on.
+    A second one that came before the first was done gets a page that says so; a shopper without a script presses on.
     """
 
     def there() -> bool:
@@ -148,7 +148,7 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
         arrived(page, ORDER)
         assert order_id in page.url
     assert order_ids(shop) - before == {order_id}
-    assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
+    assert buy(page, clicks=1) != order_id, "opened again, it is another intent"
 
 
 def test_buttons_work_again_after_the_shopper_stopped_the_page(page: Page) -> None:

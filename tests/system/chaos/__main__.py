@@ -33,7 +33,7 @@ def main() -> int:
         parser.error("--duration is 5 to 3600 seconds, --runs at least 1.")
     first = random.randrange(10**6) if given.seed is None else given.seed
     if given.plan:
-        print(plan.told(first, duration=given.duration))
+        print(plan.described(first, duration=given.duration))
         return 0
     os.environ.setdefault("TEST_DATA_DIR", str(ROOT / ".data" / "chaos"))  # beside a run of the tests
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

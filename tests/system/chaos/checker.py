@@ -1,4 +1,4 @@
-"""The judge: what clients were told, what the database keeps and what the sandbox charged must agree.
+"""The judge: the answers that clients got, what the database has and what the sandbox charged must agree.
 
 Each violation is a sentence. `open_ends` names what is on its way and must not be any more once the system has come
 to rest; `violations` names what must never be.
@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from tests.system.chaos import told
+from tests.system.chaos import answers
 from tests.system.chaos.history import History
 from tests.system.chaos.pace import LEASE_SECONDS
 from tests.system.chaos.stage import ON_SALE, Stage
@@ -113,7 +113,7 @@ NEVER: tuple[tuple[str, str], ...] = (
         " WHEN p.paid_minor = p.refunded_minor THEN ARRAY['refunded'] ELSE ARRAY['paid'] END)",
     ),
     (
-        "order {} is {}, and the warehouse was told {}",
+        "order {} is {}, and the warehouse heard {}",
         "SELECT o.id, o.status, coalesce(f.status, 'nothing') FROM shop_order o"
         " LEFT JOIN shop_fulfilment f ON f.order_id = o.id WHERE coalesce(f.status, 'nothing') <>"
         " CASE o.status WHEN 'paid' THEN 'released' WHEN 'refunded' THEN 'recalled' ELSE 'nothing' END",
@@ -176,7 +176,7 @@ class Evidence:
         database: a connection, not over a wire.
         charges: of the sandbox, `GET /_control/charges`.
         undelivered: how many copies of notifications it still means to send.
-        history: what clients were told.
+        history: the answers that clients got.
         stage: what was there before.
     """
 
@@ -189,7 +189,11 @@ class Evidence:
 
 def open_ends(seen: Evidence) -> list[str]:
     """What is still on its way; empty when the system has come to rest."""
-    found = [*_found(seen.database, OPEN_ENDS), *_bounded(_money(seen)), *_bounded(told.unanswered(seen.history))]
+    found = [
+        *_found(seen.database, OPEN_ENDS),
+        *_bounded(_money(seen)),
+        *_bounded(answers.unanswered(seen.history)),
+    ]
     return [*found, f"{seen.undelivered} notifications are not acknowledged"] if seen.undelivered else found
 
 
@@ -198,8 +202,8 @@ def violations(seen: Evidence) -> list[str]:
     found = list(_found(seen.database, NEVER))
     for check in (_stock, _books):
         found += _bounded(check(seen))
-    for told_check in told.CHECKS:
-        found += _bounded(told_check(seen.history, seen.database, seen.stage))
+    for each in answers.CHECKS:
+        found += _bounded(each(seen.history, seen.database, seen.stage))
     return found
 
 

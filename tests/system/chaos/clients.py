@@ -23,7 +23,7 @@ from tests.system.chaos.stage import token
 
 CONNECT_SECONDS, ANSWER_SECONDS = 1.0, 4.0
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.6)
-PAID_SECONDS = 4.0  # a shopper looks for so long whether his payment has arrived
+PAID_SECONDS = 4.0  # a shopper looks for so long whether the payment has arrived
 
 Plan = Iterator[Visit]
 
@@ -34,7 +34,7 @@ class Shop:
     Args:
         urls: of the web processes.
         sandbox_url: where shoppers pay.
-        history: is told everything.
+        history: gets everything.
         timeout_seconds: for an answer.
     """
 
@@ -76,8 +76,10 @@ class Shop:
     def ask(self, intent: Intent, *, web: int, copies: int = 1) -> Answer | None:
         """Send it until it is answered; with `copies`, so many at the same instant. None: the run ended first."""
         if copies > 1:
-            twins = [self._copies.submit(self._until_answered, intent, web + other) for other in range(copies)]
-            answers = [twin.result() for twin in twins]
+            duplicates = [
+                self._copies.submit(self._until_answered, intent, web + other) for other in range(copies)
+            ]
+            answers = [duplicate.result() for duplicate in duplicates]
             return next((answer for answer in answers if answer is not None), None)
         return self._until_answered(intent, web)
 
@@ -88,7 +90,7 @@ class Shop:
         return [future.result() for future in futures]
 
     def read(self, path: str, *, user: int, web: int) -> Any:
-        """A document, or None if that web process does not tell it now."""
+        """A document, or None if that web process does not give it now."""
         try:
             response = self._webs[web % len(self._webs)].get(
                 path, headers={"Authorization": f"Token {token(user)}"}
@@ -100,7 +102,7 @@ class Shop:
         return response.json() if response.status_code == 200 else None
 
     def pay(self, attempt: dict[str, Any]) -> bool:
-        """The shopper pays with his wallet; whether he saw that it was charged."""
+        """Pay as the shopper, with the wallet; return whether it showed the charge."""
         try:
             action = attempt["next_action"]
             if action is not None and action["type"] == "redirect":

@@ -159,7 +159,7 @@ class Breaker:
             self._heal(fault)
 
     def _is_deaf_to(self, fault: Fault) -> bool:
-        """Whether the sandbox stands still, which has to be told of this one: the next tick tells it."""
+        """Whether the sandbox stands still, which has to learn of this one: the next tick sends it."""
         stopped = any((one.kind, one.target) == ("stop", "sandbox") for one in self.standing)
         return stopped and fault.kind == "misbehave"
 

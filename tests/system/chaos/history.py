@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 TRANSIENT_CODES = frozenset({"idempotency_in_progress"})
-TOLD_MAX = 8
+SAID_MAX = 8
 OPEN = frozenset({"uncertain", "requested", "processing"})  # of payments and refunds
 
 
@@ -56,11 +56,11 @@ class Answer:
 
     def _is_open(self) -> bool:
         """Whether the document of a 202 (an order being cancelled, a payment, a refund) may still go either way."""
-        told = self.document
-        tried = [attempt["status"] for attempt in told.get("attempts", [])]
-        if "items" in told:
-            return bool(told["status"] == "pending")
-        return told["status"] in OPEN or "uncertain" in tried
+        story = self.document
+        tried = [attempt["status"] for attempt in story.get("attempts", [])]
+        if "items" in story:
+            return bool(story["status"] == "pending")
+        return story["status"] in OPEN or "uncertain" in tried
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,16 +93,16 @@ class Intent:
 
     @property
     def is_done(self) -> bool:
-        """It had its effect, as somebody was told."""
+        """It had its effect, as an answer said."""
         return any(answer.is_effect for answer in list(self.answers))
 
-    def told(self) -> str:
+    def story(self) -> str:
         """For people: the last answers in a line."""
         parts = [
             f"{answer.at:.2f}s web {answer.web}: {answer.status or 'nothing'} {answer.code}".strip()
             for answer in sorted(self.answers, key=lambda answer: answer.at)
         ]
-        return "; ".join(parts[-TOLD_MAX:]) or "no answer"
+        return "; ".join(parts[-SAID_MAX:]) or "no answer"
 
 
 class History:
@@ -141,7 +141,7 @@ class History:
             return [intent for intent in self.intents if not kinds or intent.kind in kinds]
 
     def write(self, path: Path) -> None:
-        """One JSON object a line, for whoever looks into a violation."""
+        """One JSON object a line, for those who look into a violation."""
         with path.open("w") as file:
             for intent in self.of():
                 answers = [

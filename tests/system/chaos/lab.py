@@ -1,6 +1,6 @@
 """The system under test: everything that `make run` starts, in a folder of its own, with handles to break it by.
 
-`shop.devserver.run.Run` starts it. The lab is its supervisor: what ends without being told to is started again, as systemd or
+`shop.devserver.run.Run` starts it. The lab is its supervisor: what ends by itself is started again, as systemd or
 a cluster would. Used by one thread (processes are started and ended here alone), beside clients in any number.
 """
 

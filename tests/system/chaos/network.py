@@ -25,7 +25,7 @@ class Wire:
         name: as plans and logs name it.
         is_cut: open connections are reset, new ones are hung up on.
         delay_seconds: what each piece waits, in each direction.
-        passing: not set while nothing goes through and nobody is told.
+        passing: not set while nothing goes through and nobody notices.
     """
 
     def __init__(self, name: str, dial: Dial) -> None:

@@ -27,7 +27,7 @@ class Fault:
         seconds: until it is healed; 0: it is over at once.
         kind: a name of `KINDS`.
         target: what is broken: ``web 0``, ``worker``, ``redis``, ``web 1 postgresql`` (a wire), ….
-        values: what the sandbox is told, or a delay.
+        values: what the sandbox is sent, or a delay.
     """
 
     at: float
@@ -48,7 +48,7 @@ class Visit:
 
     Attributes:
         kind: ``buy``, ``flash``, ``coupon`` or ``like``.
-        user: his number.
+        user: their number.
         web: the web process that is asked first.
         items: sku and quantity.
         copies: how often each keyed request is sent at the same instant, each to another web process.
@@ -179,7 +179,7 @@ def faults(seed: int, *, duration: float) -> list[Fault]:
         drawn.append(Fault(at=round(at, 2), seconds=seconds, kind=kind, target=target, values=values))
 
 
-def told(seed: int, *, duration: float, visits_shown: int = 5) -> str:
+def described(seed: int, *, duration: float, visits_shown: int = 5) -> str:
     """The plan for people."""
     lines = [f"seed {seed}, {duration:g} s, {CLIENTS} clients, {WEBS} web processes"]
     lines += [f"clock of web {web}: {ahead:+} s" for web, ahead in clocks(seed).items()]

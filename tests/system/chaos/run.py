@@ -43,7 +43,7 @@ def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool 
     Args:
         seed: of everything in `plan`.
         duration: seconds of load and faults; starting, recovery and the verdict come on top.
-        say: told of the progress, a line each time.
+        say: called with the progress, a line each time.
         keep: leave logs and history where they are, also without a violation.
     """
     folder = Path(tempfile.mkdtemp(prefix="po-"))
@@ -69,7 +69,7 @@ def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool 
     finally:
         lab.stop()
         history.write(folder / "history.jsonl")
-        (folder / "plan.txt").write_text(plan.told(seed, duration=duration))
+        (folder / "plan.txt").write_text(plan.described(seed, duration=duration))
         errors = any(status.startswith("500") for status in history.statuses)  # breaks no promise, but why?
         if not (violations or errors or keep):
             shutil.rmtree(folder, ignore_errors=True)

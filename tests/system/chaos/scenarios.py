@@ -99,7 +99,7 @@ class Bench:
             redis.flushall()
 
     def _forget_trades(self) -> None:
-        """Also those of which the sandbox still tells: it ends in the middle of it, and begins anew."""
+        """Also those that the sandbox still notifies: it ends in the middle of it, and begins again."""
         with closing(
             sqlite3.connect(self.lab.plan.data_dir / "sandbox" / "sandbox.sqlite3", timeout=10)
         ) as trades:
@@ -193,7 +193,7 @@ def outlived_lease(scene: Scene) -> None:
         first.result()
 
 
-def impatient_twin(scene: Scene) -> None:
+def impatient_duplicate(scene: Scene) -> None:
     """A copy comes while the first run of a payment waits for the provider."""
     intent = scene.payment(visit(1))
     with scene.first_web_far_from_providers(0.4), ThreadPoolExecutor(1) as pool:

@@ -83,7 +83,7 @@ def build(connection: psycopg.Connection) -> Stage:
 
 
 def clear(connection: psycopg.Connection) -> None:
-    """Forget what a run has left, but for users and goods; `build` then begins anew."""
+    """Forget what a run has left, but for users and goods; `build` then begins again."""
     connection.execute(f"TRUNCATE {', '.join(EMPTIED)} CASCADE")
     connection.execute("UPDATE shop_product SET stock = 100000 WHERE sku = 'mug'")
     connection.execute("UPDATE shop_flashsale SET sold = 0")

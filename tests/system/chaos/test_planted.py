@@ -25,7 +25,7 @@ BUGS: list[tuple[Bug, Scenario, str]] = [
     (planted.COMPLETION_WITHOUT_CAS, scenarios.outlived_lease, r"pay \S+ was answered differently"),
     (
         planted.LEASE_IGNORED,
-        scenarios.impatient_twin,
+        scenarios.impatient_duplicate,
         r"run \d+ of key \S+ was overtaken after .* within its lease",
     ),
     (

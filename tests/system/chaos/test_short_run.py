@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests.sandbox import ROOT
-from tests.system.chaos.plan import told
+from tests.system.chaos.plan import described
 
 SEED, SECONDS = 3137, 8  # both stores and a web process die, a provider fails and another is silent
 
@@ -31,4 +31,4 @@ def test_a_short_run_has_no_violations() -> None:
 
 
 def test_a_seed_always_draws_the_same_plan() -> None:
-    assert chaos("--plan").stdout.strip() == told(SEED, duration=SECONDS).strip()
+    assert chaos("--plan").stdout.strip() == described(SEED, duration=SECONDS).strip()

@@ -1,4 +1,4 @@
-"""Clients under load: each buys again and again, every order under a key of its own, until told to stop."""
+"""Clients under load: each buys again and again, every order under a key of its own, until stopped."""
 
 import threading
 import time
@@ -50,7 +50,7 @@ class Buyers:
         until(lambda: len(self.placed) >= wanted or self.unanswered, PATIENCE_SECONDS)
 
     def settle(self) -> None:
-        """Every answer still stands, each key has one order and nothing else was made; only told things were said.
+        """Every answer still stands, each key has one order and nothing else was made.
 
         Raises:
             AssertionError: one of it is not so.

@@ -84,8 +84,8 @@ def shopper_pays(sandbox: httpx.Client, attempt: dict[str, Any]) -> None:
 
 
 def charges(sandbox: httpx.Client) -> dict[str, tuple[int, int]]:
-    told = sandbox.get("/_control/charges").json()
-    return {charge["out_trade_no"]: (charge["charged_minor"], charge["refunded_minor"]) for charge in told}
+    said = sandbox.get("/_control/charges").json()
+    return {charge["out_trade_no"]: (charge["charged_minor"], charge["refunded_minor"]) for charge in said}
 
 
 def order_count(shop: RunningShop) -> int:

@@ -1,4 +1,4 @@
-"""Two services of ours, real processes and real HTTP: what one decides the other applies once, whoever is killed."""
+"""Two services of ours, real processes and real HTTP: what one decides the other applies once, whichever is killed."""
 
 import base64
 import json

@@ -1,6 +1,6 @@
 """The project's WSGI application that dies on request, between any two things it does.
 
-`X-Fault-At: n` kills the worker (SIGKILL) at the n-th boundary of that request; every answer tells in
+`X-Fault-At: n` kills the worker (SIGKILL) at the n-th boundary of that request; every answer says in
 `X-Fault-Count` how many boundaries it crossed. Boundaries: before each SQL statement, before and after each
 commit, before each Redis command, before and after each call to a provider.
 """

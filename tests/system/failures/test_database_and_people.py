@@ -91,8 +91,8 @@ def test_f24_the_handler_refuses(stage: Stage) -> None:
 def test_f25_the_provider_does_not_answer(stage: Stage) -> None:
     assert stage.send(charge, plan="time out")[0] == 202
     assert LedgerEntry.objects.get().state == State.UNCERTAIN
-    told = [stage.send(charge) for _ in range(2)]
-    assert [status for status, _ in told] == [202, 202]
+    said = [stage.send(charge) for _ in range(2)]
+    assert [status for status, _ in said] == [202, 202]
     assert len(outside.charged) == 1
     stage.happened(1)
 

@@ -28,12 +28,12 @@ def nowhere() -> Any:
 
 @BOTH
 def test_f13_redis_forgets_while_the_first_runs(redis_stage: Stage, view: Any) -> None:
-    """Then an atomic twin is executed beside it, and one of the two is undone."""
+    """Then an atomic duplicate is executed beside it, and one of the two is undone."""
     first = redis_stage.bring_before(redis_stage.start(view), "the effect" if view is order else "the result")
     redis_stage.server.flushall()
-    twin = redis_stage.send(view)
+    duplicate = redis_stage.send(view)
     answer = redis_stage.end(first)
-    assert twin == answer if view is order else redis_stage.is_held_off(twin)
+    assert duplicate == answer if view is order else redis_stage.is_held_off(duplicate)
     assert redis_stage.send(view) == answer
     redis_stage.happened(1)
 

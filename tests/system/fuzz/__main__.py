@@ -36,15 +36,15 @@ def main() -> int:
         for name in given.readers:
             print(f"{name}: {READERS[name](given.bytes.read_bytes())!r}")
         return 0
-    told, limited = f"{given.seconds} s", f"-max_total_time={given.seconds}"
+    bound, limited = f"{given.seconds} s", f"-max_total_time={given.seconds}"
     if given.runs is not None:
-        told, limited = f"{given.runs} runs", f"-runs={given.runs}"
+        bound, limited = f"{given.runs} runs", f"-runs={given.runs}"
     for name in given.readers or READERS:
         folder = CORPUS / name
         folder.mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(SEEDS[name]):
             (folder / f"seed-{number}").write_bytes(seed)
-        print(f"{name}: {told}, ", end="", flush=True)
+        print(f"{name}: {bound}, ", end="", flush=True)
         command = [sys.executable, "-m", "tests.system.fuzz", f"--inside={limited}", name]
         ended = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, errors="replace")
         if ended.returncode:

@@ -132,7 +132,7 @@ def forged(data: bytes) -> None:
     '"amount":{"total":1990,"refund":990}}',
 )
 def wechat_content(data: bytes) -> Notice | None:
-    """What WeChat encrypted and signed, of whatever shape: facts that can be told, or refused as not readable."""
+    """What WeChat encrypted and signed, of whatever shape: facts, or refused as not readable."""
     kind = "REFUND.SUCCESS" if b"refund_id" in data else "TRANSACTION.SUCCESS"
     assert providers()
     data = data.replace(b'"ours"', json.dumps(state.keys().settings["WECHAT_APP_ID"]).encode())

@@ -79,7 +79,7 @@ def test_m04_the_callback_comes_before_the_answer_to_the_opening(till: Till, cha
     with aside(lambda: till.start(order, channel, method=CALLING[channel])) as opening:
         attempt = until(Attempt.objects.first)
         until(lambda: till.pay_if_open(attempt))
-        till.all_told()
+        till.all_notified()
         assert till.state(attempt) == PAID
         till.release()
     # 202 where all of this took longer than we wait for an answer
@@ -104,8 +104,8 @@ def test_m05_the_refund_is_notified_before_its_answer(
     till.sandbox.faults(hold_answers=True, duplicates=2)
     with aside(lambda: till.refund(attempt, amount_minor)) as refunding:
         until(lambda: till.moved(attempt) == (PRICE_MINOR, amount_minor))
-        till.all_told()
-        # Alipay's notification does not say which refund it is about: the answer, or the timer, tells
+        till.all_notified()
+        # Alipay's notification does not say which refund it is about: the answer, or the timer, says so
         assert till.state(attempt) == (PAID if channel == "alipay" else after)
         till.release()
     assert refunding.result().status_code in (201, 202)
@@ -121,7 +121,7 @@ def test_m05_at_alipay_all_of_it_is_notified_and_the_answer_is_lost(till: Till) 
     attempt = till.bought("alipay")
     till.sandbox.faults(timeout_after_success=1)
     assert till.refund(attempt, PRICE_MINOR).status_code == 202
-    till.all_told()
+    till.all_notified()
     assert (till.state(attempt), Payment.objects.get().reserved_minor) == (PAID, PRICE_MINOR)
     till.settle()
     assert (till.state(attempt), till.moved(attempt)) == (ALL_BACK, (PRICE_MINOR, PRICE_MINOR))

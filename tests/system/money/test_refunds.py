@@ -37,7 +37,7 @@ def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
     till.refund_by_hand(attempt, 990)
     till.settle()
     if BY_HAND[channel] == "bill":
-        # Alipay's notification does not tell which refund of how much; Stripe's carries no number of ours
+        # Alipay's notification does not say which refund of how much; Stripe's carries no number of ours
         assert till.state(attempt)[3] == 0
         till.compare_today(channel)
     assert (till.state(attempt), Refund.objects.count()) == (IN_PART, 0)
@@ -58,7 +58,7 @@ def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
     [([], False), ([990], True), ([490, 500], False)],
     ids=["at once", "after one of ours", "after two by hand"],
 )
-def test_m14_all_of_it_goes_back_by_hand_and_alipay_tells_it_at_once(
+def test_m14_all_of_it_goes_back_by_hand_and_alipay_reports_it_at_once(
     till: Till, before: list[int], ours: bool
 ) -> None:
     attempt = till.bought("alipay")
@@ -79,12 +79,12 @@ def test_m14_all_of_it_goes_back_by_hand_and_alipay_tells_it_at_once(
 
 
 def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till: Till) -> None:
-    """Which of both moved what, only our refund's own answer tells; the bill counts the rest."""
+    """Only our refund's own answer says which of both moved what; the bill counts the rest."""
     attempt = till.bought("alipay")
     till.sandbox.faults(timeout_after_success=1)
     assert till.refund(attempt, 990).status_code == 202
     till.refund_by_hand(attempt, 1000)
-    till.all_told()
+    till.all_notified()
     assert till.state(attempt)[3] == 0
     till.settle()
     assert till.state(attempt) == IN_PART
@@ -120,7 +120,7 @@ def test_m24_a_payment_is_disputed(till: Till, status: str, copies: int) -> None
 
 @EVERY
 def test_m15_the_provider_refuses_a_refund(till: Till, channel: str) -> None:
-    """Because somebody gave the money back by hand, and nobody told us."""
+    """Because somebody gave the money back by hand, and nobody notified us."""
     attempt = till.bought(channel)
     till.sandbox.faults(drop_rate=1)
     till.refund_by_hand(attempt, 1500)
@@ -176,7 +176,7 @@ def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> No
     attempt = till.bought("wechat")
     till.sandbox.faults(refund_abnormal=True)
     assert till.refund(attempt, 990).status_code == 202
-    till.all_told()
+    till.all_notified()
     open_still("processing")
     assert Notification.objects.get(event_type="REFUND.ABNORMAL").verdict == "anomaly"
     assert till.anomalies() == [("refund_failed", False)]
@@ -192,7 +192,7 @@ def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> 
     attempt = till.bought("stripe")
     till.sandbox.faults(refund_abnormal=True)
     assert till.refund(attempt, PRICE_MINOR).status_code == 202
-    till.all_told()
+    till.all_notified()
     compared = till.compare_today("stripe")
     assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
     assert till.state(attempt) == ("paid", "succeeded", PRICE_MINOR, 0)

@@ -1,4 +1,4 @@
-"""Whoever looks, comes back or retries without end has a provider asked once in a while, and after all other calls."""
+"""Shoppers who look, come back or retry without end have a provider asked once in a while, after all other calls."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("channel", CHANNELS)
 
 @pytest.fixture
 def calls(till: Till, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every call to the sandbox's providers that went out; nobody is told anything, and no test is too slow."""
+    """Every call to the sandbox's providers that went out; no notification is sent, and no test is too slow."""
     till.sandbox.faults(drop_rate=1)
     monkeypatch.setattr(asking, "AGAIN", timedelta(hours=1))
     send, found = httpx.Client.send, []

@@ -1,4 +1,4 @@
-"""The control calls that this package turns: what they take, what they refuse, what they tell."""
+"""The control calls that this package turns: what they take, what they refuse, what they answer."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def test_deliveries_are_counted_by_their_state(till: Till) -> None:
     till.sandbox.pay(till.open(till.order(), "wechat").out_trade_no)
     till.sandbox.faults(drop_rate=1)
     till.sandbox.pay(till.open(till.order(), "wechat").out_trade_no)
-    till.all_told()
+    till.all_notified()
     after = till.deliveries()
     assert {name: after[name] - before[name] for name in after} == {"due": 0, "done": 3, "lost": 3, "given up": 0}
 

@@ -56,7 +56,7 @@ def test_m07_at_stripe_a_canceled_intent_cannot_be_paid(till: Till) -> None:
     till.witness()
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["told", "its notification is lost"])
+@pytest.mark.parametrize("lost", [False, True], ids=["notified", "its notification is lost"])
 def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till, lost: bool) -> None:
     """Alipay has no trade to close until somebody follows our signed address, which is good until it expires."""
     till.sandbox.faults(drop_rate=int(lost))
@@ -123,12 +123,12 @@ def test_m09_at_stripe_a_second_intent_of_our_number_is_paid(till: Till) -> None
     till.witness()
 
 
-def test_m09_at_stripe_the_second_charge_goes_back_by_hand_and_the_bill_tells_it(till: Till) -> None:
+def test_m09_at_stripe_the_second_charge_goes_back_by_hand_and_the_bill_shows_it(till: Till) -> None:
     """The bill's line names the intent, so the charge that counts stays paid."""
     attempt = till.bought("stripe")
     copy = till.copy_intent(attempt)
     till.sandbox.pay(copy)
-    till.all_told()
+    till.all_notified()
     hand = {"out_trade_no": copy, "amount_minor": PRICE_MINOR}
     till.sandbox.http.post("/_control/refund", json=hand).raise_for_status()
     till.compare_today("stripe")
@@ -182,7 +182,7 @@ def test_m11_paid_to_another_seller(till: Till, channel: str) -> None:
 
 
 @NOT_STRIPE
-def test_m11_paid_to_another_seller_and_nobody_told_us(till: Till, channel: str) -> None:
+def test_m11_paid_to_another_seller_without_a_notification(till: Till, channel: str) -> None:
     """WeChat's answer names the other account; Alipay knows of no trade of ours."""
     till.sandbox.faults(wrong_seller=True, drop_rate=1)
     attempt = till.open(till.order(), channel)
@@ -195,11 +195,11 @@ def test_m11_paid_to_another_seller_and_nobody_told_us(till: Till, channel: str)
 
 @EVERY
 def test_m12_policy_finds_that_somebody_was_faster(till: Till, channel: str) -> None:
-    """What we hold went back by hand; the provider refuses to give it back twice, and a person is told."""
+    """What we hold went back by hand; the provider refuses to give it back twice, and a person hears of it."""
     till.sandbox.faults(wrong_amount=True)
     attempt = till.open(till.order(), channel)
     till.sandbox.pay(attempt.out_trade_no)
-    till.all_told()
+    till.all_notified()
     till.sandbox.faults(drop_rate=1)
     till.refund_by_hand(attempt, PRICE_MINOR + 100)
     till.settle()

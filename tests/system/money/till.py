@@ -1,4 +1,4 @@
-"""A shop's till for tests: orders, payments, refunds by the API, time that passes when told, and the witness.
+"""A shop's till for tests: orders, payments, refunds by the API, time that passes on demand, and the witness.
 
 Nothing is scripted: the API is asked through its whole middleware stack, notifications come over HTTP, jobs are those
 that stand in the queue's table, timers are the functions that the worker runs.
@@ -100,7 +100,7 @@ class Till:
         return found
 
     def bought(self, channel: str) -> Attempt:
-        """An order that is paid, told and settled."""
+        """An order that is paid, notified and settled."""
         attempt = self.open(self.order(), channel)
         self.sandbox.pay(attempt.out_trade_no)
         self.settle()
@@ -154,7 +154,7 @@ class Till:
         counts: dict[str, int] = self.sandbox.http.get("/_control/deliveries").raise_for_status().json()
         return counts
 
-    def all_told(self) -> None:
+    def all_notified(self) -> None:
         """Until the sandbox has no notification left to send."""
         until(lambda: self.deliveries()["due"] == 0)
 
@@ -185,7 +185,7 @@ class Till:
     def settle(self) -> None:
         """Until nothing is on its way any more: notifications, jobs, timers."""
         for _ in range(ROUNDS_MAX):
-            self.all_told()
+            self.all_notified()
             moved = self.work()
             self.pass_time()
             if not moved and not self.deliveries()["due"] and not _waiting():
@@ -205,12 +205,12 @@ class Till:
 
         Only at Stripe can there be a second one under our number; the sandbox calls it by Stripe's own.
         """
-        told = {number: one for number, one in self.sandbox.charges().items() if number not in self._before}
+        said = {number: one for number, one in self.sandbox.charges().items() if number not in self._before}
         ours = {attempt.out_trade_no for attempt in Attempt.objects.all()}
-        assert {number for number in told if not number.startswith("pi_")} <= ours, (
+        assert {number for number in said if not number.startswith("pi_")} <= ours, (
             "the sandbox has trades under numbers that we do not know"
         )
-        return {number: one for number, one in told.items() if one["charged_minor"]}
+        return {number: one for number, one in said.items() if one["charged_minor"]}
 
     def moved(self, attempt: Attempt) -> tuple[int, int]:
         """What was charged and given back under the attempt's number."""
@@ -230,7 +230,7 @@ class Till:
         return order.status, payment.status, payment.paid_minor, payment.refunded_minor
 
     def witness(self, *, held_minor: int = 0) -> None:
-        """The sandbox, the journal, the payments, the orders and the shelf tell of the same money and mugs.
+        """The sandbox, the journal, the payments, the orders and the shelf agree on money and mugs.
 
         Args:
             held_minor: what we still have and no order counts.

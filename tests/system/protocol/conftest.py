@@ -38,7 +38,7 @@ def _marker() -> str:
 
 
 def _answered(finish: Any) -> Any:
-    """What is only told is done sometime: after the next stop, or after the flush with which the next order begins."""
+    """A command without a reply is done sometime: after the next stop, or after the flush with which the next order begins."""
 
     def wrapper(*args: Any, **kwargs: Any) -> None:
         finish(*args, **{**kwargs, "wait": True})

@@ -32,7 +32,7 @@ class Killed(BaseException):
 
 
 class Violation(AssertionError):
-    """A promise was broken; the message tells in which order."""
+    """A promise was broken; the message says in which order."""
 
 
 class Redundant(Exception):
@@ -272,14 +272,14 @@ def every_list(execute: Callable[[Run], None], *, runs_max: int, reduced: bool =
     """Execute under every list of choices; how many were run to their end.
 
     Raises:
-        Violation: from `execute`, with the order told; or there are more than `runs_max` lists.
+        Violation: from `execute`, with the order; or there are more than `runs_max` lists.
     """
     choices: list[int] | None = []
     count = 0
     while choices is not None:
         run = Run(choices, reduced=reduced)
         try:
-            _told(execute, run)
+            _with_order(execute, run)
             count += 1
         except Redundant:
             pass
@@ -293,10 +293,10 @@ def random_lists(execute: Callable[[Run], None], *, seed: int, runs: int) -> Non
     """Execute under `runs` lists of choices drawn from `seed`."""
     rng = random.Random(seed)
     for _ in range(runs):
-        _told(execute, Run([], rng=rng))
+        _with_order(execute, Run([], rng=rng))
 
 
-def _told(execute: Callable[[Run], None], run: Run) -> None:
+def _with_order(execute: Callable[[Run], None], run: Run) -> None:
     try:
         execute(run)
     except Violation:

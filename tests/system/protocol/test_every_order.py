@@ -150,7 +150,7 @@ def test_found_a_marker_that_decides_alone(redis_server: redis.Redis) -> None:
 def test_found_a_key_that_is_looked_up_and_then_set(
     redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GET, then SET: both twins find nothing."""
+    """GET, then SET: both duplicates find nothing."""
 
     def look_then_set(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
         if (found := marker.look(name)) is not None:
@@ -166,7 +166,7 @@ def test_found_a_key_that_is_looked_up_and_then_set(
 def test_found_an_answer_shown_before_it_is_committed(
     redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash between the two, and replays tell of something that never happened."""
+    """A crash between the two, and replays answer for something that never happened."""
     original = ledger.record
 
     def show_first(identity: Any, answer: Any, *, subject: str) -> bool:
@@ -199,7 +199,7 @@ def test_found_a_ledger_row_committed_apart_from_the_effect(
 def test_found_a_completion_without_compare_and_set(
     redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever comes last overwrites what another was already told."""
+    """The last one overwrites what another was already answered."""
 
     def overwrite(run: Any, answer: Any, *, subject: str) -> bool:
         stop("the overwriting", touches="ledger")
@@ -232,7 +232,7 @@ def test_found_a_reaper_that_takes_unfinished_entries(redis_server: redis.Redis)
 
 @pytest.mark.usefixtures("_new_numbers")
 def test_found_an_entry_without_a_lease(redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twin takes over while the first still works: with a number of its own it charges twice."""
+    """A duplicate takes over while the first still works: with a number of its own it charges twice."""
     original = ledger.take_over
 
     def without_lease(entry: Any, **kwargs: Any) -> Any:

@@ -82,7 +82,7 @@ def private_key_needles(folder: Path) -> dict[str, str]:
 
 
 def payer_needles(documents: Collection[object]) -> dict[str, str]:
-    """Whoever paid, by what the providers' documents tell of him at any depth."""
+    """The payer, by what the providers' documents say at any depth."""
     found: dict[str, str] = {}
     for document in documents:
         for name, value in _members(document):

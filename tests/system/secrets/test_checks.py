@@ -41,20 +41,20 @@ FILE_FIELDS = [
 ADDRESSES = [("wechat", "API_URL"), ("alipay", "GATEWAY_URL"), ("stripe", "API_URL")]
 
 
-def told() -> list[str]:
+def reported() -> list[str]:
     return [f"{message.id} {message.msg}" for message in checks.check_channels(None)]
 
 
 def only(expected: str) -> str:
     """The one message, which has `expected` in it."""
-    messages = told()
+    messages = reported()
     assert len(messages) == 1, messages
     assert re.search(expected, messages[0]), messages
     return messages[0]
 
 
 def test_sound_settings_have_no_message(files: Files) -> None:
-    assert told() == []
+    assert reported() == []
     checks.must_be_sound()
 
 
@@ -65,7 +65,7 @@ def test_a_missing_setting(files: Files) -> None:
             for left in ({**whole, field: ""}, {name: value for name, value in whole.items() if name != field}):
                 files.channels[channel] = left
                 name = f"{channel.upper()}_{field}"
-                assert f"payments.E003 {name} is not set, but other settings of {channel} are." in told()
+                assert f"payments.E003 {name} is not set, but other settings of {channel} are." in reported()
         files.channels[channel] = whole
 
 
@@ -73,7 +73,7 @@ def test_a_missing_secret(files: Files) -> None:
     for channel, field in SECRETS:
         del files.channels[channel][f"{field}_FILE"]
         name = f"{channel.upper()}_{field}"
-        assert any(f"Neither {name} nor {name}_FILE is set" in message for message in told())
+        assert any(f"Neither {name} nor {name}_FILE is set" in message for message in reported())
 
 
 def test_a_file_that_cannot_be_read(files: Files) -> None:
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read(files: Files) -> None:
         whole = files.channels[channel][field]
         files.channels[channel][field] = "/nowhere/key.pem"
         expected = f"{channel.upper()}_{field}: /nowhere/key.pem cannot be read: No such file or directory"
-        assert any(expected in message for message in told())
+        assert any(expected in message for message in reported())
         files.channels[channel][field] = whole
 
 
@@ -150,7 +150,7 @@ def test_a_platform_certificate_may_have_expired_beside_its_successor_only(files
     (held,) = folder.glob("*.pem")
     serial, pem = certificate(key(NEXT), begins_days=-9, ends_days=-1)
     files.put(f"platform/{serial}.pem", pem)
-    assert told() == []
+    assert reported() == []
     held.unlink()
     only("E003 WECHAT_PLATFORM_KEYS_DIR: no certificate in .* is valid now")
 
@@ -166,11 +166,11 @@ def test_alipays_certificate_may_have_expired_beside_its_successor_only(files: F
         "ROOT_CERT_FILE": old + new + soon_over,  # each is signed by itself
     }.items():
         alipay[field] = str(files.put(f"{field}.pem", content))
-    assert told() == []
+    assert reported() == []
     files.put("PUBLIC_CERT_FILE.pem", old + soon_over)
     only("W002 ALIPAY_PUBLIC_CERT_FILE: .* expires on ")
     files.put("PUBLIC_CERT_FILE.pem", soon_over + new)
-    assert told() == []
+    assert reported() == []
     files.put("PUBLIC_CERT_FILE.pem", old)
     only("E003 ALIPAY_PUBLIC_CERT_FILE: .* is valid from .*, not now")
 
@@ -180,7 +180,7 @@ def test_the_serial_of_our_certificate(files: Files) -> None:
     wechat["MCH_SERIAL"] = "ABCDEF0123456789"
     only("WECHAT_MCH_SERIAL is not the serial of WECHAT_MCH_CERT_FILE")
     del wechat["MCH_CERT_FILE"]
-    assert told() == []
+    assert reported() == []
     wechat["MCH_SERIAL"] = "serial=12:34"
     only("WECHAT_MCH_SERIAL must be the hexadecimal serial")
     del wechat["MCH_SERIAL"]
@@ -222,7 +222,7 @@ def test_a_live_key_towards_the_sandbox(files: Files, settings: Any) -> None:
     files.put("stripe_key", b"rk_live_planted")
     assert "planted" not in only("E004 STRIPE_SECRET_KEY is a live key, but STRIPE_API_URL is the sandbox")
     files.put("stripe_key", b"rk_test_planted")
-    assert told() == []
+    assert reported() == []
 
 
 @pytest.mark.parametrize(("channel", "field"), ADDRESSES)
@@ -236,14 +236,14 @@ def test_an_address_that_is_none_or_holds_a_password(files: Files, channel: str,
 def test_an_address_of_plain_http(files: Files, settings: Any, channel: str, field: str) -> None:
     for url in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://api.example"):
         files.channels[channel][field] = url
-        assert told() == []
+        assert reported() == []
     for url in ("http://api.example", "http://10.0.0.7:8001", "HTTP://api.example", "http://localhost.example"):
         files.channels[channel][field] = url
         only(f"E005 {channel.upper()}_{field} must begin with https://; {url} is plain http.")
         with pytest.raises(ImproperlyConfigured, match="must begin with https://"):
             checks.must_be_sound()
         settings.DEBUG = True
-        assert told() == []
+        assert reported() == []
         settings.DEBUG = False
 
 
@@ -259,7 +259,7 @@ def test_a_private_file_that_others_can_read_is_a_warning(files: Files) -> None:
         only(f"W001 {setting}: every user of this machine can read")
         checks.must_be_sound()
         (files.folder / name).chmod(0o640)
-        assert told() == []
+        assert reported() == []
 
 
 def test_our_own_public_key_in_alipay_s_place(files: Files) -> None:
@@ -267,13 +267,13 @@ def test_our_own_public_key_in_alipay_s_place(files: Files) -> None:
     only("ALIPAY_PUBLIC_KEY_FILE: .* holds our application's own public key; Alipay's belongs here")
 
 
-def test_every_mistake_is_told_at_once(files: Files) -> None:
+def test_every_mistake_is_listed_at_once(files: Files) -> None:
     files.put("merchant.pem", b"")
     files.put("api_v3_key", b"short")
     files.put("alipay.pem", b"")
     files.put("stripe_key", b"pk_test_1")
     files.put("stripe_hook", b"sk_test_1")
-    assert len(told()) == 5
+    assert len(reported()) == 5
     with pytest.raises(ImproperlyConfigured) as stopped:
         checks.must_be_sound()
     assert len(str(stopped.value).splitlines()) == 5

@@ -1,4 +1,4 @@
-"""What PostgreSQL tells of an error beside its first line has the values: it is in no log line of ours, and not kept."""
+"""PostgreSQL's details of an error beside its first line have the values: they are in no log line of ours, and not stored."""
 
 import json
 import logging
@@ -48,11 +48,11 @@ def test_no_log_line_has_them(kind: str) -> None:
         )
     line = json_formatter().format(record)
     assert PAYER not in line
-    told = json.loads(line)
+    said = json.loads(line)
     first, last = str(refused(REFUSED[kind])).partition("\n")[0], "RuntimeError: while it was kept"
-    assert told["event"] == f"not kept: {first}"
-    assert f"Error: {first}\n\nThe above exception" in told["exception"]
-    assert told["exception"].endswith(last)
+    assert said["event"] == f"not kept: {first}"
+    assert f"Error: {first}\n\nThe above exception" in said["exception"]
+    assert said["exception"].endswith(last)
 
 
 def test_nor_has_that_of_several_at_once() -> None:
@@ -69,10 +69,10 @@ def test_nor_has_that_of_several_at_once() -> None:
         record = logging.LogRecord("payments", logging.ERROR, "", 0, "failed", (), sys.exc_info())
     line = json_formatter().format(record)
     assert PAYER not in line
-    told = json.loads(line)["exception"]
+    said = json.loads(line)["exception"]
     for sql in REFUSED.values():
-        assert str(refused(sql)).partition("\n")[0] in told
-    assert "RuntimeError: a last one" in told
+        assert str(refused(sql)).partition("\n")[0] in said
+    assert "RuntimeError: a last one" in said
 
 
 @pytest.mark.parametrize("kind", REFUSED)

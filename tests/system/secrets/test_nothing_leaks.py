@@ -33,7 +33,7 @@ OPENID = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o"
 CHANNELS = ("wechat", "alipay", "stripe")
 PHONE = "203.0.113.77"  # its address
 NOTHING: Mapping[str, str] = {}
-RACED = ("alipay", "stripe")  # whose notifications tell the payer in the clear
+RACED = ("alipay", "stripe")  # whose notifications name the payer in the clear
 LOSES = "notification_once_per_id"  # the constraint that refuses the later of two copies
 PURCHASES_MAX = 20
 OBJECTS_MAX = 4  # of one model, the newest; every one of its lists' columns is read anyway
@@ -132,7 +132,7 @@ def an_eventful_run(shop: RunningShop, secret_key: str) -> Run:
         "SECRET_KEY": secret_key,
         "the API token": token,
         "the card": CARD,
-        "the openid that we were told": OPENID,
+        "the openid that we were given": OPENID,
         "client_ip": PHONE,
         "a value in a statement": secrets.token_hex(12),
         **setting_needles(shop.folder / "sandbox"),
@@ -151,10 +151,10 @@ def an_eventful_run(shop: RunningShop, secret_key: str) -> Run:
     finally:
         actor.close()
     settings = json.loads((shop.folder / "sandbox" / "settings.json").read_text())
-    documents = [*what_providers_told(shop, settings), what_alipay_answers(shop, settings, payments), charge]
+    documents = [*what_providers_said(shop, settings), what_alipay_answers(shop, settings, payments), charge]
     payer = payer_needles(documents)
-    told = {"openid", "buyer_id", "buyer_logon_id", "client_secret", "email", "name", "fingerprint"}
-    assert {name.split()[0] for name in payer} >= told
+    said = {"openid", "buyer_id", "buyer_logon_id", "client_secret", "email", "name", "fingerprint"}
+    assert {name.split()[0] for name in payer} >= said
     known = [value for value in settings.values() if value.isdigit()]
     scanner = Scanner({**needles, **payer, **sessions}, known_numbers=known)
     keys = {f"Idempotency-Key {number}": key for number, key in enumerate(actor.keys)}
@@ -178,7 +178,7 @@ def purchase_and_refund(actor: Actor, channel: str) -> dict[str, Any]:
 
 
 def copies_at_once(actor: Actor, channel: str) -> None:
-    """Purchases of which six copies tell at once, until PostgreSQL has refused a copy that another one overtook."""
+    """Purchases of which six copies arrive at once, until PostgreSQL has refused a copy that another one overtook."""
     log = actor.shop.folder / "postgresql.log"
     before = log.read_text().count(LOSES)
     actor.faults(duplicates=6, parallel=6)
@@ -193,7 +193,7 @@ def copies_at_once(actor: Actor, channel: str) -> None:
 
 
 def a_card_elsewhere(actor: Actor) -> Any:
-    """Stripe tells of a charge that another system of the same account made by card; it is kept, and moves nothing."""
+    """Stripe notifies a charge that another system of the same account made by card; it is stored, and moves nothing."""
     settings = json.loads((actor.shop.folder / "sandbox" / "settings.json").read_text())
     ours = {"Authorization": f"Bearer {settings['STRIPE_SECRET_KEY']}"}
     intents = "/stripe/v1/payment_intents"
@@ -212,7 +212,7 @@ def a_card_elsewhere(actor: Actor) -> Any:
 
 
 def h5_from_a_phone(actor: Actor) -> None:
-    """Payments whose provider is told the shopper's address: one that stays open, and one that is paid."""
+    """Payments whose provider is sent the shopper's address: one that stays open, and one that is paid."""
     phone = {"X-Forwarded-For": PHONE}
     actor.faults(http_500_rate=1)
     actor.open("wechat", method="h5", headers=phone)
@@ -224,7 +224,7 @@ def h5_from_a_phone(actor: Actor) -> None:
 
 
 def what_postgresql_refuses(shop: RunningShop, value: str) -> None:
-    """Its errors about statements that carry `value` as the shop's do, in their text: each kind tells it elsewhere."""
+    """Its errors about statements that carry `value` as the shop's do, in their text: each kind has it elsewhere."""
     with shop.database() as database, psycopg.ClientCursor(database) as cursor:
         cursor.execute("CREATE TEMPORARY TABLE planted (value text UNIQUE CHECK (value NOT LIKE '%-'))")
         cursor.execute("INSERT INTO planted VALUES (%s)", [value])
@@ -238,7 +238,7 @@ def what_postgresql_refuses(shop: RunningShop, value: str) -> None:
 
 
 def a_deadlock(shop: RunningShop, value: str) -> None:
-    """Two sessions that wait for each other; PostgreSQL tells the statements of both."""
+    """Two sessions that wait for each other; PostgreSQL logs the statements of both."""
     barrier = threading.Barrier(2, timeout=30)
 
     def lock(first: int, second: int) -> bool:
@@ -363,7 +363,7 @@ def _csrf(page: str) -> str:
     return found.group(1) if found else ""
 
 
-def what_providers_told(shop: RunningShop, settings: dict[str, str]) -> list[Any]:
+def what_providers_said(shop: RunningShop, settings: dict[str, str]) -> list[Any]:
     """The documents inside the notifications that were kept."""
     with shop.database() as database:
         rows = database.execute("SELECT channel, body FROM payments_notification").fetchall()
@@ -425,7 +425,7 @@ def test_our_account_with_an_amount_after_it_is_no_card_number() -> None:
     assert Scanner({}, known_numbers=[merchant]).look("line", line) == []
 
 
-def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
+def test_no_log_line_of_any_process_has_a_secret(run: Run) -> None:
     logs = run.logs()
     assert {"run.log", "postgresql.log", "redis.log", "logs/worker.log", "logs/sandbox.log"} <= logs.keys()
     web = next(text for name, text in logs.items() if name.startswith("logs/web-"))
@@ -438,14 +438,14 @@ def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
     assert [found for name, text in logs.items() for found in everything.look(name, text)] == []
 
 
-def test_no_page_of_the_admin_tells_a_secret(run: Run) -> None:
+def test_no_page_of_the_admin_shows_a_secret(run: Run) -> None:
     for model in ("payment", "attempt", "refund", "notification", "observation", "anomaly"):
         assert any(re.search(rf"/payments/{model}/[^/]+/change/", path) for path in run.pages), model
     assert any("billing_details" in page for page in run.pages.values())
     assert [found for path, page in run.pages.items() for found in run.scanner.look(path, page)] == []
 
 
-def test_no_answer_or_error_page_tells_a_secret(run: Run) -> None:
+def test_no_answer_or_error_page_has_a_secret(run: Run) -> None:
     """Cookies are the caller's own; of our answers only those to strangers and programs are here, who get none."""
     assert [found for name, text in run.answers.items() for found in run.scanner.look(name, text)] == []
     assert "payonce_notifications_refused_total" in next(

@@ -1,4 +1,4 @@
-"""Key files that change are used without a restart; what cannot be used is told once and changes nothing."""
+"""Key files that change are used without a restart; what cannot be used is logged once and changes nothing."""
 
 import gc
 import logging
@@ -200,7 +200,7 @@ def damaged(kind: str, name: str, good: bytes) -> bytes | None:
 
 
 @pytest.mark.parametrize(("channel", "name", "setting", "kind"), WRONG)
-def test_what_cannot_be_used_is_told_once_and_the_former_keys_stay(
+def test_what_cannot_be_used_is_logged_once_and_the_former_keys_stay(
     files: Files, caplog: pytest.LogCaptureFixture, channel: str, name: str, setting: str, kind: str
 ) -> None:
     path = files.folder / name
@@ -216,9 +216,9 @@ def test_what_cannot_be_used_is_told_once_and_the_former_keys_stay(
         for _ in range(3):
             configured.look_now()
             assert configured.current()[channel] is before[channel]
-    told = [record for record in caplog.records if record.name == "payments.channels.configured"]
-    assert [record.levelname for record in told] == ["ERROR"]
-    assert setting in told[0].getMessage()
+    said = [record for record in caplog.records if record.name == "payments.channels.configured"]
+    assert [record.levelname for record in said] == ["ERROR"]
+    assert setting in said[0].getMessage()
     assert "planted" not in caplog.text
     assert counted(channel, "refused") - refused == 1
     files.put(str(path.relative_to(files.folder)), good)
@@ -264,7 +264,7 @@ def test_threads_always_get_a_whole_set_and_nobody_waits_for_a_reload(
 
 
 class Counting(ThreadingHTTPServer):
-    """Answers every call with 404 and keeps its connection; tells when a connection ends."""
+    """Answers every call with 404 and keeps its connection; says when a connection ends."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's log has no statement: what we start and what we deliver is set so, and a warning tells of others."""
+"""PostgreSQL's log has no statement: what we start and what we deliver is set so, and a warning names others."""
 
 import re
 
@@ -14,13 +14,13 @@ DELIVERED = ("deploy/postgresql/primary.conf", "compose.yaml")
 @pytest.mark.django_db
 @pytest.mark.parametrize("file", DELIVERED)
 def test_what_is_delivered_quiets_a_server_of_the_defaults(file: str) -> None:
-    told = re.findall(r"(log_\w+) ?= ?(\w+)", (ROOT / file).read_text())
+    said = re.findall(r"(log_\w+) ?= ?(\w+)", (ROOT / file).read_text())
     with connection.cursor() as cursor:
         for name in QUIET:
             if not name.startswith("auto_explain"):
                 cursor.execute("SELECT set_config(name, boot_val, true) FROM pg_settings WHERE name = %s", [name])
         assert check_server_log(None, databases=["default"]) != []
-        for name, value in told:
+        for name, value in said:
             if name in QUIET:
                 cursor.execute("SELECT set_config(%s, %s, true)", [name, value])
         assert check_server_log(None, databases=["default"]) == []

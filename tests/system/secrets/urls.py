@@ -17,13 +17,13 @@ __all__ = ["handler404", "handler500", "urlpatterns"]
 def failing(request: HttpRequest) -> HttpResponse:
     """Fails with keys, the caller's headers and form in its variables."""
     fields, providers = settings.PAYMENTS["PROVIDERS"], channels.current()
-    told = [repr(provider) + repr(getattr(provider, "config", "")) for provider in providers.values()]
+    said = [repr(provider) + repr(getattr(provider, "config", "")) for provider in providers.values()]
     body, headers = request.body, dict(request.headers)
-    raise RuntimeError(f"nobody expected this: {told}, {len(fields)}, {len(body)}, {len(headers)}")
+    raise RuntimeError(f"nobody expected this: {said}, {len(fields)}, {len(body)}, {len(headers)}")
 
 
 def refused(request: HttpRequest) -> HttpResponse:
-    """Fails with an error of PostgreSQL whose details tell a value."""
+    """Fails with an error of PostgreSQL whose details have a value."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE planted (value text UNIQUE)")
         cursor.execute("INSERT INTO planted VALUES (%s), (%s)", [request.headers["X-Planted"]] * 2)

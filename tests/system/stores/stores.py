@@ -77,7 +77,7 @@ class Store:
         return set()
 
     def listened_to(self) -> bool:
-        """Whether a twin waits for a message; always said where nobody could tell."""
+        """Whether a duplicate waits for a message; always True where nobody can know."""
         return True
 
 

@@ -40,7 +40,7 @@ def post(user: User, path: str, cluster: Clustered) -> Post:
 def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scripts_is_sent_them_again(
     post: Post, effects: Effects, cluster: Clustered
 ) -> None:
-    """What a script touches and the channel it tells on are one name, so no command spans two slots."""
+    """What a script touches and the channel it publishes on are one name, so no command spans two slots."""
     firsts = {key: post(key) for key in SPREAD}
     assert {first.status_code for first in firsts.values()} == {201}
     names = cluster.keys()
@@ -58,7 +58,7 @@ def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scrip
 
 
 def test_a_message_reaches_listeners_at_every_node(cluster: Clustered, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One subscriber's connection is to one node; ends are told by the scripts on whichever node has the key."""
+    """One subscriber's connection is to one node; ends are published by the scripts on the node that has the key."""
     monkeypatch.setattr(subscriber, "READY_SECONDS", 60)  # a busy machine may confirm late
     digests = [digest_of(scope="s", key=key) for key in SPREAD]
     owners = {cluster.topology.owner_of(marker.key_of(digest)) for digest in digests}

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from idempotency.redis import fastpath
 from tests.system.stores.conftest import Post, is_replay_of, posting, use
 from tests.system.stores.stores import BehindSentinels, Store
-from tests.system.stores.test_twins import Held, is_held_off, wait_beside
+from tests.system.stores.test_concurrent_duplicates import Held, is_held_off, wait_beside
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
 
@@ -64,7 +64,7 @@ def test_after_a_change_of_masters_answers_stay_and_the_new_one_is_used(
 def test_a_change_of_masters_in_the_middle_of_a_call(
     post: Post, effects: Effects, sentinels: BehindSentinels, change_master: Callable[[], None]
 ) -> None:
-    """The marker may be lost with the old master; then the twin runs, and the ledger lets one of the two count."""
+    """The marker may be lost with the old master; then the duplicate runs, and the ledger lets one of the two count."""
     held = Held()
 
     def change_and_post() -> HttpResponse:
@@ -73,10 +73,10 @@ def test_a_change_of_masters_in_the_middle_of_a_call(
         return post()
 
     with sentinels.in_force(MARKER_SECONDS=60):
-        first, twin = held.beside(post, change_and_post)
+        first, duplicate = held.beside(post, change_and_post)
     fastpath.breaker.succeeded()
     assert first.status_code == 201
-    assert is_held_off(twin) or twin.content == first.content
+    assert is_held_off(duplicate) or duplicate.content == first.content
     assert is_replay_of(post(), first)
     assert effects() == 1
 

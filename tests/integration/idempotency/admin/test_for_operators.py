@@ -204,7 +204,7 @@ class TestTraces:
         assert shown[0]["idempotency.subject"] == "order:0190"
         assert "secret-key" not in str(shown)
 
-    def test_an_exception_is_told_by_its_name(self, spans: InMemorySpanExporter) -> None:
+    def test_an_exception_is_logged_by_its_name(self, spans: InMemorySpanExporter) -> None:
         spans.clear()
         with pytest.raises(IntegrityError), logs.span():
             raise IntegrityError("duplicate\nDETAIL:  Key (payer)=(openid-secret) already exists.")

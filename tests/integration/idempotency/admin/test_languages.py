@@ -104,9 +104,9 @@ def test_a_decision(operator: Client, entry: LedgerEntry) -> None:
 def test_events_of_senders(operator: Client, event: WebhookEvent) -> None:
     own = f"{EVENTS}{event.pk}"
     assert seen(operator, EVENTS, f"{own}/change/", f"{own}/replay/") == []
-    told = operator.post(f"{own}/replay/", {"note": "7"}, follow=True).text
-    assert latin_in(told, DATA) == []
-    assert "没有带 @webhook 的处理程序" in told
+    said = operator.post(f"{own}/replay/", {"note": "7"}, follow=True).text
+    assert latin_in(said, DATA) == []
+    assert "没有带 @webhook 的处理程序" in said
 
 
 def test_consumed_messages(operator: Client) -> None:

@@ -58,14 +58,14 @@ def operator(tables: None, db: None, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 def pages_read(asked: CaptureQueriesContext, table: str) -> int:
     """Pages of the table and of its indexes that the statements look at, all together."""
-    statements = [told["sql"] for told in asked.captured_queries if f'FROM "{table}"' in told["sql"]]
+    statements = [said["sql"] for said in asked.captured_queries if f'FROM "{table}"' in said["sql"]]
     assert statements
     plans = []
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}")
-            (told,) = cursor.fetchone()
-            plans.append((json.loads(told) if isinstance(told, str) else told)[0]["Plan"])
+            (said,) = cursor.fetchone()
+            plans.append((json.loads(said) if isinstance(said, str) else said)[0]["Plan"])
     return sum(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans)
 
 
@@ -87,7 +87,7 @@ def listed(client: Client, address: str, **query: str) -> list[Any]:
 
 
 def numbers(rows: list[LedgerEntry]) -> list[int]:
-    """Of `FILL`, as the request ids tell them."""
+    """Rows of `FILL`, by their request ids."""
     return [int(row.request_id.removeprefix("request-")) for row in rows]
 
 
@@ -133,8 +133,8 @@ def test_the_terminal_finds_as_much(operator: Client, capsys: pytest.CaptureFixt
     ):
         with CaptureQueriesContext(connection) as asked:
             call_command("idempotency", "show", wanted)
-        told = capsys.readouterr().out
-        assert " ".join(f"#{line.split()[-1]}" for line in told.splitlines() if line.startswith("#")) == found
+        said = capsys.readouterr().out
+        assert " ".join(f"#{line.split()[-1]}" for line in said.splitlines() if line.startswith("#")) == found
         assert pages_read(asked, LedgerEntry._meta.db_table) < pages_of(LedgerEntry._meta.db_table) / 4
 
 

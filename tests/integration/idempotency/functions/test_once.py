@@ -441,7 +441,7 @@ def test_its_errors_travel_between_processes() -> None:
             assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
-def test_an_entry_of_a_call_is_told_from_one_of_a_request() -> None:
+def test_an_entry_of_a_call_differs_from_one_of_a_request() -> None:
     once("orders.place", key="k", tenant="t", principal="user:7").run(place)
     entry = LedgerEntry.objects.get()
     assert (entry.scope, entry.key, entry.state) == ("tenant:t by:user:7 once:orders.place", "k", State.FINISHED)

@@ -38,7 +38,7 @@ def test_each_call_is_a_keyed_one() -> None:
     assert Group.objects.count() == 2
 
 
-def test_the_key_alone_may_tell_calls_apart() -> None:
+def test_the_key_alone_may_separate_calls() -> None:
     @once.task("n", key=lambda number: number, payload=None)
     def ignoring(number: int, thing: object) -> Any:
         return place()

@@ -1,4 +1,4 @@
-"""Actors: threads and asyncio tasks that do one thing after the other when they are told, in any order of ours.
+"""Actors: threads and asyncio tasks that do one thing after the other on demand, in any order of ours.
 
 The same test drives both faces of a lock through them: `actor.do` waits for the answer, `actor.begin` does not.
 Each actor is a holder of its own, as a thread or a task is.
@@ -42,8 +42,8 @@ class Actor:
         assert not self._thread.is_alive(), "it still waits for something"
 
     def _work(self) -> None:
-        while (told := self._jobs.get()) is not None:
-            job, answer = told
+        while (said := self._jobs.get()) is not None:
+            job, answer = said
             try:
                 answer.set_result(job())
             except BaseException as error:
@@ -78,8 +78,8 @@ class TaskActor:
         return asyncio.create_task(self._work())
 
     async def _work(self) -> None:
-        while (told := await self._jobs.get()) is not None:
-            job, answer = told
+        while (said := await self._jobs.get()) is not None:
+            job, answer = said
             try:
                 result = job()
                 answer.set_result(await result if inspect.isawaitable(result) else result)

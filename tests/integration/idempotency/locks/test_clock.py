@@ -1,6 +1,6 @@
 """The server's clock steps by an hour, forward and back, while locks are held and waited for.
 
-No other clock is asked than the server's, and all that it tells is what stands in its own records. So a step of it by
+No other clock is asked than the server's, and all that it shows is in its own records. So a step of it by
 an hour is the same as records that are an hour older or younger; that is what the test does to them.
 """
 

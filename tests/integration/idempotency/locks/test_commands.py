@@ -117,7 +117,7 @@ class TestAReplyIsLost:
             first.do(lock.release)
         assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
 
-    def test_who_does_not_wait_is_told_and_nothing_stays_but_what_was_held_before(self, one: Bench) -> None:
+    def test_a_caller_who_does_not_wait_hears_it_and_only_earlier_holds_stay(self, one: Bench) -> None:
         lock = one.make("Lock")
         first, second = one.actors(2)
         with replies_lost(executed=1), pytest.raises(LockUnavailable):
@@ -169,7 +169,7 @@ class TestAReplyIsLost:
                 take()
         assert [semaphore.available(), expirable.available()] == [5, 5]
 
-    def test_a_latch_tells_the_same_again_and_knows_copies_for_the_one_before(self, desk: Bench) -> None:
+    def test_a_latch_answers_the_same_again_and_knows_copies_for_the_one_before(self, desk: Bench) -> None:
         latch = desk.make("CountDownLatch")
         with replies_lost(executed=1):
             assert latch.open(1) is True

@@ -272,7 +272,7 @@ class TestTheWatchdog:
         ends.set()
         assert answer.get(timeout=30) is None
 
-    def test_what_the_server_forgot_is_told(self, one: Bench, early_renewals: None) -> None:
+    def test_a_hold_that_the_server_forgot_is_reported(self, one: Bench, early_renewals: None) -> None:
         lock = one.make("Lock")
         actor = one.actor()
         assert actor.do(lock.acquire)

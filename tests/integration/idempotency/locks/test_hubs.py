@@ -63,7 +63,7 @@ class TestTheProjectsOwnClient:
         for actor in actors:
             actor.end()
 
-    def test_two_clients_of_one_server_are_told_apart(self, desk: Bench) -> None:
+    def test_two_clients_of_one_server_are_kept_apart(self, desk: Bench) -> None:
         with redis.Redis.from_url(desk.servers.url) as other:
             both = [
                 locks.PermitExpirableSemaphore("thing", permits=1, client=client)

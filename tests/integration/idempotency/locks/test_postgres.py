@@ -128,7 +128,7 @@ def test_a_name_is_any_text(hall: Hall, name: str) -> None:
     actor.do(lock.release)
 
 
-def test_a_waiter_whose_backend_is_terminated_is_told(hall: Hall) -> None:
+def test_a_waiter_whose_backend_is_terminated_hears_it(hall: Hall) -> None:
     lock, first, second = hall.lock(), hall.actor(), hall.actor()
     assert first.do(lock.acquire)
     answer = second.begin(lock.acquire)
@@ -139,7 +139,7 @@ def test_a_waiter_whose_backend_is_terminated_is_told(hall: Hall) -> None:
     first.do(lock.release)
 
 
-def test_a_server_that_is_away_is_told(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_reported(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     actor = hall.actor()
     with monkeypatch.context() as away:
         away.setitem(connection.settings_dict, "HOST", "/nowhere")
@@ -400,7 +400,7 @@ def test_opposite_orders_do_not_deadlock(accounts: Any, pool: Pool) -> None:
     assert set(accounts.objects.values_list("balance", flat=True)) == {2 * ROUNDS}
 
 
-def test_a_locked_row_is_told_and_none_is_kept(accounts: Any, other: Actor) -> None:
+def test_a_locked_row_is_reported_and_none_is_held(accounts: Any, other: Actor) -> None:
     assert keys(other.do(lambda: locked(accounts.objects.filter(pk=3)))) == [3]
     with transaction.atomic():
         accounts.objects.filter(pk=4).update(balance=5)

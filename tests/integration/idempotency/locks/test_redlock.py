@@ -134,7 +134,7 @@ def test_three_of_five_may_not(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
         actor.do(lambda: lock.acquire(wait_seconds=0))
     with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
-        actor.do(lock.acquire)  # which waits for whoever holds it, but not for servers
+        actor.do(lock.acquire)  # which waits for the holder, but not for servers
     assert quorum.held_on() == 0
     with pytest.raises(LockUnavailable):
         actor.do(lock.locked)

@@ -130,7 +130,7 @@ def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
         assert messages.take(wait_seconds=30) == "while nobody waits"
 
 
-def test_a_holder_is_heard_whoever_reads(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_is_heard_by_any_reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     holder, waiter, other = stage.actors(3)
     held = [Lock(f"held {number}", client=stage.client) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Topics over every kind of server: heard by everyone who listens, on one connection, and a gap is told."""
+"""Topics over every kind of server: heard by every listener, on one connection, and a gap is announced."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from tests.integration.idempotency.locks.conftest import Bench
 
 
 class Listener:
-    """An actor that listens until it is told to stop; `heard` is what it was told."""
+    """An actor that listens until it is stopped; `heard` is what came."""
 
     def __init__(self, bench: Bench, topic: Any) -> None:
         self.heard: list[str | None] = []
@@ -45,7 +45,7 @@ class Listener:
         self.done.result(30)
 
 
-def test_everyone_hears_what_is_told(bench: Bench) -> None:
+def test_everyone_hears_a_message(bench: Bench) -> None:
     topic = bench.make("Topic")
     teller = bench.actor()
     one, two = Listener(bench, topic), Listener(bench, topic)
@@ -72,7 +72,7 @@ def test_everyone_hears_what_is_told(bench: Bench) -> None:
     other.end()
 
 
-def test_who_may_have_missed_something_is_told(one: Bench) -> None:
+def test_a_listener_hears_of_a_gap(one: Bench) -> None:
     topic = one.make("Topic")
     listener = Listener(one, topic)
     with one.servers.data_nodes() as (server,):
@@ -174,7 +174,7 @@ def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pyt
     other.end()
 
 
-def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_listener_hears_that_it_missed_some(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "KEPT_MAX", 3)
     actor = one.actor()
     messages = topics.Messages() if one.loop is None else actor.do(topics.AsyncMessages)

@@ -57,14 +57,14 @@ class Client(KazooClient):
         if not kind or self.deaf_to != kind:
             return answer
         self.deaf_to = ""
-        told = self.handler.async_result()
+        said = self.handler.async_result()
 
         def lose(_: Any) -> None:
             drop(self)
-            told.set_exception(ConnectionLoss())
+            said.set_exception(ConnectionLoss())
 
         answer.rawlink(lose)
-        return told
+        return said
 
 
 def drop(client: KazooClient) -> None:
@@ -99,7 +99,7 @@ def client(connect: Callable[[], Client]) -> Client:
 def threads() -> Iterator[ThreadPoolExecutor]:
     pool = ThreadPoolExecutor(16)
     yield pool
-    pool.shutdown(wait=False, cancel_futures=True)  # who still waits is told when its client stops
+    pool.shutdown(wait=False, cancel_futures=True)  # a waiter is woken when its client stops
 
 
 def queued(client: KazooClient) -> list[str]:
@@ -113,7 +113,7 @@ def in_queue(client: KazooClient, count: int) -> None:
     until(lambda: len(queued(client)) == count, WAIT_SECONDS)
 
 
-def test_tokens_grow_although_the_numbers_start_anew(client: Client) -> None:
+def test_tokens_grow_although_the_numbers_start_again(client: Client) -> None:
     lock = ZooKeeperLock(NAME, client=client)
     with lock:
         (node,) = queued(client)
@@ -168,7 +168,7 @@ def test_only_the_next_one_is_woken(
         until(lambda: zookeeper.watched() == dict.fromkeys(nodes[:-1], 1), WAIT_SECONDS)
     for index, waiter in enumerate(waiters):
         in_queue(seen, 5 - index)
-        # whoever came or went before: the watches of those behind are the ones they set when they came
+        # whatever came or went before: the watches of those behind are the ones they set when they came
         until(lambda index=index: zookeeper.watched() == dict.fromkeys(nodes[index + 1 : -1], 1), WAIT_SECONDS)
         go[index].set()
         waiter.result(WAIT_SECONDS)

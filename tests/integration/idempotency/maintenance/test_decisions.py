@@ -233,7 +233,7 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
             run(*arguments)
 
 
-def test_where_a_user_id_has_no_name_only_who_decides_must_be_told(
+def test_where_a_user_id_has_no_name_the_operator_must_be_named(
     uncertain: LedgerEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
@@ -245,7 +245,7 @@ def test_where_a_user_id_has_no_name_only_who_decides_must_be_told(
     assert "is closed" in run("abandon", f"#{uncertain.pk}", "--note", "x", "--operator", "bo")
 
 
-def test_the_other_commands_tell_what_they_did() -> None:
+def test_the_other_commands_print_what_they_did() -> None:
     removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
     assert run("reap") == ", ".join(f"0 {what}" for what in removed) + " removed\n"
     assert run("complete") == "nothing is stalled\n"

@@ -69,15 +69,15 @@ def test_an_unfinished_entry_is_never_touched(caller: Caller, answer: Any, state
     assert (LedgerEntry.objects.values().get(), before["state"]) == (before, state)
 
 
-def test_it_works_in_bounded_batches_and_tells_its_progress(caller: Caller) -> None:
+def test_it_works_in_bounded_batches_and_prints_its_progress(caller: Caller) -> None:
     for number in range(5):
         caller.post(key=f"k{number}")
     grow_older(DAY)
     assert reap(batch=1, batches_max=2)["bodies"] == 2, "a call is bounded, and the next goes on"
     grow_older(99 * DAY)
-    told: list[tuple[str, int]] = []
-    assert reap(batch=2, on_progress=lambda what, count: told.append((what, count)))["bodies"] == 3
-    assert [count for what, count in told if what == "bodies"] == [2, 3]
+    progress: list[tuple[str, int]] = []
+    assert reap(batch=2, on_progress=lambda what, count: progress.append((what, count)))["bodies"] == 3
+    assert [count for what, count in progress if what == "bodies"] == [2, 3]
     assert LedgerEntry.objects.count() == 0
 
 

@@ -94,19 +94,19 @@ def test_cookies_and_sessions_belong_to_the_one_exchange(client: Client, effects
 def test_a_run_that_lost_the_race_leaves_nothing_in_the_session(
     client: Client, effects: Effects, redis_server: redis.Redis, has_session: bool
 ) -> None:
-    twin = Client()
+    duplicate = Client()
     if has_session:
-        twin.cookies["sessionid"] = client.session.session_key
+        duplicate.cookies["sessionid"] = client.session.session_key
 
     def be_overtaken() -> None:
         redis_server.flushall()
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: (post(twin, "/checkout"), connection.close())).result()
+            thread.submit(lambda: (post(duplicate, "/checkout"), connection.close())).result()
 
     PLAN["during"] = be_overtaken
     lost = post(client, "/checkout")
     assert (lost.status_code, lost["Idempotent-Replayed"], effects()) == (303, "true", 1)
-    assert twin.session["order"] == Group.objects.get().pk
+    assert duplicate.session["order"] == Group.objects.get().pk
     if has_session:
         assert client.session["order"] == Group.objects.get().pk
     else:
@@ -204,7 +204,7 @@ async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) 
     [{"user": User()}, {"session": SignedCookie()}],
     ids=["by a user without a number", "by a session that changes its key"],
 )
-def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effects, known: Any) -> None:
+def test_a_caller_that_nothing_names_is_an_error_and_not_everybody(effects: Effects, known: Any) -> None:
     request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
     vars(request).update(known)
     with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):

@@ -262,7 +262,7 @@ def test_an_unkeyed_repeat_within_the_window_is_the_same_call(
 
 
 @pytest.mark.usefixtures("without_redis")
-def test_a_window_begins_anew_with_the_first_call_after_it_and_has_no_edges(
+def test_a_window_begins_with_the_first_call_after_the_last_and_has_no_edges(
     opened: Open, effects: Effects
 ) -> None:
     caller = opened(window=1000)

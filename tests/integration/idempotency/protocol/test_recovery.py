@@ -222,7 +222,7 @@ def buy(request: HttpRequest, call: KeyedCall) -> Any:
 
 @pytest.mark.parametrize("status", [202, 503])
 @override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
-def test_the_completer_hides_what_the_request_would_and_tells_what_it_was_about(
+def test_the_completer_hides_what_the_request_would_and_names_its_subject(
     effects: Effects, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.undo()  # what fails drops its lease

@@ -240,7 +240,7 @@ def gate() -> Iterator[psycopg.Connection]:
 
 
 @pytest.mark.usefixtures("without_redis")
-def test_a_twin_that_commits_while_we_take_the_lock_is_seen(
+def test_a_duplicate_that_commits_while_we_take_the_lock_is_seen(
     caller: Caller, effects: Effects, gate: psycopg.Connection
 ) -> None:
     """The answer is looked for after the lock is had: the handler does not even begin a second time."""

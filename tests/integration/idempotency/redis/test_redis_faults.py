@@ -94,7 +94,7 @@ def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
     assert effects() == 2
 
 
-def test_a_mark_that_is_not_signed_or_with_body_keys_not_sealed_tells_nothing(
+def test_a_mark_that_is_not_signed_or_with_body_keys_not_sealed_says_nothing(
     redis_server: redis.Redis, body_keys: None
 ) -> None:
     mark = PaidMarker(kind="tested")

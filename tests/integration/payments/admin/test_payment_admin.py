@@ -65,7 +65,7 @@ REFUSED = ProviderRejected("NOT_ENOUGH", "balance too small")
 
 
 class Answering(Cashier):
-    """Tells what became of trades and refunds as the test says; `failure` is raised instead, by everything."""
+    """Answers for trades and refunds as the test says; `failure` is raised instead, by everything."""
 
     trade: TradeStatus = TradeStatus.PENDING
 
@@ -118,7 +118,7 @@ def shown(client: Client, address: str, **query: Any) -> str:
 
 
 def done(client: Client, address: str, **given: Any) -> list[str]:
-    """What the operator is told after sending the form."""
+    """Messages that the operator sees after sending the form."""
     answer = client.post(address, given, follow=True)
     assert answer.status_code == 200
     assert answer.redirect_chain, re.findall(r'class="errorlist".*?</ul>', answer.content.decode(), re.DOTALL)
@@ -138,9 +138,9 @@ class TestPages:
     def test_list_and_detail_of_everything_and_no_way_to_edit(self, admin_client: Client) -> None:
         for model in MODELS:
             rows = list(apps.get_model("payments", model).objects.all())
-            told = shown(admin_client, f"/admin/payments/{model}/")
-            assert (bool(rows), [row for row in rows if page(row) not in told]) == (True, [])
-            assert "?o=" not in told  # a click on a column would sort the whole table
+            said = shown(admin_client, f"/admin/payments/{model}/")
+            assert (bool(rows), [row for row in rows if page(row) not in said]) == (True, [])
+            assert "?o=" not in said  # a click on a column would sort the whole table
             assert admin_client.get(f"/admin/payments/{model}/add/").status_code == 403
             assert 'name="_save"' not in shown(admin_client, page(rows[0]))
             for more in ("change", "delete"):
@@ -156,11 +156,11 @@ class TestPages:
         newest_first = list(Refund.objects.order_by("pk"))
         for age, row in enumerate(newest_first):
             Refund.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(hours=age))
-        told = shown(admin_client, "/admin/payments/refund/")
-        assert in_this_order(told, [page(row) for row in newest_first])
+        said = shown(admin_client, "/admin/payments/refund/")
+        assert in_this_order(said, [page(row) for row in newest_first])
         monkeypatch.setattr(searching, "LOOKED_AT", 1)
-        told = shown(admin_client, "/admin/payments/refund/", status="requested")
-        assert [row for row in newest_first if page(row) in told] == newest_first[:1]
+        said = shown(admin_client, "/admin/payments/refund/", status="requested")
+        assert [row for row in newest_first if page(row) in said] == newest_first[:1]
 
     @pytest.mark.usefixtures("payment", "anomaly")
     def test_no_list_counts_its_table_or_asks_about_each_row(
@@ -261,14 +261,14 @@ class TestPages:
             assert (query, found) == (query, accounts)
 
     def test_order_and_ledger_are_one_click_away(self, admin_client: Client, payment: Payment) -> None:
-        address, told = f"/admin/shop/order/{payment.order_id.hex}/change/", shown(admin_client, page(payment))
+        address, said = f"/admin/shop/order/{payment.order_id.hex}/change/", shown(admin_client, page(payment))
         ledger = "/admin/idempotency/ledgerentry/?q="
         for link in (address, f"{ledger}payment:{payment.pk.hex}", f"{ledger}order:{payment.order_id.hex}"):
-            assert link in told
+            assert link in said
         for names in ({}, {"order": "admin:nowhere"}):  # the number stands alone
             with override_settings(IDEMPOTENCY={"SUBJECT_ADMIN": names}):
-                told = shown(admin_client, page(payment))
-            assert (address in told, payment.order_id.hex in told) == (False, True)
+                said = shown(admin_client, page(payment))
+            assert (address in said, payment.order_id.hex in said) == (False, True)
 
 
 def in_this_order(text: str, wanted: list[str]) -> bool:
@@ -305,25 +305,25 @@ class TestTimeline:
 
     def test_what_is_not_filed_under_it_is_found_too(self, admin_client: Client, payment: Payment) -> None:
         fold(paid(payment.attempts.get(), amount_minor=7), source="query")  # the same fact with other content
-        told, filed = shown(admin_client, page(payment)), Anomaly.objects.get()
+        said, filed = shown(admin_client, page(payment)), Anomaly.objects.get()
         assert filed.payment is None
         for words in ("anomaly: reported again with other content", page(filed)):
-            assert words in told
+            assert words in said
 
     def test_a_failed_notification_is_alarming(self, admin_client: Client, broken: Notification) -> None:
-        told = shown(admin_client, page(Attempt.objects.get(pk=broken.out_trade_no).payment))
-        assert "anomaly: a notification could not be processed" in told
-        assert told.count('class="payments-alarm"') == 2
+        said = shown(admin_client, page(Attempt.objects.get(pk=broken.out_trade_no).payment))
+        assert "anomaly: a notification could not be processed" in said
+        assert said.count('class="payments-alarm"') == 2
 
     def test_who_did_what_is_never_edited(self, admin_client: Client, admin_user: User, anomaly: Anomaly) -> None:
-        done(admin_client, page(anomaly, "resolve"), reason="shopper told")
+        done(admin_client, page(anomaly, "resolve"), reason="shopper informed")
         (entry,), notification = AuditEntry.objects.all(), Notification.objects.get()
-        words = "Resolved. Reason: shopper told. Result: settled."
+        words = "Resolved. Reason: shopper informed. Result: settled."
         assert words in shown(admin_client, page(anomaly, "history"))
         listed = "/admin/payments/auditentry/"
         for term in ("", admin_user.get_username(), f"anomaly:{anomaly.pk}"):
-            told = shown(admin_client, listed, q=term)
-            assert (words in told, f'<a href="{page(anomaly)}">anomaly:{anomaly.pk}</a>' in told) == (True, True)
+            said = shown(admin_client, listed, q=term)
+            assert (words in said, f'<a href="{page(anomaly)}">anomaly:{anomaly.pk}</a>' in said) == (True, True)
         assert words not in shown(admin_client, listed, q="anomaly:0")
         assert 'name="_save"' not in shown(admin_client, page(entry))
         for more in ("change", "delete"):
@@ -445,40 +445,40 @@ class TestAsking:
             (REFUSED, "WeChat Pay refused the question (NOT_ENOUGH: balance too small); nothing changed."),
         ):
             bank.failure = failure
-            (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-            assert (told.endswith(words), words in audit()[-1][1]) == (True, True)
+            (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
+            assert (said.endswith(words), words in audit()[-1][1]) == (True, True)
             assert payment_of(attempt).status == "pending"
 
     def test_a_channel_that_is_gone(self, admin_client: Client, open_attempt: OpenAttempt, settings: Any) -> None:
         attempt = open_attempt()
         settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
-        (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert told.endswith("WeChat Pay is not configured here; nothing changed.")
+        (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
+        assert said.endswith("WeChat Pay is not configured here; nothing changed.")
 
     def test_an_unheard_of_one_stays_uncertain(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
     ) -> None:
         attempt, bank.trade = open_attempt(status="uncertain"), TradeStatus.NOT_FOUND
-        (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert "the outcome stays unknown" in told
+        (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
+        assert "the outcome stays unknown" in said
         assert bank.calls == [("query", attempt.out_trade_no)]
 
     def test_open_refunds_keep_their_number(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         number, bank.failure = new_id(), SILENT
         form = {"number": number, "amount": "5.00", "reason": "came broken"}
-        (told,) = done(admin_client, page(payment, "refund"), **form)
-        assert "no answer that can be trusted; it stays reserved" in told
+        (said,) = done(admin_client, page(payment, "refund"), **form)
+        assert "no answer that can be trusted; it stays reserved" in said
         assert "if it does not know it, it is sent now" in shown(admin_client, page(payment, "ask"))
         bank.failure = None
-        (told,) = done(admin_client, page(payment, "ask"), reason="go on")
-        assert told == f"Refund {number.hex}: the money went back."
+        (said,) = done(admin_client, page(payment, "ask"), reason="go on")
+        assert said == f"Refund {number.hex}: the money went back."
         assert {asked for method, asked in bank.calls if method == "refund"} == {number.hex}
 
     def test_nothing_open_is_nothing_to_ask(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         assert page(payment, "ask") not in shown(admin_client, page(payment))
-        (told,) = done(admin_client, page(payment, "ask"), reason="curious")
-        assert told == "Nothing of this payment is open, so there is nothing to ask about."
+        (said,) = done(admin_client, page(payment, "ask"), reason="curious")
+        assert said == "Nothing of this payment is open, so there is nothing to ask about."
         assert (bank.calls, audit()) == ([], [])
 
 
@@ -491,13 +491,13 @@ class TestRefunding:
         assert "19.90 CNY was paid; 19.90 CNY of it can still be refunded." in asked
         assert 'value="19.90"' in asked
         (number,) = re.findall(r'name="number" value="([0-9a-f-]{36})"', asked)
-        (told,) = done(admin_client, page(payment, "refund"), **self.given(number=number))
+        (said,) = done(admin_client, page(payment, "refund"), **self.given(number=number))
         row = Refund.objects.values_list("pk", "amount_minor", "reason", "status").get()
         assert row == (UUID(number), 500, "sorry", "succeeded")
         number = UUID(number).hex
-        assert told == f"Refund {number}: the money went back."
+        assert said == f"Refund {number}: the money went back."
         about = f"refund {number} of 5.00 CNY. Reason: came broken. Result:"
-        assert audit() == [("admin", f"Asked for {about} reserved."), ("admin", f"Sent {about} {told}")]
+        assert audit() == [("admin", f"Asked for {about} reserved."), ("admin", f"Sent {about} {said}")]
         payment.refresh_from_db()
         assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)
 
@@ -513,13 +513,13 @@ class TestRefunding:
         payment.refresh_from_db()
         assert (Refund.objects.count(), payment.refunded_minor, payment.reserved_minor) == (1, 1990, 0)
         assert len({asked for _, asked in bank.calls}) == 1
-        assert [told for _, told in audit() if told.startswith("Asked for")] == [audit()[0][1]]
+        assert [said for _, said in audit() if said.startswith("Asked for")] == [audit()[0][1]]
 
     def test_the_number_of_another_refund(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         form = self.given()
         done(admin_client, page(payment, "refund"), **form)
-        (told,) = done(admin_client, page(payment, "refund"), **{**form, "amount": "6.00"})
-        assert told == "This form has been used for another refund. Open a new one."
+        (said,) = done(admin_client, page(payment, "refund"), **{**form, "amount": "6.00"})
+        assert said == "This form has been used for another refund. Open a new one."
         assert Refund.objects.count() == 1
 
     def test_amounts_that_are_none(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
@@ -537,8 +537,8 @@ class TestRefunding:
 
     def test_more_than_is_left_by_now(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         done(admin_client, page(payment, "refund"), **self.given(amount="15.00"))
-        (told,) = done(admin_client, page(payment, "refund"), **self.given(amount="5.00"))
-        assert told == "Not so much is left to refund any more. Look again."
+        (said,) = done(admin_client, page(payment, "refund"), **self.given(amount="5.00"))
+        assert said == "Not so much is left to refund any more. Look again."
         assert len(audit()) == 2
         done(admin_client, page(payment, "refund"), **self.given(amount="4.90"))
         assert page(payment, "refund") not in shown(admin_client, page(payment))
@@ -563,8 +563,8 @@ class TestRefunding:
         ):
             bank.failure, bank.refund_is = (None, answer) if isinstance(answer, AtProvider) else (answer, None)
             given = self.given(amount="1.00")
-            (told,) = done(admin_client, page(payment, "refund"), **given)
-            assert (words in told, words in audit()[-1][1]) == (True, True)
+            (said,) = done(admin_client, page(payment, "refund"), **given)
+            assert (words in said, words in audit()[-1][1]) == (True, True)
             assert Refund.objects.get(pk=given["number"]).status == status
             payment.refresh_from_db()
             assert payment.reserved_minor == 100 * min(reserved, 3)
@@ -597,14 +597,14 @@ class TestProcessingAgain:
         assert Observation.objects.count() == 0
         settings.PAYMENTS = works
         assert "nothing of it is applied" in shown(admin_client, replay)
-        (told,) = done(admin_client, replay, reason="repaired")
-        assert told == "Processed again: its effect is applied."
+        (said,) = done(admin_client, replay, reason="repaired")
+        assert said == "Processed again: its effect is applied."
         broken.refresh_from_db()
         assert (broken.verdict, broken.attempts) == ("applied", 3)
         assert Anomaly.objects.get().resolution == "processed later"
         assert audit()[2:] == [
             ("admin", "Processes it again. Reason: repaired. Result: begun."),
-            ("admin", f"Processed again. Reason: repaired. Result: {told}"),
+            ("admin", f"Processed again. Reason: repaired. Result: {said}"),
         ]
 
     def test_what_cannot_be_processed_changes_nothing(
@@ -619,9 +619,9 @@ class TestProcessingAgain:
             unreadable = done(admin_client, page(broken, "replay"), reason="try")
         assert unreadable == ["It cannot be read (no resource in it); nothing changed."]
         Notification.objects.update(headers={**broken.headers, "Wechatpay-Nonce": "another"})
-        (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told.startswith("Our keys do not verify it any more (")
-        assert told.endswith("nothing changed.")
+        (said,) = done(admin_client, page(broken, "replay"), reason="try")
+        assert said.startswith("Our keys do not verify it any more (")
+        assert said.endswith("nothing changed.")
         settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         gone = done(admin_client, page(broken, "replay"), reason="try")
@@ -634,19 +634,19 @@ class TestProcessingAgain:
             with other.cursor() as cursor, connection.cursor() as own:
                 cursor.execute("SELECT 1 FROM payments_payment FOR UPDATE")
                 own.execute("SET lock_timeout = '50ms'")
-                (told,) = done(admin_client, page(row, "replay"), reason="try")
+                (said,) = done(admin_client, page(row, "replay"), reason="try")
                 own.execute("RESET lock_timeout")
             other.rollback()
         finally:
             other.close()
-        assert told == GAVE_UP
+        assert said == GAVE_UP
 
     def test_a_database_that_takes_no_writes(self, admin_client: Client, payment: Payment) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET default_transaction_read_only = on")
-        (told,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
-        assert told == GAVE_UP
-        assert audit() == [("admin", f"Processed again. Reason: try. Result: {told}")]
+        (said,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
+        assert said == GAVE_UP
+        assert audit() == [("admin", f"Processed again. Reason: try. Result: {said}")]
 
 
 class TestAProcessThatEndsInBetween:
@@ -730,12 +730,12 @@ class TestAnomalies:
         assert {*found(state="settled")} == {made[0], made[2]}
         assert found(kind="paid_twice") == []
 
-    def test_the_list_tells_money_policy_age_and_payment(self, admin_client: Client, anomaly: Anomaly) -> None:
+    def test_the_list_shows_money_policy_age_and_payment(self, admin_client: Client, anomaly: Anomaly) -> None:
         Anomaly.objects.update(created_at=timezone.now() - timedelta(days=3))
-        told = shown(admin_client, "/admin/payments/anomaly/").replace("\xa0", " ")
+        said = shown(admin_client, "/admin/payments/anomaly/").replace("\xa0", " ")
         of_payment = f"/payment/{anomaly.payment_id}/change/"
         for words in ("0.05 CNY", "gives 0.05 CNY back: requested", "3 days", of_payment):
-            assert words in told
+            assert words in said
         detail = shown(admin_client, page(anomaly))
         for words in (
             page(Refund.objects.get()),
@@ -745,35 +745,37 @@ class TestAnomalies:
         ):
             assert words in detail
         assert "_minor" not in detail
-        told = shown(admin_client, page(anomaly.payment))
+        said = shown(admin_client, page(anomaly.payment))
         for words in (
             "0.05 CNY at stake; goes back by policy",
             "policy refund of 0.05 CNY asked for",
             "NOT CREDITED",
         ):
-            assert words in told
+            assert words in said
 
-    def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
+    def test_each_reported_amount_keeps_its_currency(self, anomaly: Anomaly) -> None:
         ours = Observation.objects.get().currency
         anomaly.detail = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
-        told = [words for _, words in display.details(anomaly)]
-        assert told == ["0.05 USD", "USD", "19.90 CNY", f"0.05 {ours}"]
+        said = [words for _, words in display.details(anomaly)]
+        assert said == ["0.05 USD", "USD", "19.90 CNY", f"0.05 {ours}"]
         anomaly.detail, anomaly.payment = {"amount_minor": 500, "message": "no"}, None
         assert display.details(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
 
     def test_resolving_takes_it_off_the_list_for_good(self, admin_client: Client, anomaly: Anomaly) -> None:
         asked = shown(admin_client, page(anomaly, "resolve"))
         assert "The policy gives 0.05 CNY back: requested. It continues, resolved or not." in asked
-        assert done(admin_client, page(anomaly, "resolve"), reason="shopper told") == ["The anomaly is resolved."]
+        assert done(admin_client, page(anomaly, "resolve"), reason="shopper informed") == [
+            "The anomaly is resolved."
+        ]
         anomaly.refresh_from_db()
-        assert (anomaly.resolution, anomaly.resolved_at is None) == ("shopper told", False)
+        assert (anomaly.resolution, anomaly.resolved_at is None) == ("shopper informed", False)
         assert page(anomaly, "resolve") not in shown(admin_client, page(anomaly))
-        before = f"It has been resolved before, {utc(anomaly.resolved_at)} UTC: shopper told"
+        before = f"It has been resolved before, {utc(anomaly.resolved_at)} UTC: shopper informed"
         assert done(admin_client, page(anomaly, "resolve"), reason="again") == [before]
         late = admin_client.get(page(anomaly, "resolve"), follow=True)
         assert late.redirect_chain == [(page(anomaly), 302)]
         assert [str(message) for message in late.context["messages"]] == [before]
-        assert audit() == [("admin", "Resolved. Reason: shopper told. Result: settled.")]
+        assert audit() == [("admin", "Resolved. Reason: shopper informed. Result: settled.")]
 
     def test_a_resolution_that_is_too_long(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert "at most 160 characters" in admin_client.post(page(anomaly, "resolve"), {"reason": "x" * 161}).text
@@ -818,9 +820,9 @@ class TestBooks:
         entry = Observation.objects.get().entries.get()
         for line in entry.lines.all():
             assert str(line) == f"line {line.pk} of entry {entry.pk}"
-        told = shown(admin_client, page(entry))
+        said = shown(admin_client, page(entry))
         for words in (*(f'<td data-side="{side}">19.90 CNY</td>' for side in ("debit", "credit")), "?q=orders"):
-            assert words in told
+            assert words in said
 
 
 class TestWhoPaidIsNotShown:
@@ -835,26 +837,26 @@ class TestWhoPaidIsNotShown:
         buyers = "&".join(f"{name}=2088123456789012" for name in names)
         body = f"trade_no=2026&{buyers}&buyer_pay_amount=19.90&sign=abc%2B".encode()
         Notification.objects.update(channel="alipay", body=body)
-        told = shown(admin_client, page(Notification.objects.get()))
-        assert "2088123" not in told
+        said = shown(admin_client, page(Notification.objects.get()))
+        assert "2088123" not in said
         for words in ("=208…", "buyer_pay_amount=19.90", "sign=abc+"):
-            assert words in told
+            assert words in said
 
     def test_payers_of_json_notifications(self, admin_client: Client, payment: Payment) -> None:
         body = b'{"data": {"object": {"amount": 1990, "billing_details": {"email": "ann@x.y"}, "client_secret": "pi_s"}}}'
         Notification.objects.update(channel="stripe", body=body)
-        told = shown(admin_client, page(Notification.objects.get()))
-        assert "ann@x.y" not in told
-        assert "pi_s" not in told
-        assert "&quot;amount&quot;: 1990" in told
+        said = shown(admin_client, page(Notification.objects.get()))
+        assert "ann@x.y" not in said
+        assert "pi_s" not in said
+        assert "&quot;amount&quot;: 1990" in said
 
     @pytest.mark.usefixtures("collector_off")
     def test_any_body_can_be_looked_at(self, admin_client: Client, payment: Payment) -> None:
         for body in (b"", b"\xff\xfe", b"[" * 60_000, b"12", b"<script>=1", b"a=" + b"x" * 30_000):
             Notification.objects.update(body=body)
-            told = shown(admin_client, page(Notification.objects.get()))
-            assert "<script>=1" not in told
-            assert ("The first 20,000 of" in told) == (len(body) > 20_000)
+            said = shown(admin_client, page(Notification.objects.get()))
+            assert "<script>=1" not in said
+            assert ("The first 20,000 of" in said) == (len(body) > 20_000)
 
 
 def test_money_in_the_places_of_its_currency() -> None:

@@ -1,4 +1,4 @@
-"""Real providers towards an address that answers as told, and a Redis that can be taken away."""
+"""Real providers towards an address that answers as the test says, and a Redis that can be taken away."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -116,6 +116,6 @@ def scripts_run(server: redis.Redis, work: Callable[[], Any]) -> int:
     work()  # from now on the server knows the scripts
     server.config_resetstat()
     work()
-    told = server.info("commandstats")
-    assert "cmdstat_subscribe" not in told
-    return sum(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
+    said = server.info("commandstats")
+    assert "cmdstat_subscribe" not in said
+    return sum(said.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def replayed() -> float:
-    """Counted when Redis' answer is read: by what is asked next on the connection that was told last."""
+    """Counted when Redis' answer is read: by what is asked next on the connection that was used last."""
     shared(
         "a question", lambda client: ExpiringSet("any", ttl_seconds=1, client=client).add("any"), otherwise=True
     )
@@ -29,7 +29,7 @@ def duplicates() -> float:
     return counted(webhooks.RECEIVED, channel="wechat", verdict="duplicate")
 
 
-def test_the_same_bytes_are_not_a_copy_signed_anew(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
+def test_the_same_bytes_are_not_a_copy_signed_again(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
     attempt = open_attempt()
     first, anew = letter(attempt, notification_id="n"), letter(attempt, notification_id="n")
     before = replayed(), duplicates()

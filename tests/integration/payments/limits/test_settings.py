@@ -52,7 +52,7 @@ def test_a_secret_may_begin_with_a_dollar_sign(monkeypatch: pytest.MonkeyPatch) 
 def test_the_public_address_is_answered(monkeypatch: pytest.MonkeyPatch, debug: str) -> None:
     changed = {"PUBLIC_URL": "https://shop.example:8443", "SECRET_KEY": "k7Qz9-Lm" * 10, "DEBUG": debug}
     assert "shop.example" in settings_of(monkeypatch, **changed)["ALLOWED_HOSTS"]
-    for others in ("", "10.0.0.7,other.example"):  # a webhook is refused otherwise, and nobody told
+    for others in ("", "10.0.0.7,other.example"):  # a webhook is refused otherwise, and nobody learns of it
         allowed = settings_of(monkeypatch, **changed, ALLOWED_HOSTS=others)["ALLOWED_HOSTS"]
         assert {"shop.example", *filter(None, others.split(","))} <= set(allowed)
 

@@ -1,4 +1,4 @@
-"""What an operator tells of attempts and refunds whose provider cannot tell us: it counts as a fact, once."""
+"""Outcomes that an operator records where the provider cannot answer: each counts as a fact, once."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,7 +126,7 @@ def let_end(attempt: Attempt) -> None:
 
 
 def refund_number(refund: Refund) -> str:
-    """The provider's, as `back` tells it."""
+    """The provider's number, as `back` has it."""
     return f"5030{refund.out_refund_no}"
 
 
@@ -144,8 +144,8 @@ def address(row: Attempt | Refund) -> str:
     return page(Payment(pk=row.payment_id), f"tell/{row.pk}")
 
 
-def told(client: Client, row: Attempt | Refund, moved: bool, **changed: Any) -> str:
-    """The operator tells it; what he hears."""
+def recorded(client: Client, row: Attempt | Refund, moved: bool, **changed: Any) -> str:
+    """Record an outcome by hand; return the message."""
     (sentence,) = done(client, address(row), **form(row, moved, **changed))
     row.refresh_from_db()
     return sentence
@@ -171,7 +171,7 @@ class TestAttempts:
         asked, name = shown(admin_client, address(attempt)), f"WeChat Pay attempt {attempt.out_trade_no}"
         for words in (name, "19.90 CNY", f"WeChat Pay cannot answer for it: {WHY[why]}", attempt.merchant):
             assert words in asked
-        sentence = told(admin_client, attempt, True)
+        sentence = recorded(admin_client, attempt, True)
         assert sentence == f"{name}: it was paid, and that counts for the order."
         assert (attempt.status, order_of(attempt).status) == ("succeeded", "paid")
         assert totals(attempt) == ("succeeded", 1990, 0, 0)
@@ -185,7 +185,7 @@ class TestAttempts:
     def test_it_was_never_paid(self, admin_client: Client, over: Attempt, cut: Cut) -> None:
         assert stock() == 99
         cut(over)
-        sentence, name = told(admin_client, over, False), f"WeChat Pay attempt {over.out_trade_no}"
+        sentence, name = recorded(admin_client, over, False), f"WeChat Pay attempt {over.out_trade_no}"
         assert sentence == f"{name}: it ended unpaid."
         assert (over.status, order_of(over).status, stock()) == ("closed", "closed", 100)
         assert totals(over) == ("closed", 0, 0, 0)
@@ -204,26 +204,26 @@ class TestAttempts:
         other = open_attempt("alipay", order_of(attempt))
         letter(attempt).send()
         cut(other)
-        sentence = told(admin_client, other, True)
+        sentence = recorded(admin_client, other, True)
         assert sentence.endswith(
             "it was paid, and the order does not take that: it is stored as an anomaly and goes back to the payer."
         )
         on_again()
-        assert letter(other).send().content == b"success", "told of once more, it goes back once"
+        assert letter(other).send().content == b"success", "reported once more, it goes back once"
         assert Anomaly.objects.get().kind == "paid_twice"
         assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
 
     def test_what_can_still_be_paid_has_not_ended(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
         cut(attempt)
         assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
-        sentence = told(admin_client, attempt, False)
+        sentence = recorded(admin_client, attempt, False)
         assert sentence.startswith(f"WeChat Pay attempt {attempt.out_trade_no} can be paid until ")
         assert (attempt.status, stock(), audit()) == ("pending", 99, [])
 
     def test_what_was_never_submitted_can_end(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
         Attempt.objects.update(submitted_at=None)
         cut(attempt)
-        told(admin_client, attempt, False)
+        recorded(admin_client, attempt, False)
         assert attempt.status == "closed"
 
     def test_the_number_of_another_payment_is_refused(
@@ -232,7 +232,7 @@ class TestAttempts:
         other = open_attempt()
         letter(other).send()
         cut(attempt)
-        assert told(admin_client, attempt, True, number=number_of(other)) == (
+        assert recorded(admin_client, attempt, True, number=number_of(other)) == (
             f"Nothing changed: {number_of(other)} is known already, of another payment or refund."
         )
         assert (attempt.status, audit(), Anomaly.objects.count()) == ("pending", [], 0)
@@ -245,7 +245,7 @@ class TestRefunds:
         for words in (number, "5.00 CNY", WHY["without_an_answer"], refund.attempt.merchant):
             assert words in asked
         assert totals(refund) == ("succeeded", 1990, 0, 500)
-        sentence = told(admin_client, refund, True)
+        sentence = recorded(admin_client, refund, True)
         assert (sentence, refund.status) == (f"Refund {number}: the money went back.", "succeeded")
         assert totals(refund) == ("partially_refunded", 1990, 500, 0)
         assert books() == {"provider": 1490, "orders": -1490}
@@ -256,7 +256,7 @@ class TestRefunds:
 
     def test_it_did_not_move(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
-        sentence, number = told(admin_client, refund, False), refund.out_refund_no
+        sentence, number = recorded(admin_client, refund, False), refund.out_refund_no
         assert sentence == f"Refund {number}: nothing moved; it has failed, and an anomaly is filed."
         assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
         anomaly = Anomaly.objects.values_list("kind", "reference").get()
@@ -268,28 +268,28 @@ class TestRefunds:
     def test_a_request_that_may_still_be_carried_out(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         Refund.objects.update(submitted_at=timezone.now())
         cut(refund)
-        assert told(admin_client, refund, False).startswith(
+        assert recorded(admin_client, refund, False).startswith(
             f"What was asked of WeChat Pay about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
         )
         assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
-        told(admin_client, refund, True)
+        recorded(admin_client, refund, True)
         assert refund.status == "succeeded"
 
     def test_one_that_its_provider_never_heard_of(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         Refund.objects.update(status="requested", submitted_at=None)
         cut(refund)
-        told(admin_client, refund, False)
+        recorded(admin_client, refund, False)
         assert (refund.status, totals(refund)[3]) == ("failed", 0)
 
     def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         fold(back(refund), source="query")
-        twin = sent(refund.attempt)
-        cut(twin)
+        duplicate = sent(refund.attempt)
+        cut(duplicate)
         for number in (refund_number(refund), number_of(refund.attempt)):
-            assert told(admin_client, twin, True, number=number) == (
+            assert recorded(admin_client, duplicate, True, number=number) == (
                 f"Nothing changed: {number} is known already, of another payment or refund."
             )
-        assert (twin.status, totals(twin)) == ("processing", ("partially_refunded", 1990, 500, 500))
+        assert (duplicate.status, totals(duplicate)) == ("processing", ("partially_refunded", 1990, 500, 500))
         assert audit() == []
 
     @pytest.mark.parametrize(("moved", "held"), [(True, 0), (False, -5)])
@@ -299,7 +299,7 @@ class TestRefunds:
         letter(attempt, charged_minor=5).send()
         ours = Refund.objects.get()
         cut(ours)
-        told(admin_client, ours, moved)
+        recorded(admin_client, ours, moved)
         assert ours.status == ("succeeded" if moved else "failed")
         assert books()["held"] == held
         mismatch = Anomaly.objects.get(kind="amount_mismatch")
@@ -308,19 +308,19 @@ class TestRefunds:
 
 
 class TestWhatIsToldLater:
-    """By the provider, once it can tell us again."""
+    """By the provider, once it can answer again."""
 
     @pytest.fixture
     def by_word(self, by: Operator, cut: Cut, on_again: Callable[[], None]) -> ByWord:
         """Record the outcome of a row while nobody can be asked; afterwards its provider can be again."""
 
-        def tell(row: Attempt | Refund, moved: bool) -> None:
+        def decide(row: Attempt | Refund, moved: bool) -> None:
             cut(row)
             manual.record(row, moved=moved, number=form(row, moved)["number"], by=by)
             on_again()
             row.refresh_from_db()
 
-        return tell
+        return decide
 
     @pytest.fixture
     def paid_by_word(self, attempt: Attempt, by_word: ByWord) -> Attempt:
@@ -333,7 +333,7 @@ class TestWhatIsToldLater:
         return totals(row), {name: minor for name, minor in books().items() if minor}, filed
 
     @pytest.mark.parametrize("more", [{}, {"provider_txn_id": "42001"}])
-    def test_what_the_provider_tells_of_it_is_the_same_money(
+    def test_a_later_report_of_the_provider_is_the_same_money(
         self, paid_by_word: Attempt, more: dict[str, str]
     ) -> None:
         for source in ("notification", "query"):
@@ -422,7 +422,7 @@ class TestWhatIsToldLater:
         left = {"provider": 995, "orders": -995}
         assert self.end(half) == (("partially_refunded", 1990, 995, 0), left, [])
 
-    def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_has(
+    def test_a_refund_reported_before_the_payment_counts_by_whatever_number_that_has(
         self, attempt: Attempt, by_word: ByWord
     ) -> None:
         fold(replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"), source="notification")
@@ -501,7 +501,7 @@ class TestWhoCanBeAskedIsAsked:
         Attempt.objects.update(status="failed")
         cut(attempt)
         over = f"Nothing changed: WeChat Pay attempt {attempt.out_trade_no} is over (failed)."
-        assert told(admin_client, attempt, True).startswith(over)
+        assert recorded(admin_client, attempt, True).startswith(over)
         assert "Record the outcome" not in shown(admin_client, page(attempt.payment))
         assert (Observation.objects.count(), audit()) == (0, [])
 
@@ -523,7 +523,7 @@ class TestThePage:
         assert audit() == []
         user.user_permissions.set([view, Permission.objects.get(codename="tell_outcome")])
         assert button in shown(client, page(attempt.payment))
-        told(client, attempt, True)
+        recorded(client, attempt, True)
         assert [name for name, _ in audit()] == ["clerk"]
 
     def test_of_several_rows_each_has_its_button(
@@ -544,7 +544,7 @@ class TestThePage:
         for pk in (other.pk, new_id()):
             assert admin_client.get(page(attempt.payment, f"tell/{pk}")).status_code == 404
 
-    def test_a_form_that_tells_nothing(self, admin_client: Client, over: Attempt, cut: Cut) -> None:
+    def test_a_form_that_says_nothing(self, admin_client: Client, over: Attempt, cut: Cut) -> None:
         cut(over)
         for moved, more, words in (
             (True, {"reason": "  "}, "This field is required."),
@@ -562,11 +562,11 @@ class TestThePage:
 
 class TestOnce:
     def at_once(self, user: User, *given: tuple[Attempt | Refund, dict[str, Any]]) -> list[str]:
-        def click(row: Attempt | Refund, told: dict[str, Any]) -> str:
+        def click(row: Attempt | Refund, form: dict[str, Any]) -> str:
             client = Client()
             client.force_login(user)
             # not by the pages' contexts, which the client collects from all threads
-            answer = client.post(address(row), told)
+            answer = client.post(address(row), form)
             (sentence,) = get_messages(answer.wsgi_request)
             return str(sentence)
 
@@ -585,7 +585,7 @@ class TestOnce:
         was_paid = over.status == "succeeded"
         winner, loser = (first, second) if was_paid else (second, first)
         assert loser.startswith("Nothing changed: ")
-        assert [told for _, told in audit()] == [audit()[0][1]]
+        assert [words for _, words in audit()] == [audit()[0][1]]
         assert winner in audit()[0][1]
         assert Observation.objects.get().kind == ("paid" if was_paid else "closed")
         assert (order_of(over).status, stock()) == (("paid", 99) if was_paid else ("closed", 100))
@@ -607,7 +607,9 @@ class TestOneTransaction:
 
     @pytest.mark.parametrize("moved", [True, False])
     @pytest.mark.parametrize("of", ["over", "refund"])
-    def test_without_its_audit_line_nothing_is_told(self, request: Any, cut: Cut, of: str, moved: bool) -> None:
+    def test_without_its_audit_line_nothing_is_recorded(
+        self, request: Any, cut: Cut, of: str, moved: bool
+    ) -> None:
         row = request.getfixturevalue(of)
         cut(row)
         before = (row.status, totals(row), Observation.objects.count(), stock())
@@ -641,41 +643,41 @@ class TestBesideTheTimer:
         made.refresh_from_db()
         return made
 
-    @pytest.mark.parametrize("was_told_first", [True, False])
+    @pytest.mark.parametrize("was_recorded_first", [True, False])
     def test_what_an_operator_ends_is_not_requested_and_what_is_requested_they_cannot_end(
         self,
         by: Operator,
         provider: ScriptedProvider,
         doubted: Refund,
         monkeypatch: pytest.MonkeyPatch,
-        was_told_first: bool,
+        was_recorded_first: bool,
     ) -> None:
         heard: list[str] = []
 
-        def tell() -> None:
+        def decide() -> None:
             try:
                 manual.record(doubted, moved=False, number="", by=by)
             except NotDecidable as refused:
                 heard.append(str(refused))
 
         def query_refund(**asked: Any) -> RefundResult:
-            if was_told_first:
-                tell()
+            if was_recorded_first:
+                decide()
             return RefundResult(status=RefundStatus.NOT_FOUND)
 
         def request(**asked: Any) -> RefundResult:
             provider.calls.append(("refund", asked["out_refund_no"]))
-            if not was_told_first:
-                tell()
+            if not was_recorded_first:
+                decide()
             return RefundResult(status=RefundStatus.PROCESSING)
 
         monkeypatch.setattr(provider, "query_refund", query_refund)
         monkeypatch.setattr(provider, "refund", request)
         status = refunds.submit_refund(doubted.pk).status
         requests = [number for method, number in provider.calls if method == "refund"]
-        assert (status, len(requests)) == (("failed", 0) if was_told_first else ("processing", 1))
-        assert [one.endswith("ask the provider.") for one in heard] == ([] if was_told_first else [True])
-        assert totals(doubted)[3] == (0 if was_told_first else 500)
+        assert (status, len(requests)) == (("failed", 0) if was_recorded_first else ("processing", 1))
+        assert [one.endswith("ask the provider.") for one in heard] == ([] if was_recorded_first else [True])
+        assert totals(doubted)[3] == (0 if was_recorded_first else 500)
 
     def test_between_look_and_end_nobody_submits_it(self, by: Operator, doubted: Refund) -> None:
         refused: list[str] = []

@@ -111,8 +111,8 @@ def test_wechatpayv3_opens_the_wallet_s_other_ways(
         code, text = wechat.pay(**order, notify_url=listener.url, pay_type=way, **more)
         assert (code, list(json.loads(text))) == (200, [member])
         sandbox.pay(order["out_trade_no"])
-        told = wechat.callback(*listener.next())["resource"]
-        assert (told["out_trade_no"], told["trade_type"]) == (order["out_trade_no"], trade_type)
+        form = wechat.callback(*listener.next())["resource"]
+        assert (form["out_trade_no"], form["trade_type"]) == (order["out_trade_no"], trade_type)
 
 
 @IN_ONE_MODE
@@ -203,8 +203,8 @@ def ours(alipay: AliPay, sandbox: Sandbox) -> Any:
 
 def verifies(alipay: AliPay, body: bytes) -> bool:
     """Whether the SDK believes a notification."""
-    told = dict(parse_qsl(body.decode()))
-    return bool(alipay.verify(told, told.pop("sign")))
+    form = dict(parse_qsl(body.decode()))
+    return bool(alipay.verify(form, form.pop("sign")))
 
 
 def opened(alipay: AliPay, number: str, **more: Any) -> None:

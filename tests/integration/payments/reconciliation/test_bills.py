@@ -53,10 +53,10 @@ class Bank(ScriptedProvider):
         assert not connection.in_atomic_block
         if self.failure_of_bill:
             raise self.failure_of_bill
-        told = {DAY: self.lines, DAY - timedelta(days=1): self.before, **self.others}.get(day, ())
-        if isinstance(told, Exception):
-            raise told
-        return told
+        given = {DAY: self.lines, DAY - timedelta(days=1): self.before, **self.others}.get(day, ())
+        if isinstance(given, Exception):
+            raise given
+        return given
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def bank(open_attempt: OpenAttempt) -> Iterator[Bank]:
 
 
 def line(attempt: Attempt, **changed: Any) -> BillLine:
-    """The bill's line about what `paid` tells."""
+    """The bill's line about what `paid` reports."""
     fact = paid(attempt)
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "kind": FactKind.PAID,
         "out_trade_no": fact.out_trade_no,
         "provider_txn_id": fact.provider_txn_id,
@@ -79,7 +79,7 @@ def line(attempt: Attempt, **changed: Any) -> BillLine:
         "currency": "CNY",
         "occurred_at": NOON,
     }
-    return BillLine(**{**told, **changed})
+    return BillLine(**{**given, **changed})
 
 
 def known(attempt: Attempt, days_ago: int = 0) -> Attempt:
@@ -89,11 +89,11 @@ def known(attempt: Attempt, days_ago: int = 0) -> Attempt:
 
 
 def refund_line(attempt: Attempt, amount_minor: int, number: str) -> BillLine:
-    told = refunded(attempt, amount_minor, number)
+    given = refunded(attempt, amount_minor, number)
     return line(
         attempt,
         kind=FactKind.REFUNDED,
-        provider_txn_id=told.provider_txn_id,
+        provider_txn_id=given.provider_txn_id,
         out_refund_no=number,
         amount_minor=amount_minor,
     )
@@ -231,7 +231,7 @@ def test_a_fact_in_the_next_bill_is_resolved_by_it(open_attempt: OpenAttempt, ba
     assert (listed(), Difference.objects.get().resolution) == ([], f"it is in the bill of {DAY}")
 
 
-def test_what_was_told_days_later_is_looked_for_when_payable(open_attempt: OpenAttempt, bank: Bank) -> None:
+def test_a_fact_days_later_is_looked_for_when_payable(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt, invented = open_attempt(), open_attempt()
     for days, one in ((3, attempt), (40, invented)):
         began = attempt.created_at - timedelta(days=days)
@@ -243,32 +243,34 @@ def test_what_was_told_days_later_is_looked_for_when_payable(open_attempt: OpenA
     Refund.objects.filter(pk=refund.pk).update(created_at=long_ago[0], submitted_at=long_ago[1])
     went_back = refunded(attempt, 990, refund.out_refund_no)
     fold(replace(went_back, provider_txn_id=refund.out_refund_no), source=BY_HAND)
-    told = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
+    day = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
     began = attempt.created_at.date()
     bank.others[began - timedelta(days=3)] = (line(attempt),)
     bank.others[began - timedelta(days=17)] = (refund_line(attempt, 990, refund.out_refund_no),)
-    bills.compare(account="wechat", day=told)
+    bills.compare(account="wechat", day=day)
     assert open_ones() == [("missing_there", "paid")]
     assert Difference.objects.get().out_trade_no == invented.out_trade_no
     bills.compare(account="wechat", day=began - timedelta(days=3))  # which learns the provider's own number
-    bills.compare(account="wechat", day=told)
+    bills.compare(account="wechat", day=day)
     assert (len(listed()), Observation.objects.filter(kind="paid").count()) == (1, 3)
     assert payment_of(attempt).paid_minor == 1990
 
 
 @pytest.mark.parametrize("days_later", [0, 1])
-def test_what_was_told_is_resolved_by_its_line(open_attempt: OpenAttempt, bank: Bank, days_later: int) -> None:
+def test_a_recorded_outcome_is_resolved_by_its_line(
+    open_attempt: OpenAttempt, bank: Bank, days_later: int
+) -> None:
     attempt = open_attempt()
     fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
-    told = Observation.objects.get().observed_at.date()
-    bills.compare(account="wechat", day=told)
+    day = Observation.objects.get().observed_at.date()
+    bills.compare(account="wechat", day=day)
     assert [kind for kind, *_ in listed()] == ["missing_there"]
-    bank.others[told + timedelta(days=days_later)] = (line(attempt),)
-    bills.compare(account="wechat", day=told + timedelta(days=days_later))
+    bank.others[day + timedelta(days=days_later)] = (line(attempt),)
+    bills.compare(account="wechat", day=day + timedelta(days=days_later))
     assert listed() == []
 
 
-def test_what_came_back_of_a_told_refund_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
+def test_what_came_back_of_a_recorded_refund_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     number = asked_back(attempt, bank, "processing").out_refund_no
     went_back = refunded(attempt, 990, number)
@@ -359,7 +361,7 @@ A_PERSON_LOOKS = [("missing_here", "refunded")]
         ("failed", "pending", A_PERSON_LOOKS, 0),
         ("failed", "succeeded", AGREES, 990),
         ("failed", "canceled", AGREES, 0),
-        # by hand, in the dashboard: nobody tells us
+        # by hand, in the dashboard: nobody notifies us
         ("", "pending", A_PERSON_LOOKS, 0),
         ("", "succeeded", AGREES, 990),
         ("", "failed", AGREES, 0),
@@ -395,7 +397,7 @@ def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
 def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted_it(
     open_attempt: OpenAttempt, bank: Bank, days: int, by_hand: bool
 ) -> None:
-    """Its bill is never made anew, and says for ever that the refund is under way."""
+    """Its bill is made once, and says for ever that the refund is under way."""
     attempt, accepted = known(open_attempt(), days_ago=days), DAY - timedelta(days=days)
     number = "by-hand-1" if by_hand else asked_back(attempt, bank, "processing").out_refund_no
     under_way = replace(refund_line(attempt, 990, number), refund_status=RefundStatus.PROCESSING)
@@ -491,12 +493,14 @@ def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: Op
 def test_no_cell_of_a_spreadsheet_is_a_formula(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
     before = ["", " ", "\n", "\r\n", "\t", " \u00a0\n "]
-    told = {f"4200-{n}{sign}": f"{blank}{sign}HYPERLINK(1)" for n, blank in enumerate(before) for sign in "=+-@＝"}
-    bank.lines = tuple(line(attempt, out_trade_no=cell, provider_txn_id=number) for number, cell in told.items())
+    given = {
+        f"4200-{n}{sign}": f"{blank}{sign}HYPERLINK(1)" for n, blank in enumerate(before) for sign in "=+-@＝"
+    }
+    bank.lines = tuple(line(attempt, out_trade_no=cell, provider_txn_id=number) for number, cell in given.items())
     bills.compare(account="wechat", day=DAY)
     rows = csv.DictReader(io.StringIO("".join(spreadsheet.export(Difference.objects.all())), newline=""))
     assert {row["provider_txn_id"]: row["out_trade_no"] for row in rows} == {
-        number: f"'{cell}" for number, cell in told.items()
+        number: f"'{cell}" for number, cell in given.items()
     }
 
 
@@ -572,8 +576,8 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
         assert client.get(address).status_code == 403
     may("view_difference", "view_billcomparison")
     page = f"{listed_at}{row.pk}"
-    told = shown(f"{page}/change/")
-    assert ("unknown to us" in told, "/resolve/" in told) == (True, False)
+    page_text = shown(f"{page}/change/")
+    assert ("unknown to us" in page_text, "/resolve/" in page_text) == (True, False)
     assert client.get(f"{page}/resolve/").status_code == 403
     for term, count in (("4200-unknown", 1), ("4200", 0)):
         assert client.get(listed_at, {"q": term}).context["cl"].result_count == count

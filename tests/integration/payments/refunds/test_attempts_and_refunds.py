@@ -181,19 +181,19 @@ def test_what_a_person_has_settled_is_open_again_when_the_provider_says_somethin
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refund = refund_asked(paid_payment.pk, 500)
-    told = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
-    monkeypatch.setattr(provider, "refund", lambda **arguments: told)
+    said = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
+    monkeypatch.setattr(provider, "refund", lambda **arguments: said)
     for _ in range(2):
         assert refunds.submit_refund(refund.id).status == "requested"
         anomalies.resolve(Anomaly.objects.get().pk, resolution="topped up")
     assert Anomaly.objects.get().resolution == "topped up"
-    told = RefundResult(status=RefundStatus.FAILED)
+    said = RefundResult(status=RefundStatus.FAILED)
     assert refunds.submit_refund(refund.id).status == "failed"
     anomaly = Anomaly.objects.get()
     assert (anomaly.resolution, anomaly.resolved_at, "closed it" in anomaly.detail["message"]) == ("", None, True)
 
 
-def test_a_success_that_was_told_before_the_refusal_stands(
+def test_a_success_reported_before_the_refusal_stands(
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refund, give_back = refund_asked(paid_payment.pk, 500), provider.refund

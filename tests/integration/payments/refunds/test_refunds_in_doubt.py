@@ -38,10 +38,10 @@ def answers(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Call
         left = iter(given)
 
         def answer(**arguments: Any) -> RefundResult:
-            told = next(left)
-            if isinstance(told, BaseException):
-                raise told
-            return told
+            said = next(left)
+            if isinstance(said, BaseException):
+                raise said
+            return said
 
         monkeypatch.setattr(provider, "refund", answer)
 

@@ -19,27 +19,27 @@ from tests.threads import at_once
 
 WORKERS = 4
 
-_told: list[tuple[str, int]] = []
+_noted: list[tuple[str, int]] = []
 _failing: set[int] = set()
 _meeting: list[threading.Barrier] = []
 
 
 def listener(event: PaymentEvent) -> None:
-    """Notes what it is told; fails for the numbers in `_failing`; waits at a barrier where one is put."""
+    """Notes each event; fails for the numbers in `_failing`; waits at a barrier where one is put."""
     if _meeting:
         _meeting[0].wait(20)
     if event.number in _failing:
         raise ValueError("the warehouse is closed")
-    _told.append((event.payment_id.hex, event.number))
+    _noted.append((event.payment_id.hex, event.number))
 
 
 @pytest.fixture
-def told() -> Any:
-    _told.clear()
+def noted() -> Any:
+    _noted.clear()
     _failing.clear()
     _meeting.clear()
     with override_settings(PAYMENTS=changed(EVENTS=f"{__name__}.listener")):
-        yield _told
+        yield _noted
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_the_oldest_get_a_job_first(settled: Callable[[], Payment], monkeypatch:
     assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
 
 
-def test_what_failed_is_not_queued_every_second(told: Any, settled: Callable[[], Payment]) -> None:
+def test_what_failed_is_not_queued_every_second(noted: Any, settled: Callable[[], Payment]) -> None:
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):
@@ -127,43 +127,43 @@ def test_what_failed_is_not_queued_every_second(told: Any, settled: Callable[[],
     assert (events.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
 
 
-def test_workers_at_once_keep_each_payments_order(told: Any, settled: Callable[[], Payment]) -> None:
+def test_workers_at_once_keep_each_payments_order(noted: Any, settled: Callable[[], Payment]) -> None:
     payments = [settled() for _ in range(3)]
     at_once(*[lambda payment=payment: events.handle(payment.pk) for payment in payments for _ in range(WORKERS)])
-    assert len(told) == 9
+    assert len(noted) == 9
     for payment in payments:
-        assert [number for who, number in told if who == payment.id.hex] == [2, 3, 4]
+        assert [number for who, number in noted if who == payment.id.hex] == [2, 3, 4]
     assert not PaymentEvent.objects.filter(handled_at__isnull=True).exists()
 
 
-def test_other_payments_go_on_beside_it(told: Any, settled: Callable[[], Payment]) -> None:
+def test_other_payments_go_on_beside_it(noted: Any, settled: Callable[[], Payment]) -> None:
     """Both handlers are inside at the same time, else the barrier breaks."""
     one, other = settled(), settled()
     PaymentEvent.objects.filter(number__gt=2).delete()
     _meeting.append(threading.Barrier(2))
     at_once(lambda: events.handle(one.pk), lambda: events.handle(other.pk))
-    assert sorted(told) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
+    assert sorted(noted) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
 
 
-def test_what_fails_keeps_its_own_successors_waiting(told: Any, settled: Callable[[], Payment]) -> None:
+def test_what_fails_keeps_its_own_successors_waiting(noted: Any, settled: Callable[[], Payment]) -> None:
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):
         events.handle(stuck.pk)
-    assert told == [(stuck.id.hex, 2)]
+    assert noted == [(stuck.id.hex, 2)]
     assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 1), (4, 0)]
     free = settled()
     PaymentEvent.objects.filter(payment=free, number=3).update(number=30)
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
     assert events.handle_overdue() == 3
-    assert [number for who, number in told if who == free.id.hex] == [2, 30, 4]
+    assert [number for who, number in noted if who == free.id.hex] == [2, 30, 4]
     _failing.clear()
     assert events.handle_overdue() == 2
-    assert [number for who, number in told if who == stuck.id.hex] == [2, 3, 4]
+    assert [number for who, number in noted if who == stuck.id.hex] == [2, 3, 4]
 
 
 def test_overdue_events_of_many_payments_are_all_acted_on(
-    told: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+    noted: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "BATCH", 2)
     stuck = settled()
@@ -176,19 +176,19 @@ def test_overdue_events_of_many_payments_are_all_acted_on(
     _failing.discard(2)
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
     assert events.handle_overdue() == 9
-    assert {who for who, _ in told} == {payment.id.hex for payment in payments}
+    assert {who for who, _ in noted} == {payment.id.hex for payment in payments}
     assert stuck.events.first().attempts == 2  # tried once in all that
 
 
 def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None:
     payment = settled()
     events._handle_next(payment.pk)
-    told = Fulfilment.objects.get(order_id=payment.order_id)
-    assert (told.status, told.number) == ("released", 2)
+    fulfilment = Fulfilment.objects.get(order_id=payment.order_id)
+    assert (fulfilment.status, fulfilment.number) == ("released", 2)
     assert events.handle(payment.pk) == 2
-    told.refresh_from_db()
-    assert (told.status, told.number) == ("recalled", 4)
-    assert told.released_at is not None
+    fulfilment.refresh_from_db()
+    assert (fulfilment.status, fulfilment.number) == ("recalled", 4)
+    assert fulfilment.released_at is not None
     assert events.handle(payment.pk) == 0
 
 

@@ -144,8 +144,8 @@ def test_a_refund_keeps_its_amount(attempt: Attempt) -> None:
 def as_web(transactional_db: None) -> Iterator[None]:
     """From here on the connection has the rights that docs/how-to/database-roles.md gives the role of web and worker."""
     role = f"web_{os.getpid()}"
-    told = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "database-roles.md").read_text()
-    grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", told, re.MULTILINE)
+    said = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "database-roles.md").read_text()
+    grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", said, re.MULTILINE)
     assert len(grants) == 4
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {role}")

@@ -1,4 +1,4 @@
-"""The books: every movement at a provider twice, and the balance tells what belongs to whom."""
+"""The books: every movement at a provider twice, and the balance says what belongs to whom."""
 
 import random
 from collections.abc import Callable
@@ -77,9 +77,9 @@ def test_the_books_agree_with_the_payments(open_attempt: OpenAttempt, new_order:
                 refunded(attempt, 200, f"{number[:31]}2"),
             ]
         facts = [replace(fact, currency=rng.choice(["CNY", "CNY", "USD"])) for fact in facts]
-        told = rng.sample(facts, rng.randrange(1, len(facts) + 1)) * 2
-        rng.shuffle(told)
-        fold(*told)
+        said = rng.sample(facts, rng.randrange(1, len(facts) + 1)) * 2
+        rng.shuffle(said)
+        fold(*said)
         payment = payment_of(attempts[0])
         of_payment = JournalLine.objects.filter(entry__observation__attempt__payment=payment)
         by_account = dict(of_payment.values_list("account").annotate(Sum("amount_minor")).order_by("account"))

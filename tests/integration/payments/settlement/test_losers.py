@@ -65,16 +65,16 @@ def refund_number(attempt: Attempt) -> str:
     return attempt.out_trade_no[::-1]
 
 
-def told(attempt: Attempt) -> Letter:
+def letter_about(attempt: Attempt) -> Letter:
     """The notification that all this is about."""
     return letter(attempt, notification_id=f"n-{attempt.out_trade_no}")
 
 
 HAPPENS: dict[str, Happens] = {
     "nothing": lambda attempt: None,
-    "the timer tells the same": lambda attempt: fold(paid(attempt)),
-    "it is told with another amount": lambda attempt: fold(paid(attempt, amount_minor=1)),
-    "another charge of it is told, in another amount": lambda attempt: fold(
+    "the timer reports the same": lambda attempt: fold(paid(attempt)),
+    "it is reported with another amount": lambda attempt: fold(paid(attempt, amount_minor=1)),
+    "another charge of it is reported, in another amount": lambda attempt: fold(
         paid(attempt, amount_minor=1, provider_txn_id=f"4201{attempt.out_trade_no[-20:]}")
     ),
     "it went to another merchant": lambda attempt: fold(paid(attempt, merchant="1900999999")),
@@ -87,7 +87,7 @@ HAPPENS: dict[str, Happens] = {
     "another way to pay is opened": other_way_opened,
     "it is paid another way": other_way_paid,
     "its version counts up": counted_up,
-    "its twin is applied": lambda attempt: told(attempt).send(),
+    "its concurrent duplicate is applied": lambda attempt: letter_about(attempt).send(),
     "another of its notifications is applied": lambda attempt: letter(attempt).send(),
 }
 
@@ -148,9 +148,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
 def test_it_ends_as_if_it_came_first(open_attempt: OpenAttempt, meanwhile: Any, channel: str, what: str) -> None:
     before, attempt = open_attempt(channel), open_attempt(channel)
     HAPPENS[what](before)
-    told(before).send()
+    letter_about(before).send()
     looked = meanwhile(lambda: HAPPENS[what](attempt))
-    answer = told(attempt).send()
+    answer = letter_about(attempt).send()
     assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
     assert looked == ["first", *(["again"] if what not in NOT_LOST else [])], "it did not notice"
     assert end(attempt) == end(before)
@@ -207,7 +207,7 @@ def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Fu
 
 
 @pytest.mark.parametrize(
-    "refund", [True, False], ids=["a refund is told under the lock", "only the lock is taken"]
+    "refund", [True, False], ids=["a refund is reported under the lock", "only the lock is taken"]
 )
 def test_it_waits_for_the_lock_and_sees_the_change(
     open_attempt: OpenAttempt, meanwhile: Any, refund: bool

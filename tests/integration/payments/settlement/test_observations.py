@@ -163,7 +163,7 @@ def test_a_number_that_is_not_ours(open_attempt: OpenAttempt, number: str) -> No
     ("kind", "elsewhere"),
     [("content_changed", {}), ("unknown_trade", {"out_trade_no": "f" * 32, "provider_txn_id": "4200-foreign"})],
 )
-def test_what_is_told_with_yet_another_content_is_open_work_again(
+def test_a_third_content_is_open_work_again(
     open_attempt: OpenAttempt, kind: str, elsewhere: dict[str, str]
 ) -> None:
     attempt = open_attempt()
@@ -231,7 +231,7 @@ def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: Ope
             row.save(force_insert=True)
 
 
-def test_a_refund_of_a_charge_that_nobody_told_yet_is_not_taken_from_another(open_attempt: OpenAttempt) -> None:
+def test_a_refund_of_an_unreported_charge_is_not_taken_from_another(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt("stripe")
     back = replace(refunded(attempt, 90, ONE), paid_txn_id="pi_other")
     assert fold(paid(attempt), back, back) == [Outcome.APPLIED, Outcome.APPLIED, Outcome.DUPLICATE]

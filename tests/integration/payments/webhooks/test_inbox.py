@@ -52,7 +52,7 @@ def take_in(notification_id: str, *facts: Any) -> str:
     return webhooks._take_in(received, notice)
 
 
-def test_a_held_one_is_released_by_whoever_tells_of_the_payment(open_attempt: OpenAttempt) -> None:
+def test_a_held_one_is_released_by_any_report_of_the_payment(open_attempt: OpenAttempt) -> None:
     attempt, other = open_attempt(), open_attempt()
     for number, one in enumerate((attempt, other)):
         assert take_in(f"refund {number}", refunded(one, 100, f"{number:032}")) == "held"
@@ -151,19 +151,19 @@ def test_only_another_failure_is_open_again(open_attempt: OpenAttempt, monkeypat
 
 
 @pytest.mark.parametrize(("fault", "status"), [(broken, 500), (fits_nowhere, 204)])
-def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
+def test_one_that_fails_beside_an_applied_duplicate_alarms_nobody(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], status: int
 ) -> None:
     note = letter(open_attempt(), notification_id="n")
     with monkeypatch.context() as patch:
 
-        def fail_after_a_twin(*args: Any, **kwargs: Any) -> None:
+        def fail_after_a_duplicate(*args: Any, **kwargs: Any) -> None:
             patch.undo()
-            (twin,) = at_once(note.send)
-            assert twin.status_code == 204
+            (duplicate,) = at_once(note.send)
+            assert duplicate.status_code == 204
             fault()
 
-        patch.setattr(webhooks, "settle_on", fail_after_a_twin)
+        patch.setattr(webhooks, "settle_on", fail_after_a_duplicate)
         assert note.send().status_code == status
     assert note.send().status_code == 204
     assert Notification.objects.get().verdict == "applied"
@@ -171,7 +171,7 @@ def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
 
 
 @pytest.mark.parametrize("fault", [broken, fits_nowhere])
-def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
+def test_a_quarantined_one_that_fails_says_why_and_stays_there(
     open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Any
 ) -> None:
     attempt, other = open_attempt(), open_attempt()
@@ -192,7 +192,7 @@ def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
     assert not Anomaly.objects.filter(kind="notification_failed", resolved_at=None).exists()
 
 
-def test_what_was_applied_and_fails_now_tells_why_and_stays_applied(
+def test_an_applied_one_that_fails_now_says_why_and_stays_applied(
     open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letter(open_attempt()).send()
@@ -213,7 +213,7 @@ def test_what_fits_in_no_column_is_processed_again_on_demand(
         patch.setattr(webhooks, "settle_on", fits_nowhere)
         assert letter(attempt, notification_id="n").send().status_code in {200, 204}
         row = Notification.objects.get()
-        # the second is asked for by nobody: the provider was told that we have it
+        # the second is asked for by nobody: the provider has our acknowledgement
         for fault in (fits_nowhere, broken):
             patch.setattr(webhooks, "settle_on", fault)
             with pytest.raises(CommandError, match="1 could not be processed"):

@@ -88,8 +88,8 @@ def test_a_notification_pays_the_order_and_its_copies_change_nothing(
 ) -> None:
     attempt = open_attempt(channel)
     first = letter(attempt, notification_id="n-1")
-    made_anew = letter(attempt, notification_id="n-1")  # as the platform encrypts and signs each copy
-    for note in (first, first, made_anew, first):
+    made_again = letter(attempt, notification_id="n-1")  # as the platform encrypts and signs each copy
+    for note in (first, first, made_again, first):
         assert acknowledged(note.send(), channel)
     payment, order = payment_of(attempt), order_of(attempt)
     assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")

@@ -97,11 +97,11 @@ def test_a_product_is_listed_and_found_by_both_names(operator: Client) -> None:
 
 def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Product) -> None:
     fields = page(operator, mug) | {"stock_difference": "-101", "name": "Cup"}
-    told = send(operator, mug, fields)
+    said = send(operator, mug, fields)
 
-    assert "fewer units than you take away" in told
-    assert "changed successfully" not in told
-    assert (told.count('value="-101"'), told.count('value="Cup"')) == (1, 1)  # what was typed is still there
+    assert "fewer units than you take away" in said
+    assert "changed successfully" not in said
+    assert (said.count('value="-101"'), said.count('value="Cup"')) == (1, 1)  # what was typed is still there
     mug.refresh_from_db()
     assert (mug.stock, mug.name, LogEntry.objects.count()) == (100, "Mug", 0)
 
@@ -167,7 +167,7 @@ def test_a_page_that_is_sent_twice_counts_once(operator: Client, mug: Product) -
     assert LogEntry.objects.get().get_change_message() == "Changed Name and Stock difference +10."
 
 
-def test_a_page_that_does_not_tell_what_was_seen_is_refused(operator: Client, mug: Product) -> None:
+def test_a_page_that_does_not_say_what_was_seen_is_refused(operator: Client, mug: Product) -> None:
     other = Product.objects.create(sku="bag", name="Bag", price_minor=1)
     for seen in ("", "forged", page(operator, other)["seen"]):
         assert "load it again" in edit(operator, mug, name="Cup", seen=seen)
@@ -282,9 +282,9 @@ def test_everything_is_named_in_words_with_times_in_one_style(
     for row in (sale, purchase, coupon, coupon.campaign, Like.objects.get(), order):
         listed = f"/admin/shop/{row._meta.model_name}/"
         for address in (listed, f"{listed}{row.pk}/change/"):
-            told = operator.get(address).content.decode()
-            assert "(UTC)" in told
-            assert re.search(r"[ap]\.m\.|midnight|noon|¥", told) is None
+            said = operator.get(address).content.decode()
+            assert "(UTC)" in said
+            assert re.search(r"[ap]\.m\.|midnight|noon|¥", said) is None
 
 
 def test_nul_in_a_filter_is_a_bad_request(operator: Client) -> None:

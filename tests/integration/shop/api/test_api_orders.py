@@ -220,8 +220,8 @@ def test_the_schema_documents_what_befalls_every_call(client: Any) -> None:
         for status, answer in call["responses"].items():
             if status >= "400":
                 assert [*answer["content"]] == ["application/problem+json"], (name, status)
-                told = answer["description"].split(", ")
-                assert len(set(told)) == len(told), (name, status)
+                said = answer["description"].split(", ")
+                assert len(set(said)) == len(said), (name, status)
             elif keyed:
                 assert "Idempotent-Replayed" in answer["headers"], (name, status)
     assert "`out_of_stock`" in calls["orders_create"]["responses"]["409"]["description"]

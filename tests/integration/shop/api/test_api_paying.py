@@ -100,7 +100,7 @@ class TestPayment:
         late = checkout.pay("alipay", key="pay3")
         assert (late.status_code, late.json()["code"]) == (409, "order_paid")
 
-    def test_a_silent_provider_is_202_and_the_same_key_tells_how_it_ends(self, checkout: Checkout) -> None:
+    def test_a_silent_provider_is_202_and_the_same_key_shows_how_it_ends(self, checkout: Checkout) -> None:
         checkout.wechat.fails(SILENCE, "create", "query")
         first = checkout.pay()
 

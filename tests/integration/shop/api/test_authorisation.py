@@ -45,9 +45,9 @@ def operations() -> list[tuple[str, str, str]]:
     """Method, path and id of every call that the API describes."""
     schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return [
-        (method.upper(), path, told["operationId"])
+        (method.upper(), path, said["operationId"])
         for path, methods in schema["paths"].items()
-        for method, told in methods.items()
+        for method, said in methods.items()
         if path.startswith("/api/v1/")
     ]
 
@@ -111,8 +111,8 @@ def test_every_page_of_somebodys_own_is_closed_to_guests_and_others(
 def test_a_token_is_looked_up_in_one_statement_and_only_of_who_is_active(demo: User, caller: Caller) -> None:
     token = Token.objects.get(user=demo)
     with CaptureQueriesContext(connection) as asked:
-        seen, told = TokenAuthentication().authenticate_credentials(token.key)
-    assert (len(asked), told) == (1, token)
+        seen, said = TokenAuthentication().authenticate_credentials(token.key)
+    assert (len(asked), said) == (1, token)
     fields = [field.attname for field in User._meta.concrete_fields]
     assert [getattr(seen, name) for name in fields] == [getattr(demo, name) for name in fields]
 

@@ -1,4 +1,4 @@
-"""The API's limits a minute: exact over threads, before the key, told as 429; without Redis everyone passes."""
+"""The API's limits a minute: exact over threads, before the key, answered by 429; without Redis everyone passes."""
 
 from typing import Any
 
@@ -50,16 +50,16 @@ def order(client: APIClient, key: str) -> Any:
 def test_a_caller_s_limit(ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE = 5
     before = counted(throttling.THROTTLED)
-    told = at_once(*[lambda: ann.get(PRODUCTS).status_code] * 12)
-    assert sorted(told) == [200] * 5 + [429] * 7
+    said = at_once(*[lambda: ann.get(PRODUCTS).status_code] * 12)
+    assert sorted(said) == [200] * 5 + [429] * 7
     assert counted(throttling.THROTTLED) == before + 7
     assert bob.get(PRODUCTS).status_code == 200
 
 
 def test_the_overall_limit(ann: APIClient, bob: APIClient, settings: Any, redis_server: redis.Redis) -> None:
     settings.API_CALLS_PER_MINUTE, settings.API_CALLS_PER_MINUTE_OVERALL = 4, 6
-    told = at_once(*[lambda: ann.get(PRODUCTS).status_code, lambda: bob.get(PRODUCTS).status_code] * 5)
-    assert sorted(told) == [200] * 6 + [429] * 4
+    said = at_once(*[lambda: ann.get(PRODUCTS).status_code, lambda: bob.get(PRODUCTS).status_code] * 5)
+    assert sorted(said) == [200] * 6 + [429] * 4
 
 
 def test_a_refusal_says_when_to_come_back(ann: APIClient, settings: Any, redis_server: redis.Redis) -> None:

@@ -70,7 +70,7 @@ def elsewhere(_kept: None, mug: Product) -> Iterator[Any]:
     window.close()
 
 
-def test_other_processes_are_told_of_a_change(elsewhere: Any, mug: Product) -> None:
+def test_other_processes_hear_of_a_change(elsewhere: Any, mug: Product) -> None:
     def is_old() -> bool:  # but where its subscriber has just begun, which means to look again
         Product.objects.update(description=(newest := uuid4().hex))
         return bool(elsewhere().description != newest)
@@ -85,7 +85,7 @@ def test_other_processes_are_told_of_a_change(elsewhere: Any, mug: Product) -> N
     until(lambda: elsewhere().stock == 100)
 
 
-def test_what_nobody_is_told_of_is_seen_when_the_copy_ends(shown: Any, settings: Any) -> None:
+def test_a_change_without_a_message_is_seen_when_the_copy_ends(shown: Any, settings: Any) -> None:
     settings.CATALOGUE_SECONDS = 0.05
     cache.forget_copy()
     shown()
@@ -107,10 +107,10 @@ def test_the_api_and_the_page_of_a_product_never_read_it(
 
     until(shows_what_was)
     Like.objects.create(user=demo, product=mug)
-    for told in (caller.get("products").json()[0], caller.get("products/mug").json()):
-        assert (told["stock"], told["likes"], told["liked"], told["price"]["amount_minor"]) == (7, 1, True, 2500)
-    assert (told := stranger.get("products/mug").json())["likes"] == 1
-    assert told["liked"] is False
+    for said in (caller.get("products").json()[0], caller.get("products/mug").json()):
+        assert (said["stock"], said["likes"], said["liked"], said["price"]["amount_minor"]) == (7, 1, True, 2500)
+    assert (said := stranger.get("products/mug").json())["likes"] == 1
+    assert said["liked"] is False
     assert [one["sku"] for one in stranger.get("products").json()] == ["mug", "poster"]
     assert b"Only 7 left" in Client().get("/products/mug").content
 

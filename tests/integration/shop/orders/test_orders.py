@@ -175,7 +175,7 @@ TIMES = {
 
 
 class TestDatabase:
-    """What PostgreSQL refuses, whoever writes."""
+    """Writes that PostgreSQL refuses from any writer."""
 
     @pytest.mark.parametrize("steps", [("pending", "paid", "refunded"), ("closed",)])
     def test_an_order_that_is_to_make_room_for_an_unpaid_one(self, order: Order, steps: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ SHOPPER = "203.0.113.7"
 
 @pytest.fixture
 def order(settings: Any, caller: Caller, mug: Product, channels: Any) -> Order:
-    """To be paid at a provider that does not answer: what it was told is kept then."""
+    """To be paid at a provider that does not answer: what it was sent is stored then."""
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
     channels["wechat"].failing, channels["wechat"].failure = frozenset({"create", "query"}), OutcomeUnknown("late")
     caller.order("mug", 1, key="o")

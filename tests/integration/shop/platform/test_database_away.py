@@ -67,7 +67,7 @@ def test_what_a_middleware_meets_is_503_too(client: Client, caplog: pytest.LogCa
     assert client.get("/api/remember").status_code == 200
 
 
-def test_a_shopper_is_told_in_sentences(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shopper_reads_sentences(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.raise_request_exception = False
     english = ("know yet whether your last request went through", "nothing is ordered or charged twice")
     chinese = ("无法确认您刚才的操作是否成功", "不会重复下单，也不会重复扣款")
@@ -85,7 +85,7 @@ def test_a_shopper_is_told_in_sentences(client: Client, caplog: pytest.LogCaptur
     assert "read-only transaction" in caplog.text
 
 
-def test_a_form_is_told_so_too(client: Client) -> None:
+def test_a_form_gets_that_answer_too(client: Client) -> None:
     """Its rate is counted before the view, by a member whom only the database knows."""
     client.raise_request_exception = False
     with database_away():

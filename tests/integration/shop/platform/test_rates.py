@@ -118,8 +118,8 @@ def test_a_member_guesses_no_more_often(boss: User, demo: User, settings: Any, a
 
 def test_guesses_at_the_same_moment_count_as_well(boss: User, settings: Any) -> None:
     settings.LOGIN_FAILURES_PER_NAME = 3
-    told = at_once(*[lambda: statuses("/accounts/login/", "boss")[0]] * 10)
-    assert sorted(told) == [200] * 3 + [429] * 7
+    said = at_once(*[lambda: statuses("/accounts/login/", "boss")[0]] * 10)
+    assert sorted(said) == [200] * 3 + [429] * 7
 
 
 def test_without_redis_a_process_counts_by_itself(boss: User, mug: Product, settings: Any, away: None) -> None:

@@ -128,7 +128,7 @@ def test_the_language_cookie_goes_over_https_alone(https: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "said"),
     [
         ({}, ""),
         ({"HSTS_SUBDOMAINS": "1"}, "; includeSubDomains"),
@@ -136,14 +136,14 @@ def test_the_language_cookie_goes_over_https_alone(https: Client) -> None:
     ],
 )
 def test_subdomains_and_preloading_are_chosen(
-    settings: Any, monkeypatch: pytest.MonkeyPatch, client: Client, chosen: dict[str, str], told: str
+    settings: Any, monkeypatch: pytest.MonkeyPatch, client: Client, chosen: dict[str, str], said: str
 ) -> None:
     set_up(settings, monkeypatch, **chosen)
     answer = client.get("/nowhere", headers={"Host": "shop.example", "X-Forwarded-Proto": "https"})
-    assert answer["Strict-Transport-Security"] == f"max-age={YEAR_SECONDS}{told}"
+    assert answer["Strict-Transport-Security"] == f"max-age={YEAR_SECONDS}{said}"
 
 
-def test_plain_http_is_led_to_https_and_a_missing_header_is_told(https: Client) -> None:
+def test_plain_http_is_led_to_https_and_a_missing_header_is_named(https: Client) -> None:
     answer = https.get("/products/mug", headers={"X-Forwarded-Proto": "http"})
     assert (answer.status_code, answer["Location"]) == (301, "https://shop.example/products/mug")
     assert len(faults_of({"Server": "x"})) == 7

@@ -77,7 +77,7 @@ def buy_directly(user: User) -> Order:
 
 
 def state(sale: FlashSale) -> tuple[int, int, int]:
-    """(sold, standing purchases, stock): all three must tell the same."""
+    """(sold, standing purchases, stock): all three must agree."""
     sale.refresh_from_db()
     standing = FlashSalePurchase.objects.filter(sale=sale, returned_at__isnull=True).count()
     return sale.sold, standing, Product.objects.get(pk=sale.product_id).stock
@@ -178,7 +178,7 @@ class TestBuying:
 
 
 class TestTheDatabase:
-    """What it refuses whoever writes."""
+    """Writes that it refuses from any writer."""
 
     def test_a_sale_that_cannot_be(self) -> None:
         for values, constraint in (
@@ -383,7 +383,7 @@ class TestRedisIsNotTheJudge:
 
 
 class TestLooking:
-    """What is told to who waits."""
+    """What those who wait see."""
 
     def test_without_sql_while_it_runs(self, buyers: list[Caller], django_assert_num_queries: Any) -> None:
         users = list(User.objects.order_by("pk"))

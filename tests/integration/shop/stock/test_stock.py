@@ -103,7 +103,7 @@ def test_units_are_divided_evenly_and_come_together_again(mug: Product) -> None:
     assert (mug.stock, in_segments(mug)) == (1, [])
 
 
-def test_a_buyer_begins_at_his_own_segment_and_goes_round(mug: Product) -> None:
+def test_a_buyer_begins_at_the_home_segment_and_goes_round(mug: Product) -> None:
     stock.arrange(product_id=mug.pk, strategy="segmented", segments=4)
     assert reserve(mug, 25, buyer=4 * 9 + 2)
     assert in_segments(mug) == [25, 25, 0, 25]
@@ -117,7 +117,7 @@ def test_a_buyer_does_not_wait_for_a_busy_segment(mug: Product) -> None:
     stock.arrange(product_id=mug.pk, strategy="segmented", segments=2)
     with transaction.atomic():
         stock.reserve(quantities={mug.pk: 1}, buyer=0)
-        at_once(lambda: reserve(mug, 1, buyer=0))  # without it, for ever: this transaction holds his segment
+        at_once(lambda: reserve(mug, 1, buyer=0))  # without it, for ever: this transaction holds its segment
     assert in_segments(mug) == [49, 49]
 
 

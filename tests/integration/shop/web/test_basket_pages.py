@@ -135,17 +135,17 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, poster: Product) ->
 
 def test_a_login_sent_again_keeps_the_basket(demo: User) -> None:
     """A double click, or an answer lost on the way: both requests carry the guest's session."""
-    client, twin = guest(), guest()
+    client, duplicate = guest(), guest()
     put(client, "mug", 2)
     csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
-    twin.cookies = client.cookies.copy()  # type: ignore[assignment]
+    duplicate.cookies = client.cookies.copy()  # type: ignore[assignment]
     as_guest = session_of(client).session_key
     login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
-    for browser in (client, twin):
+    for browser in (client, duplicate):
         assert browser.post("/accounts/login/", login)["Location"] == "/basket"
         assert (browser.session[SESSION_KEY], held(browser)) == (str(demo.pk), {"mug": 2})
-    assert len({as_guest, client.session.session_key, twin.session.session_key}) == 3, "no login keeps a key"
-    order_all(twin)
+    assert len({as_guest, client.session.session_key, duplicate.session.session_key}) == 3, "no login keeps a key"
+    order_all(duplicate)
     assert Session.objects.get(pk=as_guest).get_decoded() == {"basket": {"mug": 2}}, "nothing of the member"
 
 

@@ -132,7 +132,7 @@ def test_the_apps_share_their_terms() -> None:
 
 
 @pytest.mark.django_db
-def test_a_problem_is_told_in_the_callers_language(demo: User, settings: Any) -> None:
+def test_a_problem_is_in_the_callers_language(demo: User, settings: Any) -> None:
     client = Client()
     client.force_login(demo)
     for asked, detail in {"zh-CN": "商品“nothing”不存在。", "en": "There is no product 'nothing'."}.items():

@@ -1,4 +1,4 @@
-"""The stream of an order's states: told at once over Redis, looked up without it, few at a time."""
+"""The stream of an order's states: pushed at once over Redis, looked up without it, few at a time."""
 
 import json
 import threading
@@ -47,7 +47,7 @@ class Reader:
         self.client = client
         self.response: Any = client.get(f"/api/v1/orders/{order.id.hex}/events", headers=headers)
         assert self.response.status_code == 200, self.response.content
-        self.told: list[dict[str, Any]] = []
+        self.states: list[dict[str, Any]] = []
         self.ids: list[str] = []
         self.news = threading.Semaphore(0)
         self.thread = threading.Thread(target=self._read)
@@ -59,15 +59,15 @@ class Reader:
                 fields = dict(line.split(": ", 1) for line in part.decode().strip().splitlines() if ": " in line)
                 if fields.get("event") == "status":
                     self.ids.append(fields["id"])
-                    self.told.append(json.loads(fields["data"]))
+                    self.states.append(json.loads(fields["data"]))
                     self.news.release()
         finally:
             self.response.close()
             connections.close_all()
 
     def next(self) -> dict[str, Any]:
-        assert self.news.acquire(timeout=20), "nothing was told"
-        return self.told[-1]
+        assert self.news.acquire(timeout=20), "nothing came"
+        return self.states[-1]
 
     def ended(self) -> None:
         self.thread.join(30)
@@ -85,10 +85,8 @@ def _all_places_are_free_again() -> Iterator[None]:
     until(lambda: not live._taken)  # else a stream has kept its place
 
 
-def test_the_page_is_told_when_the_order_is_paid(
-    owner: User, order: Order, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "BEAT_SECONDS", 60.0)  # only what is told can be the reason
+def test_the_page_hears_when_the_order_is_paid(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 60.0)  # only a message can be the reason
     reader = Reader(owner, order)
     first = reader.next()
     assert (first["status"], first["final"], first["order"]) == ("pending", False, order.id.hex)
@@ -109,7 +107,7 @@ def test_behind_asgi_the_page_polls(owner: User, order: Order, monkeypatch: pyte
     assert async_to_sync(client.get)(f"/api/v1/orders/{order.id.hex}/events").status_code == 204
 
 
-def test_what_the_browser_knows_is_not_told_again(owner: User, order: Order) -> None:
+def test_a_state_that_the_browser_has_is_not_sent_again(owner: User, order: Order) -> None:
     reader = Reader(owner, order)
     reader.next()
     again = Reader(owner, order, **{"Last-Event-ID": reader.ids[0], "Accept": "text/event-stream"})
@@ -117,10 +115,12 @@ def test_what_the_browser_knows_is_not_told_again(owner: User, order: Order) -> 
     assert again.next()["status"] == "paid"
     for each in (reader, again):
         each.ended()
-    assert [told["status"] for told in again.told] == ["paid"]
+    assert [state["status"] for state in again.states] == ["paid"]
 
 
-def test_a_change_that_was_rolled_back_is_not_told(owner: User, order: Order, redis_server: redis.Redis) -> None:
+def test_a_change_that_was_rolled_back_is_not_published(
+    owner: User, order: Order, redis_server: redis.Redis
+) -> None:
     with changes.topic(order.id, redis_server).listen() as messages:
         assert messages.take(wait_seconds=20) is None  # from now on it hears everything
         with transaction.atomic():
@@ -203,7 +203,7 @@ def test_a_stream_ends_after_its_time(owner: User, order: Order, monkeypatch: py
     monkeypatch.setattr(live, "STREAM_SECONDS", 0.0)
     reader = Reader(owner, order)
     reader.ended()
-    assert [told["status"] for told in reader.told] == ["pending"]
+    assert [state["status"] for state in reader.states] == ["pending"]
     assert Order.objects.get().status == OrderStatus.PENDING
     assert not connection.in_atomic_block
 
@@ -241,7 +241,7 @@ class TestACallerWhoIsNoLongerLetIn:
         reader.next()
         OVER[now_they_are](owner, reader)
         reader.ended()
-        assert [told["status"] for told in reader.told] == ["pending"]
+        assert [state["status"] for state in reader.states] == ["pending"]
 
     def test_nobody_elses_does(self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)

@@ -345,8 +345,8 @@ def test_the_status_changes_when_the_page_would(shopper: Client, order: Order, o
     settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
     poll()
     assert len({state["state"] for state in states}) == 3
-    told = [(state["status"], state["final"]) for state in states]
-    assert told == [("pending", False), ("pending", False), ("paid", True)]
+    said = [(state["status"], state["final"]) for state in states]
+    assert said == [("pending", False), ("pending", False), ("paid", True)]
 
     assert Client().get(f"{path}/status").status_code == 401
     stranger = Client()

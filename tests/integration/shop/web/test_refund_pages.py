@@ -184,8 +184,8 @@ def test_refusals_are_sentences(paid: Visit) -> None:
     assert (refused.status_code, b"Refund declined" in refused.content) == (409, True)
     assert b"internal words" not in refused.content
     assert "Paid, refund declined" in paid.shopper.get("/orders").content.decode()
-    told = "The payment service declined it. No money was moved. We are looking into it. You can request it again. Declined"
-    assert f"¥1.00 · too small {told}" in paid.page()
+    said = "The payment service declined it. No money was moved. We are looking into it. You can request it again. Declined"
+    assert f"¥1.00 · too small {said}" in paid.page()
 
     paid.wechat.failure = ProviderUnavailable("connection refused")
     assert paid.ask("2")["Location"] == paid.path
@@ -312,15 +312,15 @@ class TestMoneyThatDoesNotCount:
         visit.pay()
         before = visit.status()["state"]
         settle(visit.fact(amount_minor=1000))
-        told = "We received a payment that doesn't match this order."
+        said = "We received a payment that doesn't match this order."
         page = visit.page()
-        assert f"{told} We are refunding the payment of ¥10.00. This order is not paid yet." in page
+        assert f"{said} We are refunding the payment of ¥10.00. This order is not paid yet." in page
         assert "Pay ¥39.80" in page
         assert visit.status()["state"] != before, "the open page is renewed"
 
         self.given_back(visit)
         page = visit.page()
-        assert f"{told} We refunded the payment of ¥10.00." in page
+        assert f"{said} We refunded the payment of ¥10.00." in page
         assert "¥10.00 · wrong amount" in page
 
     def test_of_another_currency_is_named_in_that(self, visit: Visit) -> None:
@@ -345,14 +345,14 @@ class TestMoneyThatDoesNotCount:
     def test_that_could_not_be_given_back(self, visit: Visit) -> None:
         visit.pay()
         settle(visit.fact(amount_minor=1000))
-        for status, told in (
+        for status, said in (
             (RefundStatus.UNFUNDED, "The refund of the payment of ¥10.00 is delayed at the payment service."),
             (RefundStatus.FAILED, "The refund of the payment of ¥10.00 was declined."),
         ):
             visit.wechat.refund_result = RefundResult(status=status, message="no")
             refunds.submit_refund(Refund.objects.get().pk)
             page = visit.page()
-            assert told in page
+            assert said in page
             assert "being refunded" not in page
 
     @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ class TestMoneyThatDoesNotCount:
         assert then in visit.page()
         assert visit.status()["state"] != before["state"], "the open page is renewed"
 
-    def test_that_a_person_decides_about_is_told(self, visit: Visit) -> None:
+    def test_a_person_who_must_decide_hears_of_it(self, visit: Visit) -> None:
         visit.pay()
         fact = visit.fact()
         settle(fact)

@@ -45,7 +45,7 @@ def poll(client: Client, page: Any) -> Any:
 
 
 def polled_by(page: Any) -> list[str]:
-    """Where the page asks how the sale stands; what it hears that is not its own state makes it load anew."""
+    """Where the page asks how the sale stands; a state that is not its own makes it load again."""
     html = page.content.decode()
     return [] if "data-final" in html else re.findall(r'data-sale="([^"]+)"', html)
 
@@ -117,9 +117,9 @@ def test_two_tabs_and_who_comes_too_late(
     assert "Items from unpaid orders come back." in text(refused)
     assert "In line so far: 2" in text(refused)
     with django_assert_num_queries(0):
-        told = poll(late, late_page)
-    assert told.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
-    assert "no-store" in told["Cache-Control"]
+        states = poll(late, late_page)
+    assert states.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
+    assert "no-store" in states["Cache-Control"]
 
     lifecycle.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
     replayed = late.post(BUY, form_of(late_page, BUY))  # the same refusal, on a page of now, with a fresh form
@@ -141,7 +141,7 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
 def test_a_buyer_after_the_end_and_in_the_next_sale(
     shopper: Client, sneaker: Product, redis_server: redis.Redis
 ) -> None:
-    """Page and poll agree; a page that has nothing more to tell does not ask."""
+    """Page and poll agree; a page that has nothing more to show does not ask."""
     waiting = shopper.get(PAGE)
     assert shopper.post(BUY, form_of(waiting, BUY)).status_code == 302
     link = f'href="/orders/{Order.objects.get().id.hex}"'
@@ -170,7 +170,7 @@ def test_a_buyer_after_the_end_and_in_the_next_sale(
     agreed(state="bought", asks=False, order=False)
 
 
-def test_a_buyer_whom_redis_has_lost_is_told_and_does_not_ask(
+def test_a_buyer_whom_redis_has_lost_hears_it_and_does_not_ask(
     shopper: Client, demo: User, redis_server: redis.Redis
 ) -> None:
     waiting = shopper.get(PAGE)
@@ -189,13 +189,13 @@ def test_polls_without_redis_read_the_database_once_a_second(
 
     def statements(who: Client, page: Any) -> int:
         with CaptureQueriesContext(connection) as queries:
-            told.append(poll(who, page).json()["state"])
+            states.append(poll(who, page).json()["state"])
         assert not [query for query in queries.captured_queries if '"place"' in query["sql"]], (
             "purchases of others"
         )
         return len(queries)
 
-    told: list[str] = []
+    states: list[str] = []
     late = Client()
     late.force_login(other)
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
@@ -207,7 +207,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
         assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
         lifecycle.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
         assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
-    assert told == ["open"] * 6 + ["bought", "soldout", "soldout"] + ["open"] * 3
+    assert states == ["open"] * 6 + ["bought", "soldout", "soldout"] + ["open"] * 3
 
 
 def test_a_kept_picture_does_not_outlive_the_sale(

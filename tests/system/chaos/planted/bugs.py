@@ -20,7 +20,7 @@ from tests.system.chaos.planted import plant
 
 @plant(planted.MARKER_WITHOUT_NX, "idempotency.redis.marker", "claim")
 def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
-    """SET where SET NX belongs: every twin believes that the key is his."""
+    """SET where SET NX belongs: every concurrent duplicate takes the key for its own."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
     fastpath.attempt(lambda redis: redis.set(name, value, px=round(ttl_seconds * 1000)))
     return marker.Claimed(value)
@@ -28,7 +28,7 @@ def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_secon
 
 @plant(planted.COMPLETION_WITHOUT_CAS, "idempotency.ledger", "complete_phased")
 def complete_phased(original: Any, run: Any, answer: Any, *, subject: str) -> bool:
-    """Whoever comes last overwrites what another was told."""
+    """The last one overwrites what another was answered."""
     LedgerEntry.objects.filter(pk=run.entry_id).update(
         state=State.FINISHED,
         lease_until=None,

@@ -53,8 +53,8 @@ class Settling(RuleBasedStateMachine):
     @rule(data=st.data())
     def facts_at_once(self, data: st.DataObject) -> None:
         pool = st.sampled_from([fact for attempt in self.attempts for fact in self._facts(attempt)])
-        told = data.draw(st.lists(pool, min_size=THREADS, max_size=THREADS))
-        at_once(*[lambda fact=fact: settle(fact, source="query") for fact in told])
+        chosen = data.draw(st.lists(pool, min_size=THREADS, max_size=THREADS))
+        at_once(*[lambda fact=fact: settle(fact, source="query") for fact in chosen])
 
     @rule(amount_minor=st.sampled_from([500, 990, 1990]))
     def refund_while_it_is_reported(self, amount_minor: int) -> None:

@@ -55,7 +55,7 @@ def payments(open_attempt: OpenAttempt) -> list[Payment]:
     return [payment_of(attempt) for attempt in attempts]
 
 
-def told() -> list[tuple[str, int]]:
+def fulfilments() -> list[tuple[str, int]]:
     return list(Fulfilment.objects.order_by("id").values_list("status", "number"))
 
 
@@ -70,5 +70,5 @@ def test_a_killed_worker_delays_its_payment_and_nothing_is_done_twice(payments: 
     assert kept >= 1, "the queue still believes that the killed worker works"
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")  # they are overdue
     events.handle_overdue()
-    assert told() == [("recalled", 4)] * len(payments)
+    assert fulfilments() == [("recalled", 4)] * len(payments)
     assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)

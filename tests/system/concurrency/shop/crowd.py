@@ -77,7 +77,7 @@ class Crowd:
         until(all_sold)
 
     def sold_exactly(self, sale: int, units: int) -> None:
-        """The sale, its purchases, its orders and the shelf tell the same."""
+        """The sale, its purchases, its orders and the shelf agree."""
         row = self._database.execute(
             "SELECT sale.sold, count(*), count(DISTINCT purchase.buyer_id), count(DISTINCT purchase.order_id), "
             "1000 - product.stock FROM shop_flashsale sale JOIN shop_product product ON product.id = product_id "

@@ -64,11 +64,11 @@ def test_a_local_close_against_a_callback(demo: User, mug: Product, channels: An
     order = _order(demo, {"mug": 3})
     Order.objects.update(closing_at=timezone.now())
 
-    def told(event: str) -> bool:
+    def takes(event: str) -> bool:
         with transaction.atomic():
             return on_payment(order_id=order.id, event=event)
 
-    paid, _, again = at_once(lambda: told("paid"), lambda: told("closed"), lambda: told("paid"))
+    paid, _, again = at_once(lambda: takes("paid"), lambda: takes("closed"), lambda: takes("paid"))
 
     order.refresh_from_db()
     mug.refresh_from_db()

@@ -21,7 +21,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 class Clock:
-    """Stands still until told otherwise."""
+    """Stands still until released."""
 
     def __init__(self) -> None:
         self.seconds = 1_000_000.0

@@ -125,9 +125,9 @@ def taking(hub: Hub, *, wait_seconds: float | None, lease_seconds: float | None 
     return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds, lease_seconds=lease_seconds)
 
 
-def until_it_waits(steps: Steps[Any], told: Any, answer: Any) -> tuple[str, Any]:
+def until_it_waits(steps: Steps[Any], reply: Any, answer: Any) -> tuple[str, Any]:
     """Go on to the next question, answer it, and return the question's request and the bell it then waits for."""
-    asked = steps.send(told)
+    asked = steps.send(reply)
     assert isinstance(asked, Ask)
     waited = steps.send(answer)
     assert isinstance(waited, Wait)
@@ -166,7 +166,7 @@ def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> No
     assert isinstance(steps.send(0), Finish)
 
 
-def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
+def test_a_loss_while_nobody_has_hung_a_bell_is_heard_all_the_same() -> None:
     """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
     hub, queued = Alone(None, Mailbox()), [0, 20, 2_000_000, 1_000_000]
     steps = taking(hub, wait_seconds=None)
@@ -220,7 +220,7 @@ def test_leases_that_nobody_comes_to_release_are_forgotten(monkeypatch: pytest.M
     lost.ends_at -= 60
     holds.add(lost)
     holds.forget_ended()
-    assert holds.get("lock", "me") is lost  # its holder can still be told
+    assert holds.get("lock", "me") is lost  # its holder can still hear of it
 
 
 def test_who_stands_behind_the_front_looks_soon_and_a_thousand_do_not_look_at_once() -> None:

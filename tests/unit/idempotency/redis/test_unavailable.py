@@ -1,4 +1,4 @@
-"""Which of a server's refusals mean that it is away for the moment, as redis-py tells them."""
+"""Which of a server's refusals mean that it is away for the moment, as redis-py raises them."""
 
 import pytest
 from redis._parsers.base import BaseParser
@@ -17,7 +17,7 @@ from idempotency.redis.availability import is_unavailable
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
         "OOM command not allowed when used memory > 'maxmemory'.",
-        # as Redis 6 tells what a command inside a script was refused with
+        # as Redis 6 reports what a command inside a script was refused with
         "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:80: "
         "@user_script: 80: -OOM command not allowed when used memory > 'maxmemory'. ",
         "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:4: "

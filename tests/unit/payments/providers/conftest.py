@@ -1,4 +1,4 @@
-"""A provider's address that answers whatever it is told to, and our providers towards it."""
+"""A provider's address that answers as the test says, and our providers towards it."""
 
 import json
 import socket

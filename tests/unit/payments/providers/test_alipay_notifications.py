@@ -1,4 +1,4 @@
-"""Which of Alipay's notifications are believed, and what they tell."""
+"""Which of Alipay's notifications are believed, and what they say."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -84,8 +84,8 @@ def test_a_notification_in_a_charset_of_china(alipay: Alipay, platform: keys.Key
         read(alipay, body.replace(b"%B1%AD", b"%B1%AE"))
 
 
-def test_a_whole_refund_tells_all_that_went_back_and_when(alipay: Alipay, platform: keys.Keys) -> None:
-    """Of its parts nobody tells the amounts: it goes by our number of the trade."""
+def test_a_whole_refund_says_all_that_went_back_and_when(alipay: Alipay, platform: keys.Keys) -> None:
+    """Nobody reports the amounts of its parts: it goes by our number of the trade."""
     back = {"trade_status": "TRADE_CLOSED", "refund_fee": "19.90", "gmt_refund": "2026-11-20 20:00:00.123"}
     paid, refunded = read(alipay, signed(platform, form(platform, **back))).facts
     assert (paid.kind, paid.amount_minor) == (FactKind.PAID, 1990)
@@ -94,8 +94,8 @@ def test_a_whole_refund_tells_all_that_went_back_and_when(alipay: Alipay, platfo
     assert refunded.occurred_at == datetime(2026, 11, 20, 20, tzinfo=timezone(timedelta(hours=8)))
 
 
-def test_another_seller_is_told_as_it_is(alipay: Alipay, platform: keys.Keys) -> None:
-    """Genuine, so it is no forgery: the fact names the seller and whoever folds it must judge."""
+def test_another_seller_is_reported_as_it_is(alipay: Alipay, platform: keys.Keys) -> None:
+    """Genuine, so it is no forgery: the fact names the seller, and settlement must judge."""
     (fact,) = read(alipay, signed(platform, form(platform, seller_id="2088000000000009"))).facts
     assert fact.merchant == "2088000000000009"
 

@@ -93,7 +93,7 @@ def test_a_compressed_bill_is_none(
 
 
 def zipped(piece: bytes, *, declared: int | None) -> bytes:
-    """A file of a great many pieces; its directory may tell another size than it unpacks to."""
+    """A file of a great many pieces; its directory may name another size than it unpacks to."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bill.csv", piece * (UNPACKED_BYTES // len(piece)))

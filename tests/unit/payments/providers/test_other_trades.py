@@ -186,7 +186,7 @@ def run(provider: Provider, exchange: Exchange, company: Company, document: Docu
     trade = {"out_trade_no": NUMBER, "reference": "pi_1"}
     if exchange.call == "create":
         return create(provider, method=PayMethod.PRECREATE if exchange.channel == "alipay" else None)
-    if exchange.call == "search":  # by a number that tells no age, where no reference is known
+    if exchange.call == "search":  # by a number that has no age, where no reference is known
         return provider.query(out_trade_no=NUMBER)
     if exchange.call == "query_refund":
         return provider.query_refund(out_refund_no=REFUND, **trade)
@@ -226,11 +226,11 @@ def test_a_sum_of_refunds_that_cannot_hold_ours(providers: dict[str, Any], compa
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"out_trade_no": NUMBER}, {"out_trade_no": NUMBER, "out_request_no": REFUND}]
+    "said", [{}, {"out_trade_no": NUMBER}, {"out_trade_no": NUMBER, "out_request_no": REFUND}]
 )
-def test_an_unknown_refund_need_not_be_named(providers: dict[str, Any], company: Company, told: Document) -> None:
+def test_an_unknown_refund_need_not_be_named(providers: dict[str, Any], company: Company, said: Document) -> None:
     query = {"channel": "alipay", "call": "query_refund", "says": alipay("alipay.trade.fastpay.refund.query")}
-    exchange = Exchange(document=told, compared=(), **query)
-    assert run(providers["alipay"], exchange, company, told).status is RefundStatus.NOT_FOUND
+    exchange = Exchange(document=said, compared=(), **query)
+    assert run(providers["alipay"], exchange, company, said).status is RefundStatus.NOT_FOUND
     with pytest.raises(OutcomeUnknown, match="not about what was asked"):
-        run(providers["alipay"], exchange, company, {**told, "out_trade_no": OTHER})
+        run(providers["alipay"], exchange, company, {**said, "out_trade_no": OTHER})

@@ -164,7 +164,7 @@ def test_a_dispute_of_no_intent_is_none_of_ours(stripe: StripeIntents) -> None:
 
 
 @pytest.mark.parametrize("kind", ["refund.created", "refund.updated", "charge.refund.updated"])
-def test_every_event_of_one_refund_tells_the_same_fact(stripe: StripeIntents, kind: str) -> None:
+def test_every_event_of_one_refund_is_the_same_fact(stripe: StripeIntents, kind: str) -> None:
     (fact,) = read(stripe, event(kind, REFUND)).facts
     assert (fact.kind, fact.provider_txn_id, fact.amount_minor) == (FactKind.REFUNDED, "re_1", 990)
     assert (fact.out_trade_no, fact.out_refund_no) == (NUMBER, REFUND_NUMBER)
@@ -192,12 +192,12 @@ NUMBERED = [{**REFUND["metadata"], "out_refund_no": number} for number in ("r" *
         ("payment_intent.canceled", {**INTENT, "metadata": None}),
     ],
 )
-def test_what_moves_no_money_of_ours_tells_nothing(stripe: StripeIntents, kind: str, document: Any) -> None:
+def test_what_moves_no_money_of_ours_is_no_fact(stripe: StripeIntents, kind: str, document: Any) -> None:
     notice = read(stripe, event(kind, document))
     assert (notice.facts, notice.refund) == ((), None)
 
 
-def test_a_thin_event_tells_nothing(stripe: StripeIntents) -> None:
+def test_a_thin_event_says_nothing(stripe: StripeIntents) -> None:
     """Sent by mistake to this endpoint, it would be sent again for three days, and the endpoint turned off."""
     thin = {"id": "evt_2", "object": "v2.core.event", "type": "payment_intent.succeeded", "livemode": False}
     notice = read(stripe, json.dumps({**thin, "created": "2026-09-17T06:20:52.246Z"}).encode())
@@ -205,7 +205,7 @@ def test_a_thin_event_tells_nothing(stripe: StripeIntents) -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "canceled"])
-def test_a_refund_that_ends_without_moving_money_is_told(stripe: StripeIntents, status: str) -> None:
+def test_a_refund_that_ends_without_moving_money_is_shown(stripe: StripeIntents, status: str) -> None:
     notice = read(stripe, event("refund.updated", {**REFUND, "status": status, "failure_reason": "expired"}))
     assert (notice.facts, notice.refund) == (
         (),
@@ -274,7 +274,7 @@ def test_an_event_of_the_other_mode_is_refused(key: str, livemode: bool | None) 
         read(stripe, event(livemode=livemode))
 
 
-def test_an_event_of_another_account_tells_of_its_money() -> None:
+def test_an_event_of_another_account_is_about_its_money() -> None:
     stripe = built(ACCOUNT="acct_ours")
     assert read(stripe, event(account="acct_ours")).facts[0].merchant == "acct_ours"
     assert read(stripe, event()).facts[0].merchant == "acct_ours"

@@ -114,7 +114,7 @@ def test_a_description_cannot_shift_the_amounts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "said"),
     [
         ("SUCCESS", ["succeeded"]),
         ("PROCESSING", ["processing"]),
@@ -123,8 +123,8 @@ def test_a_description_cannot_shift_the_amounts(text: str) -> None:
         ("NEW", []),
     ],
 )
-def test_a_refund_says_whether_it_is_done(status: str, told: list[str]) -> None:
-    assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == told
+def test_a_refund_says_whether_it_is_done(status: str, said: list[str]) -> None:
+    assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == said
 
 
 def test_what_a_till_took_back_is_left_out() -> None:
@@ -159,18 +159,18 @@ def test_what_is_no_bill(content: bytes, why: str) -> None:
 
 
 def announced(company: Company, **changed: Any) -> dict[str, Any]:
-    told = {
+    said = {
         "hash_type": "SHA1",
         "hash_value": hashlib.sha1(bill(PAID, REFUNDED)).hexdigest(),
         "download_url": f"{company.url}/v3/billdownload/file?token=6XIv5T%2D_&tartype=gzip",
     }
-    return {**told, **changed}
+    return {**said, **changed}
 
 
-def offering(company: Company, told: Any, file: Callable[[], Answer]) -> None:
-    """Announces `told`, genuinely signed; the file comes unsigned."""
+def offering(company: Company, said: Any, file: Callable[[], Answer]) -> None:
+    """Announces `said`, genuinely signed; the file comes unsigned."""
     company.answer = lambda body: (
-        file() if company.asked[-1][0].startswith("/v3/billdownload/") else signed(told)(body)
+        file() if company.asked[-1][0].startswith("/v3/billdownload/") else signed(said)(body)
     )
 
 

@@ -258,8 +258,8 @@ def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, s
 def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
     certificates = {each.serial: each.pem for each in (pair(1), pair(2))}
     with ThreadPoolExecutor(max_workers=8) as pool:
-        told = list(pool.map(lambda _: keep_certificates(tmp_path, certificates), range(16)))
-    assert sorted(serial for new in told for serial in new) == sorted(certificates)
+        said = list(pool.map(lambda _: keep_certificates(tmp_path, certificates), range(16)))
+    assert sorted(serial for new in said for serial in new) == sorted(certificates)
     assert names(tmp_path) == sorted(f"{serial}.pem" for serial in certificates)
 
 

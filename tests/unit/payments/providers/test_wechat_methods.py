@@ -42,7 +42,7 @@ def test_the_ways_and_the_one_that_is_used_where_none_is_asked_for(wechat: WeCha
         assert (action.type, action.url) == (NextActionType.QR_CODE, "weixin://wxpay/bizpayurl?pr=x")
     assert bodies[0] == bodies[1]
     assert bodies[0]["time_expire"] == "2026-11-20T12:00:00+08:00"
-    assert not {"payer", "scene_info"} & set(bodies[0])  # what a method does not need is not told
+    assert not {"payer", "scene_info"} & set(bodies[0])  # what a method does not need is not sent
     assert [path for path, _ in company.asked] == ["/v3/pay/transactions/native"] * 2
 
 

@@ -97,7 +97,7 @@ def test_a_refund_is_read_with_the_payment_that_it_takes_from(wechat: WeChatPay,
     assert fact.occurred_at is None
 
 
-def test_a_refund_that_did_not_reach_the_payer_is_told_of(wechat: WeChatPay, platform: keys.Keys) -> None:
+def test_a_refund_that_did_not_reach_the_payer_is_shown(wechat: WeChatPay, platform: keys.Keys) -> None:
     body = envelope(platform, {**REFUNDED, "refund_status": "ABNORMAL"}, event="REFUND.ABNORMAL")
     notice = read(wechat, platform, body)
     assert notice.facts == ()

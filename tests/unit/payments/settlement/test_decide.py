@@ -128,11 +128,11 @@ class End:
     disputes: tuple[tuple[str, str], ...]  # what a person reads of each at last
 
 
-def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = True) -> End:
+def settled(state: PaymentState, reported: Iterable[Fact], *, order_takes: bool = True) -> End:
     """Decide on facts as the shell does; the end."""
     books, filed, given_back = Books(Counter()), set[str](), dict[uuid.UUID, int]()
     rows = dict[str, Any]()
-    for fact in [implied for one in told for implied in facts_of(one)]:
+    for fact in [implied for one in reported for implied in facts_of(one)]:
         decision = decide(state, fact, source="query")
         if OrderEvent.PAID in decision.order_events and not order_takes:
             decision = decide(replace(state, order_accepts_payment=False), fact, source="query")
@@ -244,14 +244,14 @@ def test_any_number_of_copies_in_any_order_ends_alike(name: str, data: st.DataOb
 
 
 @given(
-    told=st.permutations([paid(), paid(ALIPAY), paid(STRIPE, "pi_1"), paid(STRIPE, "pi_2"), closed(STRIPE)]),
+    reported=st.permutations([paid(), paid(ALIPAY), paid(STRIPE, "pi_1"), paid(STRIPE, "pi_2"), closed(STRIPE)]),
     copies=st.integers(1, 3),
     order_takes=st.booleans(),
 )
 @settings(max_examples=40)
-def test_one_charge_counts_and_the_others_go_back(told: list[Fact], copies: int, order_takes: bool) -> None:
+def test_one_charge_counts_and_the_others_go_back(reported: list[Fact], copies: int, order_takes: bool) -> None:
     """Which one counts follows from the order of arrival; how much does not."""
-    end = settled(payment(WECHAT, ALIPAY, STRIPE), told * copies, order_takes=order_takes)
+    end = settled(payment(WECHAT, ALIPAY, STRIPE), reported * copies, order_takes=order_takes)
     assert end.totals[1:3] == (PRICE_MINOR if order_takes else 0, 0)
     assert end.given_back_minor == PRICE_MINOR * (3 if order_takes else 4)
     assert dict(end.attempts) == dict.fromkeys(("wechat", "alipay", "stripe"), AttemptStatus.SUCCEEDED.value)

@@ -38,12 +38,12 @@ def digest(*facts: Fact, event_type: str = "TRANSACTION.SUCCESS", refund: Refund
 
 
 def test_it_does_not_follow_from_how_the_code_looks() -> None:
-    """Whoever changes it has every copy of what was kept before read twice; nothing worse."""
-    told = (
+    """A change of it has every copy of a stored one read twice; nothing worse."""
+    values = (
         '["TRANSACTION.SUCCESS", [["paid", "wechat", "1900000001", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",'
         ' "4200\\ud800", 1990, "CNY", "2026-11-20T02:00:00+00:00", "", "", null]]]'
     )
-    assert digest(FACT) == sha256(told.encode()).hexdigest()
+    assert digest(FACT) == sha256(values.encode()).hexdigest()
     in_china = replace(FACT, occurred_at=datetime(2026, 11, 20, 10, tzinfo=timezone(timedelta(hours=8))))
     assert digest(in_china) == digest(FACT)
     after_the_facts = f'["REFUND.ABNORMAL", [], ["stuck", "{"b" * 32}", "ABNORMAL"]]'
@@ -64,12 +64,12 @@ def test_every_field_of_a_dispute_counts(name: str) -> None:
 
 
 def test_its_kind_and_the_number_of_its_facts_count() -> None:
-    told = [digest(FACT), digest(FACT, event_type="other"), digest(FACT, FACT), digest()]
-    told += [digest(FACT, refund=NEWS), digest(refund=NEWS)]
-    assert len(set(told)) == len(told)
+    values = [digest(FACT), digest(FACT, event_type="other"), digest(FACT, FACT), digest()]
+    values += [digest(FACT, refund=NEWS), digest(refund=NEWS)]
+    assert len(set(values)) == len(values)
 
 
-# a notice tells its facts itself; in the news of its refund there are none
+# a notice has its facts itself; in the news of its refund there are none
 @pytest.mark.parametrize("name", sorted({field.name for field in fields(RefundResult)} - {"facts"}))
 def test_every_field_of_the_news_of_a_refund_counts(name: str) -> None:
     other = {"status": RefundStatus.FAILED}.get(name, "other\ud800")

@@ -14,7 +14,7 @@ PROXIES = ("127.0.0.1", "::1", "10.0.0.0/8", "2001:db8:1::/48")
 
 
 @pytest.mark.parametrize(
-    ("peer", "forwarded", "told"),
+    ("peer", "forwarded", "said"),
     [
         ("203.0.113.7", "198.51.100.1", "203.0.113.7"),  # nobody whom we trust says so
         ("127.0.0.1", None, "127.0.0.1"),
@@ -34,10 +34,10 @@ PROXIES = ("127.0.0.1", "::1", "10.0.0.0/8", "2001:db8:1::/48")
         ("", "203.0.113.7", ""),  # a socket of UNIX has none
     ],
 )
-def test_the_last_address_that_is_no_proxy(settings: Any, peer: str, forwarded: str | None, told: str) -> None:
+def test_the_last_address_that_is_no_proxy(settings: Any, peer: str, forwarded: str | None, said: str) -> None:
     settings.TRUSTED_PROXIES = [ip_network(proxy) for proxy in PROXIES]
     sent = {} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded}
-    assert client_ip({"REMOTE_ADDR": peer, **sent}) == told
+    assert client_ip({"REMOTE_ADDR": peer, **sent}) == said
 
 
 def test_without_trust_it_is_the_peer(settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""What clients were told, against what is there: the part of the checker that reads the history."""
+"""Answers that clients got, against what is there: the part of the checker that reads the history."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ Check = Callable[[History, psycopg.Connection, Stage], Iterator[str]]
 
 
 def unanswered(history: History) -> Iterator[str]:
-    """Who asked and asked and was never told how it ended."""
+    """Intents that were asked about and never had a final answer."""
     for intent in history.of():
         if not intent.is_settled:
-            yield f"{intent.kind} {intent.key} never had a final answer: {intent.told()}"
+            yield f"{intent.kind} {intent.key} never had a final answer: {intent.story()}"
 
 
 def same_answers(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
@@ -41,7 +41,7 @@ def same_answers(history: History, database: psycopg.Connection, stage: Stage) -
 
 
 def expected_refusals(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
-    """Nobody is told that his thing does not exist, or is refused what cannot be refused."""
+    """Answers that deny what exists, or refuse what cannot be refused."""
     for intent in history.of():
         for answer in intent.answers:
             if answer.is_final and not answer.is_effect and answer.code not in REFUSALS[intent.kind]:
@@ -54,12 +54,12 @@ def orders_are_there(history: History, database: psycopg.Connection, stage: Stag
     by_id = {order_id.hex: (user_id, note) for order_id, user_id, note in rows}
     notes = {note for _, _, note in rows}
     for intent in history.of("order", "flash"):
-        for told_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
+        for said_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
             wanted = (stage.users[intent.user], intent.key if intent.kind == "order" else "")
-            if told_id not in by_id:
-                yield f"order {told_id} was acknowledged under key {intent.key}, and is lost"
-            elif by_id[told_id] != wanted:
-                yield f"order {told_id} was told under key {intent.key}, and is that of {by_id[told_id]}"
+            if said_id not in by_id:
+                yield f"order {said_id} was acknowledged under key {intent.key}, and is lost"
+            elif by_id[said_id] != wanted:
+                yield f"order {said_id} was answered under key {intent.key}, and is that of {by_id[said_id]}"
         refused = intent.answers and not intent.is_done and intent.final is not None
         if intent.kind == "order" and refused and intent.key in notes:
             yield f"order under key {intent.key} was refused, and is there"
@@ -69,22 +69,22 @@ def payments_are_there(history: History, database: psycopg.Connection, stage: St
     """Acknowledged payments exist, one an order; a second refund of one key does not."""
     payments = {row[0].hex: row[1].hex for row in database.execute("SELECT id, order_id FROM payments_payment")}
     for intent in history.of("pay"):
-        for told_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
-            if payments.get(told_id) != intent.about:
-                yield f"payment {told_id} of order {intent.about} was acknowledged, and is lost"
+        for said_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
+            if payments.get(said_id) != intent.about:
+                yield f"payment {said_id} of order {intent.about} was acknowledged, and is lost"
     refunds = {
         row[0].hex: (row[1].hex, row[2], row[3])
         for row in database.execute("SELECT id, payment_id, amount_minor, reason FROM payments_refund")
     }
     for intent in history.of("refund"):
         wanted = (intent.about, intent.body["amount_minor"], intent.key)
-        for told_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
-            if refunds.get(told_id) != wanted:
-                yield f"refund {told_id} under key {intent.key} was acknowledged, and is {refunds.get(told_id)}"
+        for said_id in {answer.document["id"] for answer in intent.answers if answer.is_effect}:
+            if refunds.get(said_id) != wanted:
+                yield f"refund {said_id} under key {intent.key} was acknowledged, and is {refunds.get(said_id)}"
 
 
 def draws_are_there(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
-    """The code that a user was told is his, and what he liked is liked."""
+    """A user's answered code is theirs, and what they liked is liked."""
     rows = database.execute("SELECT drawn_by_id, code FROM shop_coupon WHERE drawn_by_id IS NOT NULL").fetchall()
     drawn: dict[int, set[str]] = defaultdict(set)
     for user_id, code in rows:
@@ -92,21 +92,21 @@ def draws_are_there(history: History, database: psycopg.Connection, stage: Stage
     for intent in history.of("coupon"):
         codes = {answer.document["code"] for answer in intent.answers if answer.is_effect}
         if not codes <= drawn[stage.users[intent.user]]:
-            yield f"user {intent.user} was told {codes} under key {intent.key}, and has {drawn[stage.users[intent.user]]}"
+            yield f"user {intent.user} was answered {codes} under key {intent.key}, and has {drawn[stage.users[intent.user]]}"
     likes = {user_id for (user_id,) in database.execute("SELECT user_id FROM shop_like").fetchall()}
     for intent in history.of("like"):
         if intent.is_done and stage.users[intent.user] not in likes:
-            yield f"user {intent.user} was told that he likes the {intent.about}, and does not"
+            yield f"user {intent.user} was answered that they like the {intent.about}, and do not"
 
 
 def cancelled_stay_closed(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
-    """Who was told that his order is closed has not paid for it."""
+    """Orders that were answered as closed have not been paid for."""
     rows = database.execute("SELECT id, status FROM shop_order").fetchall()
     statuses = {order_id.hex: status for order_id, status in rows}
     for intent in history.of("cancel"):
         heard = {answer.document["status"] for answer in intent.answers if answer.status == 200}
         if "closed" in heard and statuses.get(intent.about) != "closed":
-            yield f"order {intent.about} was told to be closed, and is {statuses.get(intent.about)}"
+            yield f"order {intent.about} was answered as closed, and is {statuses.get(intent.about)}"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -100,7 +100,7 @@ def _one_order(till: Till, dice: random.Random) -> None:
         if dice.random() < 0.8:
             till.visit(attempt)
             till.pay_if_open(attempt)
-    for step in dice.sample([till.all_told, till.work, till.pass_time], k=dice.randint(0, 3)):
+    for step in dice.sample([till.all_notified, till.work, till.pass_time], k=dice.randint(0, 3)):
         step()
     for attempt in attempts:
         if dice.random() < 0.4:

@@ -20,7 +20,7 @@ PATIENT = {"WAIT_SECONDS": 60, "MARKER_SECONDS": 60}
 
 
 class Held:
-    """The next run of the handler stands still: `inside` tells that it does, `go` lets it on."""
+    """The next run of the handler stands still: `inside` says that it does, `go` lets it on."""
 
     def __init__(self) -> None:
         self.inside = threading.Event()
@@ -41,8 +41,8 @@ class Held:
             finally:
                 self.go.set()
 
-        first, told = at_once(post, conduct)
-        return [first, *told]
+        first, said = at_once(post, conduct)
+        return [first, *said]
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def test_while_the_first_runs_its_duplicate_is_409_and_another_body_is_no_succes
 ) -> None:
     """409 for another body only where nothing but a lock shows the first: then no one can see the body it has."""
     with store.in_force(MARKER_SECONDS=60):
-        first, twin, other, stranger = held.beside(
+        first, duplicate, other, stranger = held.beside(
             post, post, lambda: post(body={"name": "b"}), lambda: post("k2")
         )
-    assert is_held_off(twin)
+    assert is_held_off(duplicate)
     assert (first.status_code, stranger.status_code) == (201, 201)
     assert other.status_code in ({422} if store.keeps else {409, 422})
     assert post(body={"name": "b"}).status_code == 422
@@ -75,7 +75,7 @@ def test_while_the_first_runs_its_duplicate_is_409_and_another_body_is_no_succes
 
 
 def waits(path: str, store: Store) -> bool:
-    """Whether a twin has gone to sleep, as far as anyone but itself can know."""
+    """Whether a duplicate has gone to sleep, as far as another can know."""
     if store.keeps or path == "/phased":
         return store.listened_to()
     with connection.cursor() as cursor:
@@ -87,7 +87,7 @@ def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[Http
     """The held call goes on only when its duplicate waits for it; or no longer does, on a machine that was late."""
     answered = threading.Event()
 
-    def twin() -> HttpResponse:
+    def duplicate() -> HttpResponse:
         assert held.inside.wait(60)
         try:
             return post()
@@ -100,11 +100,11 @@ def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[Http
             pass
         held.go.set()
 
-    first, second, _ = at_once(post, twin, conduct)
+    first, second, _ = at_once(post, duplicate, conduct)
     return first, second
 
 
-def test_a_twin_that_waits_is_woken_and_replays(
+def test_a_waiting_duplicate_is_woken_and_replays(
     post: Post, effects: Effects, path: str, store: Store, held: Held
 ) -> None:
     with store.in_force(**PATIENT):
@@ -114,7 +114,7 @@ def test_a_twin_that_waits_is_woken_and_replays(
     assert (effects(), len(PLAN.runs)) == (1, 1)
 
 
-def test_a_twin_that_waits_runs_when_the_first_breaks(
+def test_a_waiting_duplicate_runs_when_the_first_breaks(
     post: Post, effects: Effects, path: str, store: Store, held: Held
 ) -> None:
     PLAN.answers.append(BREAK)
@@ -145,15 +145,15 @@ def test_eight_copies_that_wait_all_get_the_one_answer(post: Post, effects: Effe
 
 
 def test_a_flush_in_the_middle_leaves_one_effect(post: Post, effects: Effects, store: Store, held: Held) -> None:
-    """The twin finds no marker then and may run; the ledger lets one of the two count."""
+    """The duplicate finds no marker then and may run; the ledger lets one of the two count."""
 
     def flush_and_post() -> HttpResponse:
         store.flush()
         return post()
 
     with store.in_force(MARKER_SECONDS=60):
-        first, twin = held.beside(post, flush_and_post)
+        first, duplicate = held.beside(post, flush_and_post)
     assert first.status_code == 201
-    assert is_held_off(twin) or twin.content == first.content
+    assert is_held_off(duplicate) or duplicate.content == first.content
     assert is_replay_of(post(), first)
     assert effects() == 1
