@@ -150,7 +150,8 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
 
     def _body(self, request: HttpRequest) -> bytes:
         length = request.META.get("CONTENT_LENGTH") or ""
-        if length.isdecimal() and int(length[:20]) > self._max_bytes:  # `int` refuses thousands of digits
+        wanted = int(length[:20]) if length.isdecimal() else 0  # `int` refuses thousands of digits
+        if wanted > self._max_bytes:
             raise self._refused(payload_too_large())
         # Django takes a chunked body for empty; a server that ends the stream with the body says so
         is_chunked = not length and request.META.get("wsgi.input_terminated")
@@ -160,6 +161,8 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
             raise self._refused(malformed()) from error
         if len(body) > self._max_bytes:
             raise self._refused(payload_too_large())
+        if len(body) < wanted:  # the sender has gone too: servers of WSGI give what had come
+            raise self._refused(malformed())
         return body
 
     def _take_in(self, event: Event) -> str:

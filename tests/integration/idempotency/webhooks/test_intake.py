@@ -128,6 +128,13 @@ def test_a_chunked_body_is_read_to_its_end() -> None:
     assert bytes(WebhookEvent.objects.get().body or b"") == raw
 
 
+def test_a_body_that_was_cut_is_malformed() -> None:
+    raw, headers = signed("e1")
+    came: Any = {"wsgi.input": BytesIO(raw[:-1])}
+    request = RequestFactory().generic("POST", "/", raw, "application/json", headers=headers, **came)
+    assert b'"malformed"' in now(request).content
+
+
 def test_inside_a_transaction_nothing_is_acknowledged() -> None:
     send("later")
     number = WebhookEvent.objects.get().pk
