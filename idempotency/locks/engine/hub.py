@@ -35,10 +35,10 @@ def tagged(kind: str, name: str, own_prefix: str | None = None) -> str:
     Call it at each use, not once: the same name is another lock at each tenant, unless it has a prefix of its own.
 
     Raises:
-        ValueError: it is no text, or the tag would be empty, and a Redis Cluster would spread the keys.
+        ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
     """
-    if not isinstance(name, str) or name[:1] in {"", "}"}:
-        raise ValueError(f"a name must be text, must not be empty or begin with a closing brace, unlike {name!r}")
+    if name[:1] in {"", "}"}:
+        raise ValueError(f"name must not be empty or begin with a closing brace, unlike {name!r}")
     begin = prefix() if own_prefix is None else f"{quote(own_prefix, safe='')}:{ROOT}"
     return f"{begin}:{kind}:{{{name}}}"
 

@@ -167,7 +167,7 @@ def test_several_of_another_face_or_server_are_refused(one: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["", "}", b"thing", None])
 def test_a_name_is_text(one: Bench, name: Any) -> None:
-    with pytest.raises(ValueError, match="a name must be text"):
+    with pytest.raises(ValueError, match=r"name must (be text|not be empty)"):
         one.make("Lock", name)
 
 
