@@ -18,7 +18,8 @@ class Change(NamedTuple):
 
     Attributes:
         what: `created`; `updated`, also of what a map sets that stores nothing; `removed`, also where nothing was;
-            `expired`, when a command finds it, which may be late; `evicted`, as least recently used; `cleared`.
+            `expired`, when a command finds it: late, or never of the entry that lasts longest; `evicted`, as least
+            recently used; `cleared`.
         key: None for `cleared`, which is of all.
     """
 
