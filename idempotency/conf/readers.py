@@ -76,8 +76,8 @@ def _is_address(value: Any) -> bool:
 
 
 def is_names(value: Any) -> bool:
-    """Check if `value` is a list of names, or another collection of some, and not a name."""
-    is_list = isinstance(value, Collection) and not isinstance(value, str)
+    """Check if `value` is a list of names, or another collection of some, but neither a name nor a dict."""
+    is_list = isinstance(value, Collection) and not isinstance(value, (str, Mapping))
     return is_list and all(isinstance(name, str) and name for name in value)
 
 

@@ -70,6 +70,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
             r"'PRINCIPAL'\] must be the dotted path of a function, .*not <built-in function len>",
         ),
         ({"REDACT": "card"}, "REDACT"),
+        ({"REDACT": {"card": False}}, "REDACT"),
         ({"SUBJECT_ADMIN": {"order": 1}}, "SUBJECT_ADMIN"),
         ({"BODY_KEYS": {"k": "short"}}, "BODY_KEYS"),
         (["WAIT_SECONDS"], "must be a dict"),
