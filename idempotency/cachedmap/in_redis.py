@@ -34,7 +34,7 @@ _MAP = Script("cachedmap", package="idempotency.redis")
 
 def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make the form of a method for asyncio, which does the same in a thread beside the loop."""
-    name = method.__name__
+    name, owner = method.__name__, method.__qualname__.rpartition(".")[0]
 
     @wraps(method)
     async def beside_the_loop(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -42,6 +42,7 @@ def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         return await sync_to_async(getattr(this, name))(*rest, **kwargs)  # type: ignore[no-any-return]
 
     beside_the_loop.__name__, beside_the_loop.__doc__ = f"a{name}", f"Do what `{name}` does."
+    beside_the_loop.__qualname__ = f"{owner}.a{name}"  # or a warning of one that nobody awaits names the other
     return beside_the_loop
 
 

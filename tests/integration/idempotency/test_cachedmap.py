@@ -494,6 +494,14 @@ def test_how_many_there_are_and_how_long_they_last(single: Any, maps: Any) -> No
 
 
 @pytest.mark.django_db
+def test_a_verb_for_asyncio_that_nobody_awaits_is_named(maps: Any) -> None:
+    never = maps("").aset("k", 1)
+    try:
+        assert never.__qualname__ == "CachedMap.aset"  # as Python's warning names it
+    finally:
+        never.close()
+
+
 def test_every_verb_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     one = maps()
