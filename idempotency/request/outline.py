@@ -92,4 +92,5 @@ def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
 
 def printable(name: object, length: int = NAME_MAX) -> str:
     """Shorten a name, without what PostgreSQL does not store: NUL, and half a pair of surrogates."""
-    return "".join(each if each.isprintable() else "?" for each in str(name)[:length])
+    text = str(name)[:length]
+    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)
