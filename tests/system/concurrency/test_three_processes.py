@@ -148,6 +148,7 @@ def test_a_process_that_is_killed_comes_back_and_the_others_go_on(
     bound = shop.urls[1].removeprefix("http://")
     servers = psutil.Process(shop.process.pid).children(recursive=True)
     killed = [server for server in servers if bound in server.cmdline()]
+    assert killed
     for server in killed:
         server.kill()
     psutil.wait_procs(killed)
