@@ -17,7 +17,9 @@ from idempotency.middleware import is_named, keyed_form
 @register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that keyed views can identify their callers."""
-    for view in [] if _knows_callers() else _keyed_views():
+    if _knows_callers():
+        return
+    for view in _keyed_views():
         if not _authenticates(view):
             yield Advice(
                 f"Nothing names the callers of {name_of(view)}: neither AuthenticationMiddleware nor "

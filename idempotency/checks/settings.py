@@ -41,8 +41,9 @@ def check_settings(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
         for message in found or [str(error)]:
             yield Error(message, id="idempotency.E001")
         return
-    for check in (_database, _middleware, _cache, _router, _elsewhere) if config.enabled else ():
-        yield from check(config)
+    if config.enabled:
+        for check in (_database, _middleware, _cache, _router, _elsewhere):
+            yield from check(config)
 
 
 @register(Tags.security, deploy=True)
