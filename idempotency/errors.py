@@ -1,4 +1,9 @@
-"""Problems of RFC 9457 with a stable `code`; docs/contract.md, 1, says when each of the key's own comes."""
+"""Problems of RFC 9457 with a stable `code`; docs/contract.md, 1, says when each of the key's own comes, but for
+
+- 409 `operation_abandoned`: an operator closed the call as not done; a new intent needs a new key.
+- 503 `service_unavailable`: the database is away, or this process lacks the key that a stored answer is encrypted
+  under. It has Retry-After, and the same idempotency key does it once.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

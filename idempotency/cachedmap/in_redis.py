@@ -89,6 +89,7 @@ class InRedis(Generic[V]):
             yield from page
 
     def keys(self) -> Iterator[str]:
+        """Iterate over the keys of `items`."""
         return (key for key, _ in self.items())
 
     def remaining_seconds(self, key: str) -> float:
@@ -105,6 +106,7 @@ class InRedis(Generic[V]):
     aremaining_seconds = awaited(remaining_seconds)
 
     async def aitems(self) -> AsyncIterator[tuple[str, V]]:
+        """Iterate as `items` does."""
         cursor: int | None = 0
         while cursor is not None:
             page, cursor = await sync_to_async(self._page)(cursor)
@@ -112,6 +114,7 @@ class InRedis(Generic[V]):
                 yield item
 
     async def akeys(self) -> AsyncIterator[str]:
+        """Iterate over the keys of `aitems`."""
         async for key, _ in self.aitems():
             yield key
 
@@ -173,6 +176,7 @@ class InRedis(Generic[V]):
                     lock.release()
 
     def _ask(self, *what: Any) -> list[Any] | None:
+        """Run the script; None without Redis."""
         root = f"{prefix()}:map:{{map:{self.name}}}"
         keys = [root, f"{root}:used", f"{root}:changes", Topic(f"map:{self.name}").channel]
 

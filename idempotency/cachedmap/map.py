@@ -143,7 +143,11 @@ class CachedMap(InRedis[V], Listenable):
     def set(
         self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
     ) -> None:
-        """Store a value, written through; here alone while Redis is away. Times count before the map's."""
+        """Store a value, written through; in this process alone while Redis is away.
+
+        Args:
+            ttl_seconds, idle_seconds: of this entry, in place of the map's.
+        """
         self.set_many({text("key", key): value}, ttl_seconds=ttl_seconds, idle_seconds=idle_seconds)
 
     def set_many(self, values: Mapping[str, V], **seconds: float | None) -> None:

@@ -62,7 +62,7 @@ def redis_prefix() -> str:
 
 @lru_cache(maxsize=4096)
 def refuse_ledger_of_another(own: str) -> None:
-    """Refuse a tenant's schema without a ledger: PostgreSQL would take the next one on its search path."""
+    """Raise ImproperlyConfigured for a schema without a ledger: PostgreSQL would take the next on its path."""
     if not own:
         return
     found = home.row(queries.SCHEMA_OF_LEDGER)

@@ -81,10 +81,12 @@ class SeveralLocks(Several):
 
     @property
     def held(self) -> bool:
+        """True while the caller holds all of them."""
         return all(lock.held for lock in self.locks)
 
     @property
     def lost(self) -> bool:
+        """True if the caller has lost any of them."""
         return any(lock.lost for lock in self.locks)
 
 

@@ -97,5 +97,6 @@ class AsyncMessages(Messages):
         self._queue: Any = asyncio.Queue()
 
     async def take(self, *, wait_seconds: float | None) -> str | None:  # type: ignore[override]
+        """Return the next message, as `Messages.take` does."""
         async with asyncio.timeout(waiting(wait_seconds)):
             return await self._queue.get()  # type: ignore[no-any-return]

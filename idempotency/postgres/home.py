@@ -56,7 +56,7 @@ def is_in_transaction() -> bool:
 
 
 def refuse_open_transaction() -> None:
-    """Refuse a keyed call inside a transaction, or without autocommit: it could not commit."""
+    """Raise RuntimeError inside a transaction, or without autocommit: a keyed call could not commit."""
     database = connection()
     if is_in_transaction() or not (database.atomic_blocks or _commits_by_itself(database)):
         raise RuntimeError(

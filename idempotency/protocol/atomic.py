@@ -195,7 +195,7 @@ class AtomicExchange(Exchange):
 
 
 def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
-    """Refuse to undo writes whose answer says that they were made, but in a `TestCase`."""
+    """Raise RuntimeError where do_not_store() would undo what the answer says was written; not in a `TestCase`."""
     if status >= 400 or database.savepoint_ids or database.needs_rollback or database.vendor != "postgresql":
         return
     if database.connection.info.transaction_status == transactions.FAILED:  # undone by the handler's own doing

@@ -52,7 +52,7 @@ class Exchange(ABC):
     outcome = ""
     is_handling = False
     on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
-    _database: Any = None  # of this thread, while its transaction is open
+    _database: Any = None  # of this thread, where `begin` opens a transaction
     _is_stored, _is_open = True, False
     _lifetime: float | None = None
 

@@ -166,6 +166,7 @@ class Policy:
         return response
 
     def config(self) -> Config:
+        """Return the settings in force for this view."""
         return config_with(config(), wait=self.wait, lease=self.lease)
 
     @property

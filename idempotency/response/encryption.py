@@ -60,7 +60,7 @@ def open_from_redis(value: bytes, *, name: str) -> bytes:
     """Invert `seal_for_redis`; EncryptionError where there are keys and `value` has no seal of theirs."""
     if not config().body_keys:
         return value
-    if not value.startswith(_SEALED):
+    if not value.startswith(_SEALED):  # anyone who can write to Redis can write such a value
         raise EncryptionError("An answer in Redis is not sealed, although BODY_KEYS is set.")
     key_id, _, sealed = value[len(_SEALED) :].partition(b"\n")
     return _opened(key_id.decode(), sealed, name)

@@ -55,10 +55,12 @@ def is_ahead(*, sku: str) -> bool:
 
 
 def place_of(*, order_id: UUID) -> int | None:
+    """Return the place in line of a flash sale's order; None for any other order."""
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
 def running(*, now: datetime, limit: int) -> list[FlashSale]:
+    """List running sales, the first to end first."""
     return list(
         FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
         .select_related("product")

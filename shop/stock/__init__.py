@@ -65,7 +65,13 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
 
 
 def release(*, quantities: Mapping[int, int]) -> None:
-    """Put units back, into any segment, in the transaction that closes their order: once an order."""
+    """Put units back, into any segment. Only the step that closes an order calls it, hence once an order.
+
+    Args:
+        quantities: product primary key -> units, each above zero.
+
+    Transaction: needs the caller's, the one of that step.
+    """
     for product_id, quantity in _in_order(quantities):
         while True:
             product = _read(product_id)

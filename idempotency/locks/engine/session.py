@@ -62,6 +62,7 @@ ORDER BY query_start
 
 
 def lock_key(name: str, *, schema: str = "") -> int:
+    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is."""
     # all schemas of a database share advisory locks: each tenant has names of its own
     whole = f"{schema}\x00{name}" if schema else name
     return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
