@@ -106,7 +106,8 @@ class OrderView:
     def going_back(self) -> bool:
         """True if open refunds return all that is left of what the order was paid with."""
         open_minor = sum(one.refund.amount_minor for one in self.order_refunds if one.open)
-        return self.stage is Stage.PAID and open_minor == self.paid_in_all_minor
+        # more than is left, where the provider's own pages returned a part meanwhile
+        return self.stage is Stage.PAID and 0 < self.paid_in_all_minor <= open_minor
 
     @property
     def delayed(self) -> bool:

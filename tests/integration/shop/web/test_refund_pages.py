@@ -129,6 +129,13 @@ def test_what_went_back_in_the_provider_s_pages_is_said_too(paid: Visit) -> None
     assert "up to ¥34.30" in page
 
 
+def test_all_goes_back_also_where_a_part_went_back_in_the_provider_s_pages_meanwhile(paid: Visit) -> None:
+    paid.ask("39.80")
+    fact = paid.channels["wechat"].fact(FactKind.REFUNDED, Attempt.objects.get().out_trade_no)
+    settle(replace(fact, amount_minor=550, out_refund_no="portal-1", provider_txn_id="5030-portal"))
+    assert "The full amount is being refunded" in paid.page()
+
+
 def test_the_amount_that_is_filled_in_can_be_read_again(settings: Any) -> None:
     settings.USE_THOUSAND_SEPARATOR = True
     of = {"left_minor": 199_000, "currency": "CNY"}
