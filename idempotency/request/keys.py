@@ -17,6 +17,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import BadRequest
+from django.core.handlers.wsgi import LimitedStream
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, RawPostDataException
 from django.utils.translation import gettext as _
@@ -176,8 +177,9 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     """
     media_type = (request.content_type or "").lower()
     head = _joined(request.method or "", request.path, request.META.get("QUERY_STRING", ""), media_type)
+    stream = _stream_of(request, media_type)
     body = _canonical_body(request, media_type, ignore)
-    _refuse_cut(request)
+    _refuse_cut(request, stream)
     return head + len(body).to_bytes(8, "big") + body
 
 
@@ -224,17 +226,34 @@ def _key(secret: str) -> bytes:
     return hashlib.sha256(b"idempotency.request.fingerprint\x00" + secret.encode()).digest()
 
 
-def _refuse_cut(request: Any) -> None:
+def _stream_of(request: Any, media_type: str) -> Any:
+    """Return Django's stream of what the server gives; None where a middleware may have replaced the body."""
+    stream = getattr(request, "_stream", None)
+    if not hasattr(request, "_body"):
+        return stream if isinstance(stream, LimitedStream) else None
+    # read before us: who reads half of a JSON text refuses it
+    is_as_sent = not _is_json(media_type) and "Content-Encoding" not in request.headers
+    return stream if isinstance(stream, BytesIO) and is_as_sent else None
+
+
+def _refuse_cut(request: Any, stream: Any) -> None:
     """Refuse a body of which WSGI servers give what had come when the client went away."""
-    stream, length = getattr(request, "_stream", None), int(request.META.get("CONTENT_LENGTH") or 0)
-    # of Django: the whole of `request.body`, or what a form's parser was given so far
-    came = len(stream.getvalue()) if isinstance(stream, BytesIO) else getattr(stream, "_pos", length)
+    if stream is None:
+        return
+    if isinstance(stream, LimitedStream):
+        came, length = stream._pos, stream.limit
+    else:  # ASGI servers end such a request themselves, and have no environ
+        came, length = len(stream.getvalue()), int(getattr(request, "environ", {}).get("CONTENT_LENGTH") or 0)
     if came < length:
         raise BadRequest(f"The body ended after {came} of {length} bytes.")
 
 
+def _is_json(media_type: str) -> bool:
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
 def _canonical_body(request: HttpRequest, media_type: str, ignore: Ignored) -> bytes:
-    if media_type == "application/json" or media_type.endswith("+json"):
+    if _is_json(media_type):
         return _canonical_json(request.body, ignore)
     is_form = media_type in FORMS
     # Django parses forms of POST only; REST framework fills the same attributes for other methods

@@ -1,9 +1,11 @@
 """Which two requests are the same request."""
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
+from django.core.exceptions import BadRequest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import RequestFactory, override_settings
 from hypothesis import given, settings
@@ -142,6 +144,47 @@ def test_a_form_without_fields_that_was_read_is_no_error() -> None:
     request = factory.put("/things", data="--b--\r\n", content_type="multipart/form-data; boundary=b")
     assert not Request(request, parsers=[MultiPartParser()]).data
     assert canonical(request)
+
+
+def decoding(request: Any, body: bytes) -> None:
+    request._stream = BytesIO(body)
+
+
+def decoding_and_read(request: Any, body: bytes) -> None:
+    decoding(request, body)
+    assert request.body == body
+
+
+def replacing(request: Any, body: bytes) -> None:
+    request._body = body
+
+
+def replacing_what_was_read(request: Any, body: bytes) -> None:
+    assert request.body
+    request._body, request._stream = body, BytesIO(body)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "headers"), [("application/json", {}), ("text/csv", {"Content-Encoding": "gzip"})]
+)
+@pytest.mark.parametrize("middleware", [decoding, decoding_and_read, replacing, replacing_what_was_read])
+def test_a_body_that_a_middleware_made_shorter_is_not_cut(
+    middleware: Any, content_type: str, headers: dict[str, str]
+) -> None:
+    request = factory.post("/orders?a=1", data=b"x" * 100, content_type=content_type, headers=headers)
+    middleware(request, b"[7]")
+    assert canonical(request) == posted(b"[7]", content_type)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_body_that_was_cut_is_refused_also_where_it_was_read_before(is_read: bool) -> None:
+    form = "application/x-www-form-urlencoded"
+    cut = {"wsgi.input": BytesIO(b"quantity=1"), "CONTENT_LENGTH": "12"}
+    request = factory.post("/orders", data=b"quantity=100", content_type=form, **cut)
+    if is_read:
+        assert request.POST["quantity"] == "1"
+    with pytest.raises(BadRequest, match=r"^The body ended after 10 of 12 bytes\.$"):
+        canonical(request)
 
 
 def test_a_rotated_secret_still_knows_its_requests() -> None:
