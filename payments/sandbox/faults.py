@@ -66,7 +66,8 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
         _, low, high = _FAULTS[name]
         if not low <= value <= high:
             raise UnknownFault(f"{name} must be between {low} and {high}")
-    state.store().keep("faults", **(wanted or NONE))
+    wanted = wanted or NONE
+    state.store().keep("faults", **wanted)
     faults = current()
     if not faults["hold_answers"]:
         release()

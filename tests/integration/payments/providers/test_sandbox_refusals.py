@@ -186,6 +186,15 @@ def test_control_ends_every_fault_where_none_is_named(sandbox: Sandbox) -> None:
     assert sandbox.faults() == at_rest
 
 
+def test_control_restarts_the_dice_where_it_ends_every_fault(sandbox: Sandbox) -> None:
+    thrown = []
+    for _ in range(2):
+        sandbox.reset_faults()
+        sandbox.faults(http_500_rate=0.5)
+        thrown.append([sandbox.http.get("/wechat/v3/certificates").status_code for _ in range(20)])
+    assert thrown[0] == thrown[1]
+
+
 @pytest.mark.parametrize(
     ("wrong", "charged_minor"), [(True, 2090), (7, 1997), (-1, 1989), (-5000, 2090), (0.5, 2090)]
 )
