@@ -96,8 +96,8 @@ def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
         made = chosen.build(settings, limits)
     except ConfigError:
         raise
-    except Exception as error:
-        raise ConfigError(f"Plugin.build of {chosen.label} failed: {error!r}") from error
+    except Exception as error:  # not its `repr`, which may hold the bytes of a secret
+        raise ConfigError(f"Plugin.build of {chosen.label} failed: {type(error).__name__}: {error}") from error
     for name in ("channel", "merchant", "currencies"):  # whatever its channel can do
         if not hasattr(made, name):
             kind = type(made).__name__
