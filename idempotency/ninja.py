@@ -138,7 +138,7 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
         try:
             return await answer_async(request, policy, handler, rewind=rewind)
         except Exception as error:
-            return _outage(request, error, policy)
+            return await sync_to_async(_outage)(request, error, policy)
 
     return wrapper
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import connection
+from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
+from psycopg.errors import AdminShutdown
 
 from idempotency import KeyedCall, Mode, drf, ninja, views
 from idempotency.errors import Problem
@@ -220,6 +221,16 @@ def test_a_refusal_is_stored_as_the_view_shows_it(opened: Open, effects: Effects
     refused = [caller.post(key="k1") for _ in range(2)]
     assert [answer.content for answer in refused] == [b"sorry: refused"] * 2
     assert ([replayed(answer) for answer in refused], effects()) == ([False, True], 0)
+
+
+@pytest.mark.parametrize("opened", ["Ninja", "async Ninja"], indirect=True)
+def test_that_the_database_is_away_is_shown_in_the_thread_of_the_request(opened: Open) -> None:
+    def lose(call: KeyedCall) -> None:
+        raise OperationalError("gone") from AdminShutdown()
+
+    PLAN["act"] = lose
+    answer = opened(on_problem=show).post(key="k1")
+    assert (answer.status_code, answer.content) == (503, b"sorry: service_unavailable")
 
 
 @EACH_WAY
