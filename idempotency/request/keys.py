@@ -241,7 +241,7 @@ def _refuse_cut(request: Any, stream: Any) -> None:
     if stream is None:
         return
     if isinstance(stream, LimitedStream):
-        came, length = stream._pos, stream.limit
+        came, length = stream._pos, stream.limit  # type: ignore[attr-defined]
     else:  # ASGI servers end such a request themselves, and have no environ
         came, length = len(stream.getvalue()), int(getattr(request, "environ", {}).get("CONTENT_LENGTH") or 0)
     if came < length:
