@@ -65,7 +65,7 @@ def key_of(digest: str) -> str:
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """Take a marker, or return the one that is there; None if Redis is unavailable."""
+    """Take a marker, or return the one that is there (one command); None without Redis: ask the ledger."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:

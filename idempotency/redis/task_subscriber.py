@@ -32,6 +32,7 @@ class TaskSubscriber:
         self._pubsub: Any = None
 
     async def listen(self, seconds: float) -> bool:
+        """Start hearing; return False if the server does not confirm that within `seconds`."""
         if self._ready.is_set():
             return True
         if self.task is None or self.task.done():
