@@ -185,13 +185,13 @@ class Bench:
         self.create(trade)
         return trade
 
-    def can_be_paid(self, trade: Opened, **how: Any) -> bool:
-        """Pay as the shopper, as `Simulator.pay`."""
+    def shopper_pays(self, trade: Opened, **how: Any) -> bool:
+        """Pay as the shopper; arguments and result as of `Simulator.pay`."""
         return self.simulator.pay(self.forms[0](trade.number), **how)
 
     def pay(self, trade: Opened, **how: Any) -> None:
         """Pay a trade that was just opened."""
-        must(self.can_be_paid(trade, **how), "its trade, just opened, cannot be paid")
+        must(self.shopper_pays(trade, **how), "its trade, just opened, cannot be paid")
 
     def charge(self, trade: Opened) -> Charge:
         """Return what was really charged and given back."""

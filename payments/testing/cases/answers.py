@@ -32,7 +32,7 @@ def answers_lost(bench: Bench) -> None:
         answered = unless_unknown(lambda: bench.provider.create(**trade.wanted))
     must(not answered or bench.relay.calls == before, "create returned although its answer was lost")
     bench.create(trade)
-    must(bench.can_be_paid(trade), "a trade that was opened again after a lost answer cannot be paid")
+    must(bench.shopper_pays(trade), "a trade that was opened again after a lost answer cannot be paid")
     if bench.query(trade).status is TradeStatus.APPROVED:
         with bench.relay.behaving(losing):
             captured = unless_unknown(lambda: bench.provider.capture(**trade.names))
@@ -43,10 +43,7 @@ def answers_lost(bench: Bench) -> None:
         must(not unless_unknown(asked), "refund returned although its answer was lost")
     must(bench.query_refund(trade, number).status in MOVED, "the query does not know a refund that was made")
     must(asked().status in MOVED, "a refund that was made is refused when asked again")
-    must(
-        bench.refunded(trade) == bench.part_minor,
-        "a refund moved money twice after its answer was lost",
-    )
+    must(bench.refunded(trade) == bench.part_minor, "a refund moved money twice after its answer was lost")
     with bench.relay.behaving(losing):
         unless_unknown(lambda: bench.close_trade(closing))
     closed = bench.close_trade(closing).status is TradeStatus.CLOSED

@@ -87,7 +87,7 @@ def parallel(bench: Bench) -> None:
     trade = bench.new()
     bench.create(trade)
     _at_once(lambda: bench.create(trade))
-    must(bench.can_be_paid(trade, copies=COPIES), "its trade, opened several times, cannot be paid")
+    must(bench.shopper_pays(trade, copies=COPIES), "its trade, opened several times, cannot be paid")
     _at_once(lambda: bench.take(trade))
     must(bench.charge(trade).paid_minor == AMOUNT_MINOR, "one number was charged more than once")
     letter = bench.received(trade)
@@ -123,7 +123,7 @@ def after_close(bench: Bench) -> None:
     trade = bench.opened()
     _must_close(bench, trade, "an unpaid trade")
     must(bench.query(trade).status is TradeStatus.CLOSED, "a closed trade must be CLOSED")
-    late = bench.can_be_paid(trade, late=True)
+    late = bench.shopper_pays(trade, late=True)
     answers = bench.query(trade), bench.close_trade(trade)
     if late and bench.charge(trade).paid_minor:
         must(all(answer.status is TradeStatus.PAID for answer in answers), "money after a close must make it PAID")

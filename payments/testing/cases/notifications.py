@@ -76,7 +76,7 @@ def early(bench: Bench) -> None:
     found: Future[Received | None] = Future()
 
     def paid_meanwhile() -> Received | None:
-        charged = bench.can_be_paid(trade) and bench.charge(trade).paid_minor
+        charged = bench.shopper_pays(trade) and bench.charge(trade).paid_minor
         return bench.received(trade) if charged else None
 
     def paying(method: str, forward: Callable[[], Reply]) -> Reply | None:
