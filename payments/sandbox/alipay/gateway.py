@@ -42,13 +42,13 @@ _PRECREATE = "alipay.trade.precreate"
 def gateway(request: HttpRequest) -> HttpResponse:
     given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}
     method = given.get("method", "")
+    request.changes_something = method in _CHANGING  # type: ignore[attr-defined]
     problem = why_not_genuine(given)
     base_url = request.build_absolute_uri("/").rstrip("/")
     if method == "alipay.trade.page.pay":
         if problem is not None:
             return HttpResponse(f"调试错误 {problem}", status=400, content_type="text/plain; charset=utf-8")
         return _page_pay(Call(content=json.loads(given["biz_content"]), given=given, base_url=base_url))
-    request.changes_something = method in _CHANGING  # type: ignore[attr-defined]
     return signed_answer(method, _business(method, given, problem, base_url), given)
 
 

@@ -195,6 +195,12 @@ def test_control_restarts_the_dice_where_it_ends_every_fault(sandbox: Sandbox) -
     assert thrown[0] == thrown[1]
 
 
+def test_a_page_that_a_form_opens_is_held_by_no_fault(sandbox: Sandbox) -> None:
+    sandbox.faults(hold_answers=True)
+    form = {"method": "alipay.trade.page.pay"}
+    assert sandbox.http.post("/alipay/gateway.do", data=form, timeout=10).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("wrong", "charged_minor"), [(True, 2090), (7, 1997), (-1, 1989), (-5000, 2090), (0.5, 2090)]
 )
