@@ -48,7 +48,7 @@ def _find(request: Request, payment_id: uuid.UUID) -> Payment:
 
 
 class PaymentDetail(APIView):
-    """Show a payment."""
+    """One payment."""
 
     permission_classes = (IsAuthenticated,)  # a payment without an owner is nobody's
 

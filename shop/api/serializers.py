@@ -94,7 +94,7 @@ class CouponResponse(serializers.Serializer[Any]):
 
 
 class ArrivalResponse(serializers.Serializer[Any]):
-    """Request under a key."""
+    """One request under a key."""
 
     at = serializers.DateTimeField(help_text="when it was answered")
     outcome = serializers.ChoiceField(choices=ArrivalOutcome.choices)
