@@ -80,9 +80,11 @@ def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
 
 def _owner_id(project: Payable, order: Model) -> Any:
     owner = project.owner(order)
-    if not isinstance(owner, get_user_model() | None):
+    if owner is None or getattr(owner, "is_anonymous", False):
+        return None
+    if not isinstance(owner, get_user_model()):
         raise TypeError(f"{type(project).__name__}.owner must return a user or None, not {type(owner).__name__}.")
-    return owner and owner.pk
+    return owner.pk
 
 
 def _described(project: Payable, order: Model) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
@@ -371,6 +371,15 @@ def test_a_method_of_an_adapter_that_returns_something_else_is_named(
     with pytest.raises(TypeError, match=rf"^Priced\.{method} must return {sentence}$"):
         payments.start(Group.objects.create(name="a room"), method="wechat.native")
     assert Attempt.objects.count() == 0
+
+
+def test_a_guests_order_has_no_owner(
+    settings: Any, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    monkeypatch.setattr(Priced, "owner", lambda self, order: AnonymousUser())
+    payments.start(Group.objects.create(name="a room"), method="wechat.native")
+    assert Payment.objects.get().owner_id is None
 
 
 def test_a_long_description_is_cut(
