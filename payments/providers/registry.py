@@ -7,7 +7,7 @@ package, or one of these for a further account.
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module, metadata
 
@@ -107,21 +107,25 @@ def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
 
 def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:
     """Build an account's provider; None, and everything that is wrong with its settings, if it cannot be built."""
-    found = list[ConfigError]()
     try:
         chosen = plugin(account, settings)
-        found += _missing(account, chosen, settings)
-        for read in chosen.parts:
-            try:
-                with suppress(KeyError), _named(account, settings):  # of a field that `_missing` has reported
-                    read(settings)
-            except ConfigError as problem:
-                found.append(problem)
-        if not found:
-            return build({account: settings})[account], []
+    except ConfigError as unknown:
+        return None, [unknown]
+    found = _missing(account, chosen, settings)
+    for read in chosen.parts:
+        try:
+            with _named(account, settings):
+                read(settings)
+        except ConfigError as problem:
+            found.append(problem)
+        except KeyError:
+            continue  # `_missing` has reported it
+    if found:
+        return None, found
+    try:
+        return build({account: settings})[account], []
     except ConfigError as problem:
-        found.append(problem)
-    return None, found
+        return None, [problem]
 
 
 @contextmanager
