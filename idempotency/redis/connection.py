@@ -190,6 +190,11 @@ class PipelinedConnection:
         self._pending.clear()
         self._connection.disconnect()
 
+    def __del__(self) -> None:
+        """Close with its thread: redis-py's is in a circle that only garbage collection would end."""
+        if hasattr(self, "_connection"):
+            self._connection.disconnect()
+
 
 def connection_beside(pool: Any) -> Any:
     """Make a connection as `pool` does, which never retries: its user knows how long to try."""

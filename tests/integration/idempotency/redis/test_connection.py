@@ -25,6 +25,7 @@ from idempotency.redis.fastpath import Script
 from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
+from tests.running import until
 
 DIGEST = "d" * 64
 SCRIPT = Script("claim", package="idempotency.redis")
@@ -211,6 +212,17 @@ def test_every_thread_and_process_has_its_own(ours: PipelinedConnection) -> None
         os._exit(connection_of(fastpath.client()) is ours)
     assert os.waitpid(child, 0)[1] == 0
     assert connection_of(fastpath.client()) is ours
+
+
+@pytest.mark.usefixtures("collector_off")
+def test_threads_that_ended_leave_no_connection(stores: Callable[[str], Any]) -> None:
+    """Over TCP redis-py's connections are in a circle, which garbage collection alone ends."""
+    with redis.Redis(port=stores("Sentinel").topology.master_port, client_name="threads") as client:
+        for _ in range(5):
+            thread = threading.Thread(target=lambda: connection_of(client).ask("PING"))
+            thread.start()
+            thread.join()
+        until(lambda: [one["name"] for one in client.client_list()].count("threads") == 1)
 
 
 def test_a_forks_child_does_not_wait_for_a_thread_of_its_parent() -> None:
