@@ -60,8 +60,8 @@ def due_endpoints() -> list[str]:
     return [name for (name,) in send(Statement(queries.DUE, [names]))[0]] if names else []
 
 
-def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
-    """Send what is due to an endpoint, until nothing is, it fails or is silent, or `seconds` have passed.
+def send_due(name: str) -> Counter[str]:
+    """Send what is due to an endpoint, until nothing is, it fails or is silent, or `PASS_SECONDS` have passed.
 
     Returns the numbers ``delivered`` and ``not delivered``.
 
@@ -69,7 +69,7 @@ def send_due(name: str, *, seconds: float = PASS_SECONDS) -> Counter[str]:
     """
     must_be_outside_transactions()
     endpoint, results = config().webhooks[name], Counter[str]()
-    session, ends_at = transport.client(timeout_seconds=TIMEOUT_SECONDS), time.monotonic() + seconds
+    session, ends_at = transport.client(timeout_seconds=TIMEOUT_SECONDS), time.monotonic() + PASS_SECONDS
     while time.monotonic() < ends_at and (row := _claim(name)):
         status, answer = _attempt(session, name, endpoint, row)
         if 200 <= status < 300:

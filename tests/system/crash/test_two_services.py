@@ -47,7 +47,6 @@ call_command("runserver", "--noreload", "--skip-checks", f"127.0.0.1:{sys.argv[1
 SEND = """
 import django
 django.setup()
-from django.core.management import call_command
 from payments.deliveries import sending
 from tests.system.crash.books import die_once
 
@@ -62,7 +61,7 @@ def mortal(session, name, endpoint, row):
     return answered
 
 sending._attempt = mortal
-call_command("deliver")
+sending.send_due("books")
 """
 
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,6 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.checks import run_checks
-from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -51,7 +49,7 @@ def settled(open_attempt: OpenAttempt, endpoint: Configure) -> Callable[[], Paym
 
 
 def send() -> Counter[str]:
-    return sending.send_due("books", seconds=60)
+    return sending.send_due("books")
 
 
 def statuses() -> dict[str, int]:
@@ -358,9 +356,7 @@ def test_what_waits_for_a_removed_endpoint(open_attempt: OpenAttempt, endpoint: 
     assert warned() == []
 
 
-def test_the_worker_and_the_command_send(
-    settled: Callable[[], Payment], endpoint: Configure, receiver: Receiver
-) -> None:
+def test_the_worker_sends(settled: Callable[[], Payment], endpoint: Configure) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM procrastinate_jobs")
     settled()
@@ -371,23 +367,12 @@ def test_the_worker_and_the_command_send(
         queue_events(0)
     job = ProcrastinateJob.objects.get(task_name="payments.send_deliveries")
     assert app.tasks[job.task_name](**job.args) == {"delivered": 3}
-    settled()
-    printed = StringIO()
-    call_command("deliver", stdout=printed)
-    assert printed.getvalue() == "books: 3 delivered, 0 not\n"
-    settled()
-    receiver.answers = [500]
-    with pytest.raises(CommandError, match="1 not delivered"):
-        call_command("deliver", "--endpoint", "books", stdout=printed)
 
 
 def test_nothing_is_queued_where_nothing_is_configured(settings: Any) -> None:
     settings.PAYMENTS = {name: value for name, value in settings.PAYMENTS.items() if name != "WEBHOOKS"}
-    printed = StringIO()
     with CaptureQueriesContext(connection) as queries:
         assert sending.due_endpoints() == []
-        call_command("deliver", stdout=printed)
-    assert printed.getvalue() == "No endpoint is configured.\n"
     assert len(queries) == 0
 
 
