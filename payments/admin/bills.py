@@ -23,13 +23,14 @@ from idempotency.admin.searching import LOOKED_AT, numbers_among_newest
 from payments.admin.badges import badge
 from payments.admin.find import numbers_in
 from payments.admin.money_filters import AtChannel, ToDo
-from payments.admin.pages import BOM, MoneyAdmin, ResolvableAdmin, advice, link, money_column, resolving, section
+from payments.admin.pages import MoneyAdmin, ResolvableAdmin, advice, link, money_column, resolving, section
 from payments.channels.accounts import account_name, of_merchant
 from payments.display import money
 from payments.models import BillComparison, Difference
 from payments.reconciliation import spreadsheet
 
 Kind = Difference.Kind
+BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
 
 WHAT_TO_DO: Mapping[str, Any] = {
     Kind.MISSING_HERE: _(

@@ -1,6 +1,5 @@
 """The money journal in the admin: entries with their lines, lines by account, the trial balance."""
 
-import csv
 from typing import Any
 
 from django.contrib import admin
@@ -11,7 +10,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.filters import newest
@@ -20,13 +18,12 @@ from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import book_name
 from payments.admin.find import numbers_in
 from payments.admin.money_filters import Account, AtProvider, Booked
-from payments.admin.pages import BOM, MoneyAdmin, link, link_to_payment
-from payments.display import amounts, money, plain
+from payments.admin.pages import MoneyAdmin, link, link_to_payment
+from payments.display import amounts, money
 from payments.models import Attempt, JournalEntry, JournalLine
 from payments.operations import figures
 
 NONE = "–"  # of a sum that there is not
-FIELDS = ("account", "currency", "debit", "credit", "balance")
 
 
 @admin.register(JournalEntry)
@@ -41,10 +38,7 @@ class JournalEntryAdmin(MoneyAdmin):
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
     fields = ("number", "moved", "fact", "payment_link", "booked", "lines")
-    views = [
-        ("trial-balance/", "trial_balance_view", "payments_trial_balance"),
-        ("trial-balance.csv", "trial_balance_csv", "payments_trial_balance_csv"),
-    ]
+    views = [("trial-balance/", "trial_balance_view", "payments_trial_balance")]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
         return super().get_queryset(request).prefetch_related("lines")
@@ -96,24 +90,6 @@ class JournalEntryAdmin(MoneyAdmin):
         return self.own_page(
             request, "admin/payments/journalentry/trial_balance.html", _("Trial balance"), **context
         )
-
-    def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
-        """Export the same for a spreadsheet: amounts with a point and without grouping."""
-        self.require(request)
-        file = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
-        response = HttpResponse(
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{file}"'},
-        )
-        response.write(BOM)
-        writer = csv.writer(response)
-        writer.writerow([label(name) for name in FIELDS])
-        accounts = figures.trial_balance()
-        for row in [*accounts, *figures.totals(accounts)]:
-            name = gettext("total") if row.account == figures.TOTAL else row.account
-            minor = (row.debit_minor, row.credit_minor, row.balance_minor)
-            writer.writerow([name, row.currency, *(plain(amount, row.currency) for amount in minor)])
-        return response
 
 
 @admin.register(JournalLine)

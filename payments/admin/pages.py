@@ -33,8 +33,6 @@ from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations import actions
 
-BOM = "\ufeff"  # begins a CSV: without it a spreadsheet takes UTF-8 for the encoding of its country
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
