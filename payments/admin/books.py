@@ -17,7 +17,7 @@ from idempotency.admin.labels import label, utc
 from idempotency.admin.pages import Tool, column, in_utc, time_column
 from payments.admin.badges import book_name
 from payments.admin.find import numbers_in
-from payments.admin.money_filters import Account, AtProvider, Booked
+from payments.admin.money_filters import Account, Booked
 from payments.admin.pages import MoneyAdmin, link, link_to_payment
 from payments.display import amounts, money
 from payments.models import Attempt, JournalEntry, JournalLine
@@ -32,7 +32,7 @@ class JournalEntryAdmin(MoneyAdmin):
 
     appears = _("An entry appears when a provider reports that money moved.")
     list_display = ("number", "moved", "amount", "fact", "payment_link", "booked")
-    list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
+    list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account)
     list_select_related = ("observation__attempt",)
     search_help_text = _(
         "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
@@ -98,7 +98,7 @@ class JournalLineAdmin(MoneyAdmin):
 
     appears = _("Lines appear with each entry of the journal.")
     list_display = ("number", "book", "debit", "credit", "entry_link", "booked")
-    list_filter = (Booked, Account, AtProvider)
+    list_filter = (Booked, Account)
     list_select_related = ("entry",)
     search_help_text = _("An account: orders, held, or provider:CHANNEL:MERCHANT.")
     fields = ("number", "book", "debit", "credit", "currency", "entry_link", "booked")

@@ -20,7 +20,6 @@ from payments.conf import config
 from payments.models import JournalEntry, JournalLine
 from payments.operations import worklist
 from payments.providers import registry
-from payments.settlement.journal import provider_account
 
 
 class AtChannel(newest("channel", ())):  # type: ignore[misc]
@@ -80,25 +79,10 @@ class Account(Choice):
         return [(name, book_name(name)) for name in searching.values_of(JournalLine.objects.all(), "account")]
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return _with_line(rows, Q(account=value))
-
-
-class AtProvider(Choice):
-    """Filter the same rows by the account's provider."""
-
-    title = format_lazy(_("provider (of the newest {most:,} lines)"), most=searching.LOOKED_AT)
-    parameter_name = "channel"
-    lookups = AtChannel.lookups
-
-    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return _with_line(rows, Q(account__startswith=provider_account(channel=value, merchant="")))
-
-
-def _with_line(rows: QuerySet[Any], wanted: Q) -> QuerySet[Any]:
-    """Return the `wanted` ones of the newest lines, or those of the newest entries that have such a line."""
-    if rows.model is JournalEntry:
-        wanted = Q(pk__in=searching.newest(JournalLine.objects.filter(wanted)).values("entry_id"))
-    return searching.newest(rows).filter(wanted)
+        wanted = Q(account=value)
+        if rows.model is JournalEntry:  # those of the newest that have such a line
+            wanted = Q(pk__in=searching.newest(JournalLine.objects.filter(wanted)).values("entry_id"))
+        return searching.newest(rows).filter(wanted)
 
 
 class ToDo(admin.SimpleListFilter):

@@ -255,7 +255,7 @@ def test_operators_find_what_it_sent(coins: Callable[..., Coins], admin_client: 
     for page, count in (("notification/?q=n-1", 1), ("anomaly/?q=n-1", 1), ("anomaly/?channel=coins", 1)):
         shown = admin_client.get(f"/admin/payments/{page}").context["cl"]
         assert (page, shown.result_count) == (page, count)
-    for page in ("anomaly", "observation", "billcomparison", "journalline"):
+    for page in ("anomaly", "observation", "billcomparison"):
         assert b"?channel=coins" in admin_client.get(f"/admin/payments/{page}/").content, page
 
 
