@@ -11,7 +11,6 @@ from urllib.parse import quote, urlencode
 import httpx
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.utils.timezone import localdate
 
 from payments import money
 from payments.sandbox import delivery, disputes, faults, state, trades
@@ -89,10 +88,7 @@ def _card_refused(request: HttpRequest, trade: sqlite3.Row) -> HttpResponse | No
     """Answer for a card that is not charged now; None: charge the card, or the wallet where none was given."""
     if trade["channel"] != "stripe" or "number" not in request.POST:
         return None
-    refusal = cards.refusal(request.POST, today=localdate())
-    if refusal == cards.AUTHENTICATE:
-        return render(request, "bank.html", {"trade": shown(trade), "card": request.POST})
-    if refusal:
+    if refusal := cards.refusal(request.POST["number"]):
         return redirect(f"/pay/{trade['out_trade_no']}?declined={refusal}")
     cards.record(trade["transaction_id"], request.POST["number"])
     return None

@@ -86,12 +86,12 @@ def test_a_shopper_pays_in_the_browsers_language(sandbox: Sandbox, number: str) 
 def test_every_sentence_of_a_page_is_in_chinese(sandbox: Sandbox) -> None:
     said = {*cards.SENTENCES.values(), *(card["effect"] for card in cards.choices())}
     said |= {sentence for switch in console.SWITCHES for sentence in (switch.label, switch.effect)}
-    for page in ("base", "home", "pay", "bank", "link_over", "unknown"):
+    for page in ("base", "home", "pay", "link_over", "unknown"):
         source = (FOLDER / "templates" / f"{page}.html").read_text()
         said |= set(re.findall(r'{% translate "([^"]+)"', source))
         blocks = re.findall(r"{% blocktranslate [^%]+ %}([^%]+){% endblock", source)
         said |= {re.sub(r"{{ (\w+) }}", r"%(\1)s", block) for block in blocks}
     with (FOLDER / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.mo").open("rb") as compiled:
         chinese = gettext.GNUTranslations(compiled)
-    assert len(said) > 50
+    assert len(said) > 40
     assert [sentence for sentence in said if not re.search("[一-鿿]", chinese.gettext(sentence))] == []
