@@ -2,7 +2,7 @@
 
     <cache>:<database>[/<schema>]        myapp:1:payonce:shop/tenant_b
 
-`<cache>` is the key that the cache of `REDIS_ALIAS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`,
+`<cache>` is the key that the cache of `REDIS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`,
 `KEY_FUNCTION`), or ``<REDIS_PREFIX>:payonce``; `<schema>` is the connection's, where it has one
 (`connection.schema_name` of django-tenants). The rest of the name follows, with a hash tag. All processes must
 give the database the same `NAME`.

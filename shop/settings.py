@@ -231,7 +231,7 @@ IDEMPOTENCY: dict[str, Any] = {
     "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
 }
 if redis_url.is_cluster(REDIS_URL):
-    IDEMPOTENCY["REDIS_CLIENT"] = "shop.devserver.redis_url.cluster_client"
+    IDEMPOTENCY["REDIS"] = "shop.devserver.redis_url.cluster_client"
 # answers at rest: "<key id>:<32 bytes in base64>" for each key, the one for new answers first
 if _body_keys := env.named_keys("IDEMPOTENCY_BODY_KEYS"):
     IDEMPOTENCY["BODY_KEYS"] = _body_keys

@@ -76,7 +76,7 @@ match SETUP:
     case "ours" | "ours-sessions":
         _ours()
     case "ours-no-redis":
-        _ours(REDIS_ALIAS=None)
+        _ours(REDIS=None)
     case "thread-lock":
         _django_idempotency_key({"CLASS": "idempotency_key.locks.basic.ThreadLock"})
     case "redis-lock":

@@ -141,14 +141,14 @@ def _middleware(config: Config) -> Iterator[CheckMessage]:
 
 def backend_of(config: Config) -> str:
     """Name the class of the cache in use; empty without one."""
-    alias = None if config.redis_client is not None else config.redis_alias
+    alias = config.redis_alias
     backend: str = settings.CACHES.get(alias, {}).get("BACKEND", "missing") if alias is not None else ""
     return backend
 
 
 def _cache(config: Config) -> Iterator[CheckMessage]:
     backend = backend_of(config)
-    if not config.uses_redis and not {"REDIS", "REDIS_ALIAS"} & set(getattr(settings, "IDEMPOTENCY", {})):
+    if not config.uses_redis and "REDIS" not in getattr(settings, "IDEMPOTENCY", {}):
         yield Advice(
             "The settings name no Redis: keyed calls work on the ledger alone, where a retry costs a query, "
             "and locks need a client= of their own.",

@@ -28,9 +28,8 @@ def key(reader: readers.Reader, default: Any) -> Any:
 class Config:
     """Values of the `IDEMPOTENCY` setting; each field is its key in capitals.
 
-    docs/reference/idempotency-settings.md says what each means. `redis` sets `redis_alias` or `redis_client`, its
-    older names: an alias in `CACHES` of django-redis, or the path of a function that returns a client. The alias
-    is None too where `enabled` is off and django-redis does not serve that cache.
+    docs/reference/idempotency-settings.md says what each means. `redis` is either `redis_alias`, None too where
+    `enabled` is off and django-redis does not serve that cache, or `redis_client`, a URL or path.
     """
 
     enabled: bool = key(readers.switch, True)
@@ -48,8 +47,6 @@ class Config:
     repeats: int = key(readers.count, 2)
     max_response_bytes: int = key(readers.positive, 262_144)
     redis: str | None = key(readers.redis, "default")
-    redis_alias: str | None = key(readers.alias, "default")
-    redis_client: str | None = key(readers.dotted_path, None)
     redis_async_client: str | None = key(readers.dotted_path, None)
     redis_prefix: str = key(readers.text, "")
     lock_servers: Mapping[str, Any] = key(readers.lock_servers, {})
@@ -63,13 +60,17 @@ class Config:
     redact: tuple[str, ...] = key(readers.names, ())
     body_keys: Mapping[str, str] = key(readers.body_keys, {})
     subject_admin: Mapping[str, str] = key(readers.texts, {})
+    redis_alias: str | None = field(init=False)
+    redis_client: str | None = field(init=False)
     uses_redis: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        if not (self.enabled or self.redis_alias is None or _is_usable(self.redis_alias)):
-            object.__setattr__(self, "redis_alias", None)
-        named = self.redis_client is not None or self.redis_alias is not None
-        object.__setattr__(self, "uses_redis", named)
+        alias, client = (self.redis, None) if self.redis in settings.CACHES else (None, self.redis)
+        if alias is not None and not (self.enabled or _is_usable(alias)):
+            alias = None
+        object.__setattr__(self, "redis_alias", alias)
+        object.__setattr__(self, "redis_client", client)
+        object.__setattr__(self, "uses_redis", (alias or client) is not None)
 
 
 def parse(raw: Any) -> Config:
@@ -78,7 +79,8 @@ def parse(raw: Any) -> Config:
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
     for mistake in mistakes(raw):
         raise ImproperlyConfigured(mistake)
-    config = Config(**{_KNOWN[name].name: value for name, value in raw.items()}, **_of_redis(raw))
+    left_out = {} if "REDIS" in raw or _is_of_django_redis(DEFAULT_CACHE_ALIAS) else {"redis": None}
+    config = Config(**{_KNOWN[name].name: value for name, value in raw.items()}, **left_out)
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
@@ -135,20 +137,6 @@ def _is_of_django_redis(alias: str) -> bool:
 def _is_usable(alias: str) -> bool:
     """Check if django-redis serves this cache, which the start and a system check require only while enabled."""
     return _is_of_django_redis(alias) and find_spec("django_redis") is not None
-
-
-def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Read ``REDIS`` as its older names."""
-    if "REDIS" not in raw:
-        is_named = "REDIS_ALIAS" in raw or raw.get("REDIS_CLIENT") is not None
-        return {} if is_named or _is_of_django_redis(DEFAULT_CACHE_ALIAS) else {"redis_alias": None}
-    older = [name for name in ("REDIS_ALIAS", "REDIS_CLIENT") if name in raw]
-    if older:
-        raise ImproperlyConfigured(f"IDEMPOTENCY has 'REDIS', which replaces {older[0]!r}. Remove {older[0]!r}.")
-    where = raw["REDIS"]
-    if where is None or where in settings.CACHES:
-        return {"redis_alias": where}
-    return {"redis_alias": None, "redis_client": where}
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -94,11 +94,6 @@ def database(name: str, value: Any) -> None:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
 
 
-def alias(name: str, value: Any) -> None:
-    if value is not None and value not in settings.CACHES:
-        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
-
-
 def dotted_path(name: str, value: Any) -> None:
     if value is not None and not isinstance(value, str):
         raise ImproperlyConfigured(

@@ -50,7 +50,7 @@ def _make_client() -> Any:
     if client is not None or alias is None:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['REDIS_ASYNC_CLIENT'] must name a function that returns a redis.asyncio client: asyncio "
-            "locks cannot be reached through REDIS_CLIENT or without REDIS_ALIAS."
+            "locks cannot be reached by the function that REDIS names, or without Redis."
         )
     cache: Any = settings.CACHES[alias]
     location = cache["LOCATION"]

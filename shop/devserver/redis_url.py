@@ -77,7 +77,7 @@ def caches(url: str) -> dict[str, Any]:
 
 
 def cluster_client() -> RedisCluster:
-    """Make a client of `REDIS_URL`'s Cluster (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
+    """Make a client of `REDIS_URL`'s Cluster (`IDEMPOTENCY["REDIS"]`), without retries."""
     found = _address(settings.REDIS_URL, _CLUSTER, port=6379)
     user, _, password = found.login.removesuffix("@").partition(":")
     return RedisCluster(

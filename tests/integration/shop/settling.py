@@ -29,4 +29,4 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
 
 def keyed(redis_there: bool) -> dict[str, Any]:
     """Settings of the shop's keys, with Redis or on the ledger alone."""
-    return settings.IDEMPOTENCY | ({} if redis_there else {"REDIS_ALIAS": None})
+    return settings.IDEMPOTENCY | ({} if redis_there else {"REDIS": None})

@@ -86,7 +86,7 @@ class Stage:
 def stage(request: pytest.FixtureRequest, redis_server: redis.Redis, transactional_db: None) -> Iterator[Stage]:
     uses_redis = request.param == "with Redis"
     with override_settings(
-        IDEMPOTENCY={**requests.SETTINGS, **({} if uses_redis else {"REDIS_ALIAS": None})},
+        IDEMPOTENCY={**requests.SETTINGS, **({} if uses_redis else {"REDIS": None})},
     ):
         yield from _empty(redis_server, uses_redis=uses_redis)
 

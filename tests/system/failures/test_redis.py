@@ -48,7 +48,7 @@ def test_f14_redis_forgets_a_finished_answer(redis_stage: Stage, view: Any) -> N
 
 @BOTH
 def test_f15_redis_is_away_from_the_beginning(redis_stage: Stage, view: Any) -> None:
-    away = {**requests.SETTINGS, "REDIS_CLIENT": "tests.system.failures.test_redis.nowhere"}
+    away = {**requests.SETTINGS, "REDIS": "tests.system.failures.test_redis.nowhere"}
     with override_settings(IDEMPOTENCY=away):
         redis_stage.executes_now(view)
 
@@ -74,7 +74,7 @@ def test_f17_redis_hangs(redis_stage: Stage, view: Any) -> None:
 @BOTH
 def test_f18_redis_comes_back_with_a_marker_of_the_past(redis_stage: Stage, view: Any) -> None:
     """A running marker stands there, while the ledger has the answer: the ledger is believed."""
-    with override_settings(IDEMPOTENCY={**requests.SETTINGS, "REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={**requests.SETTINGS, "REDIS": None}):
         first = redis_stage.send(view)
     _set_running(redis_stage)
     assert redis_stage.send(view) == first

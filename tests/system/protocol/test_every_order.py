@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 RUNS_MAX = 20_000
 EMPTY = "DELETE FROM idempotency_ledgerattempt; DELETE FROM idempotency_ledgerentry; DELETE FROM auth_group"
-WITHOUT_REDIS = {**requests.SETTINGS, "REDIS_ALIAS": None}
+WITHOUT_REDIS = {**requests.SETTINGS, "REDIS": None}
 BOTH = pytest.mark.parametrize("view", [requests.order, requests.charge], ids=["atomic", "phased"])
 
 

@@ -29,7 +29,7 @@ _cluster_ports: list[int] = []
 
 
 def cluster_client() -> RedisCluster:
-    """What `IDEMPOTENCY["REDIS_CLIENT"]` names: the page's function, with our nodes."""
+    """What `IDEMPOTENCY["REDIS"]` names: the page's function, with our nodes."""
     nodes = [f'ClusterNode("127.0.0.1", {port})' for port in _cluster_ports]
     client: RedisCluster = pages.run(re.sub(r"\[ClusterNode.*\]", f"[{', '.join(nodes)}]", CLUSTER))["cluster"]()
     return client
@@ -55,7 +55,7 @@ class Store:
             yield
 
     def idempotency(self) -> dict[str, Any]:
-        return {"REDIS_ALIAS": None}
+        return {"REDIS": None}
 
     def others(self) -> dict[str, Any]:
         """Settings beside `IDEMPOTENCY`."""
@@ -123,7 +123,7 @@ class ByAlias(Running):
     location: str
 
     def idempotency(self) -> dict[str, Any]:
-        return {"REDIS_ALIAS": "default"}
+        return {"REDIS": "default"}
 
     def others(self) -> dict[str, Any]:
         options = {name.upper(): seconds for name, seconds in TIMEOUTS.items()}
@@ -176,7 +176,7 @@ class Clustered(Running):
         _cluster_ports[:] = topology.ports
 
     def idempotency(self) -> dict[str, Any]:
-        return {"REDIS_CLIENT": f"{__name__}.cluster_client"}
+        return {"REDIS": f"{__name__}.cluster_client"}
 
     def kill_owner(self, key: str) -> None:
         self.disturb()

@@ -41,7 +41,6 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"REDIS": "redis://localhost/0?nothing=1"}, "that redis-py does not take: .*'nothing'"),
         ({"REDIS": "redis://localhost/0?maint_notifications_config=1"}, "that redis-py does not take"),
         ({"REDIS": "rediss://localhost/0?ssl_cert_reqs=any"}, "that redis-py does not take: .*: any"),
-        ({"REDIS": None, "REDIS_ALIAS": "default"}, "'REDIS', which replaces 'REDIS_ALIAS'"),
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"BODY_SECONDS": float("inf")}, "BODY_SECONDS"),
@@ -54,7 +53,6 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"KEYED": "/api/"}, r"a list of path prefixes such as \['/api/'\]"),
         ({"KEYED": ["/api/", "other/"]}, "prefix 'other/'.*leading slash"),
         ({"KEYED": [7]}, "leading slash"),
-        ({"REDIS_ALIAS": "nowhere"}, "nowhere"),
         ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
@@ -64,7 +62,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"LOCK_SERVERS": {"redis": "one"}}, "a list of an odd number of URLs"),
         ({"LOCK_SERVERS": {"zookeeper": ""}}, "its hosts such as"),
         ({"PROBLEM_TYPE_BASE": 'https://shop.example/"><script>'}, "http"),
-        ({"REDIS_CLIENT": 7}, "REDIS_CLIENT"),
+        ({"REDIS": 7}, r"'REDIS'\] is 7\. Write a URL"),
         (
             {"PRINCIPAL": len},
             r"'PRINCIPAL'\] must be the dotted path of a function, .*not <built-in function len>",
@@ -207,9 +205,7 @@ def test_settings_changes_are_seen() -> None:
         ({"MIDDLEWARE": ["idempotency.IdempotencyMiddleware", GZIP]}, ["idempotency.E003"]),  # as public
         ({"CACHES": LOCAL}, ["idempotency.W008"]),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": "default"}}, ["idempotency.E004"]),
-        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": "default"}}, ["idempotency.E004"]),
-        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.redis.fastpath.client"}}, []),
-        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS_ALIAS": None}}, []),
+        ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": "idempotency.redis.fastpath.client"}}, []),
         ({"CACHES": LOCAL, "IDEMPOTENCY": {"REDIS": None}}, []),
         ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008", "idempotency.I001"]),
         (

@@ -82,7 +82,7 @@ def test_a_key_function_may_look_at_the_tenant_of_each_request(at: Any) -> None:
 
 
 def test_without_a_cache_the_database_keeps_two_projects_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "REDIS_CLIENT": "idempotency.redis.fastpath.client"}):
+    with override_settings(IDEMPOTENCY={"REDIS": "idempotency.redis.fastpath.client"}):
         monkeypatch.setitem(connection.settings_dict, "NAME", "one")
         assert prefix() == "payonce:one"
         monkeypatch.setitem(connection.settings_dict, "NAME", "two/b")

@@ -60,7 +60,7 @@ class TestMetrics:
         before = counts()
         caller.post()
         caller.post(body={"name": "b"})
-        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        with override_settings(IDEMPOTENCY={"REDIS": None}):
             caller.post()
         assert [after - count for after, count in zip(counts(), before, strict=True)] == [1, 1, 1]
 

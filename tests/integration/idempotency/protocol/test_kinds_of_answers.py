@@ -250,7 +250,7 @@ def test_a_page_with_a_form_is_shown_to_a_guest_whom_the_principal_does_not_name
     assert issue_for_page(RequestFactory().get("/plain"), intent="a basket")
 
 
-@pytest.mark.parametrize("store", [{}, {"REDIS_ALIAS": None}], ids=["Redis", "no Redis"])
+@pytest.mark.parametrize("store", [{}, {"REDIS": None}], ids=["Redis", "no Redis"])
 def test_what_fails_after_the_commit_does_not_hide_that_it_is_done(
     client: Client, effects: Effects, caplog: pytest.LogCaptureFixture, store: dict[str, Any]
 ) -> None:

@@ -100,7 +100,7 @@ def test_a_loop_that_ended_leaves_nothing(redis_server: redis.Redis, closes: boo
 
 @pytest.mark.parametrize(
     ("given", "setting"),
-    [({"REDIS_ALIAS": None}, "REDIS"), ({"REDIS_CLIENT": f"{__name__}.a_client"}, "REDIS_ASYNC_CLIENT")],
+    [({"REDIS": None}, "REDIS"), ({"REDIS": f"{__name__}.a_client"}, "REDIS_ASYNC_CLIENT")],
 )
 def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any], setting: str) -> None:
     async def ask() -> None:
@@ -116,6 +116,6 @@ def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any], sett
 def test_it_has_the_name_and_the_password_of_the_alias() -> None:
     options = {"USERNAME": "shop", "PASSWORD": "secret", "SOCKET_TIMEOUT": 3}
     backend = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/2", "OPTIONS": options}
-    with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS_ALIAS": "default"}):
+    with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS": "default"}):
         given = async_clients._make_client().connection_pool.connection_kwargs
     assert (given["username"], given["password"], given["socket_timeout"]) == ("shop", "secret", 3)

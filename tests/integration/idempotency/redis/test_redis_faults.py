@@ -175,7 +175,7 @@ def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redi
     assert cost() == Cost(sql=PERMISSION, commits=0, savepoints=0, redis=1)
     redis_server.flushall()
     cost()
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         # found by the statement that tries the lock; its transaction is given up
         assert cost() == Cost(sql=PERMISSION + 1, commits=0, savepoints=0, redis=0)
 
@@ -189,7 +189,7 @@ def test_what_a_refusal_costs(cost: Callable[..., Cost]) -> None:
 
 def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
     """Held by an advisory lock and looked up in one statement; recorded last."""
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         assert cost() == Cost(sql=PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)
 
 

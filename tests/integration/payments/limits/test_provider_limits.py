@@ -190,7 +190,7 @@ def test_without_redis_calls_go_out_unlimited(
 
 
 def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, settings: Any) -> None:
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS_ALIAS": None}
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS": None}
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1)
     assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
 

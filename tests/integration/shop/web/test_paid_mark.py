@@ -40,7 +40,7 @@ def test_the_database_refuses_without_the_mark(
     pay_again(paid_order, demo)
     redis_server.flushall()
     pay_again(paid_order, demo)
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         pay_again(paid_order, demo)
     assert [method for method, _ in channels["wechat"].calls].count("create") == 1
 

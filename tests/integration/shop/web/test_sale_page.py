@@ -129,7 +129,7 @@ def test_two_tabs_and_who_comes_too_late(
 
 
 def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: Client) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         page = shopper.get(PAGE)
         assert poll(shopper, page).json() == {"state": "open", "units": 1, "left": 1}
         assert shopper.post(BUY, form_of(page, BUY)).status_code == 302
@@ -198,7 +198,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
     states: list[str] = []
     late = Client()
     late.force_login(other)
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         pages = {who: who.get(PAGE) for who in (shopper, client, late)}
         flashsale.forget()
         assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
@@ -214,7 +214,7 @@ def test_a_kept_picture_does_not_outlive_the_sale(
     client: Client, sneaker: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
         page = client.get(PAGE)
         FlashSale.objects.update(ends_at=timezone.now() + timedelta(seconds=0.3))
         flashsale.forget()
