@@ -1,4 +1,4 @@
-"""Show notifications, or process them again: `manage.py notifications show|replay`."""
+"""Process notifications again: `manage.py notifications replay`."""
 
 from collections import Counter
 from typing import Any
@@ -10,22 +10,18 @@ from idempotency.management.base import LedgerCommand
 from payments.models import Notification
 from payments.operations import actions
 
-FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
-
 
 class Command(LedgerCommand):
     """Bounded and safe to run again: a fact counts once, however often its notification is processed."""
 
-    help = "Show a stored notification, or process stored ones again."
+    help = "Process stored notifications again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        show = actions.add_parser("show", help="its stored row")
         replay = actions.add_parser("replay", help="process again; of each, the history says who did it and why")
-        for action in (show, replay):
-            action.add_argument("number", nargs="?", help="the provider's id of one notification")
-            action.add_argument("--verdict", choices=Notification.Verdict.values, help="all of this verdict")
-            action.add_argument("--limit", type=positive, default=1000, help="at most this many (%(default)s)")
+        replay.add_argument("number", nargs="?", help="the provider's id of one notification")
+        replay.add_argument("--verdict", choices=Notification.Verdict.values, help="all of this verdict")
+        replay.add_argument("--limit", type=positive, default=1000, help="at most this many (%(default)s)")
         replay.add_argument("--operator", required=True, help="who decides: the name of an active user")
         replay.add_argument("--note", required=True, help="why; stored in the history")
 
@@ -33,12 +29,8 @@ class Command(LedgerCommand):
         rows = self._chosen(number=options["number"], verdict=options["verdict"])
         if not rows.exists():
             self.stdout.write("There is no notification of this verdict.")
-        if options["action"] == "show":
-            for row in rows[: options["limit"]]:
-                self._show(row)
-        else:
-            by = _operator(options["operator"], options["note"].strip())
-            self._replay(list(rows.order_by("pk").values_list("pk", flat=True)[: options["limit"]]), by)
+        by = _operator(options["operator"], options["note"].strip())
+        self._replay(list(rows.order_by("pk").values_list("pk", flat=True)[: options["limit"]]), by)
 
     def _chosen(self, *, number: str | None, verdict: str | None) -> Any:
         if (number is None) == (verdict is None):
@@ -49,11 +41,6 @@ class Command(LedgerCommand):
         if not rows.exists():
             raise CommandError(f"There is no notification {number!r}.")
         return rows
-
-    def _show(self, row: Notification) -> None:
-        self.stdout.write(self.style.MIGRATE_HEADING(row.notification_id))
-        for name in FIELDS:
-            self.stdout.write(f"  {name:13} {getattr(row, name)}")
 
     def _replay(self, numbers: list[int], by: actions.Operator) -> None:
         outcomes: Counter[str] = Counter()

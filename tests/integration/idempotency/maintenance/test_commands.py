@@ -21,7 +21,7 @@ COMMANDS = (
     ("idempotency", "complete"),
     ("idempotency", "apply"),
     ("idempotency", "forget-redis"),
-    ("notifications", "show", "n"),
+    ("notifications", "replay", "n", "--operator", "nobody", "--note", "why"),
     ("reconcile",),
     ("bills", "export"),
 )

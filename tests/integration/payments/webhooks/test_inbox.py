@@ -221,6 +221,8 @@ def test_what_fits_in_no_column_is_processed_again_on_demand(
             assert Anomaly.objects.get().detail["acknowledged"] == "yes"
     row.refresh_from_db()
     assert (row.verdict, row.attempts, row.detail) == ("anomaly", 3, "RuntimeError: a fault of ours")
+    with pytest.raises(CommandError, match="There is no notification 'n-2'"):
+        call_command("notifications", "replay", "n-2", *BY)
     call_command("notifications", "replay", "n", *BY)
     assert "applied: 1" in capsys.readouterr().out
     row.refresh_from_db()
@@ -314,17 +316,6 @@ def test_the_command_changes_nothing_without_a_name_and_a_reason(open_attempt: O
         with pytest.raises(CommandError, match=words):
             call_command("notifications", "replay", "--verdict", "applied", *given)
     assert (Notification.objects.get().attempts, AuditEntry.objects.count()) == (1, 0)
-
-
-def test_the_command_shows_one(open_attempt: OpenAttempt, capsys: Any) -> None:
-    attempt = open_attempt()
-    letter(attempt, notification_id="n-1").send()
-    call_command("notifications", "show", "n-1")
-    printed = capsys.readouterr().out
-    assert "TRANSACTION.SUCCESS" in printed
-    assert attempt.out_trade_no in printed
-    with pytest.raises(CommandError, match="no notification"):
-        call_command("notifications", "show", "n-2")
 
 
 @pytest.mark.usefixtures("eve")
