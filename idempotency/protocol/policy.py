@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 REQUEST_ID_MAX = 64  # characters that the ledger stores
 GENERATION_DIGITS = 10
 
-Key = str | Callable[[bytes], str]
+Key = str | Callable[[bytes], str]  # or a function of the content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -103,7 +103,7 @@ class Policy:
             caller: the request that authentication has seen: REST framework's, where there is one.
 
         Raises:
-            Problem: see `identify`.
+            Problem: see `_identify`.
         """
         exchange = self._exchange(request, caller) if config().enabled else None
         if exchange is None:
@@ -115,20 +115,12 @@ class Policy:
 
     def _exchange(self, request: HttpRequest, caller: Any) -> Exchange | None:
         """Open the exchange of a key; None for a call that needs none."""
-        named = identify(
-            request,
-            caller=caller,
-            header=self.header or config().header,
-            principal=self.principal,
-            needs_key=self._needs_key,
-        )
+        named = self._identify(request, caller)
         if named is None:
             return None
         scope, key = named
         content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
-        if key is None:
-            key = key_in_window(scope, content, seconds=self.window or 0)
-        elif callable(key):
+        if callable(key):
             key = key(content)
         return self._strategy(
             scope=scope,
@@ -139,6 +131,40 @@ class Policy:
             config=self.config(),
             lifetime=self.lifetime,
         )
+
+    def _identify(self, request: HttpRequest, caller: Any) -> tuple[str, Key] | None:
+        """Return (scope, key), by the Idempotency-Token (header or form field), else the header with the key.
+
+        Raises:
+            Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
+        """
+        header = self.header or config().header
+        # from META: `request.headers` would build a mapping of all of them first
+        token = request.META.get("HTTP_IDEMPOTENCY_TOKEN")
+        if not token:
+            token = request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None
+        given = request.META.get(_in_meta(header))
+        if token is None and given is None:
+            return self._identify_without_key(request, caller, header)
+        principal = caller_of(caller, by=self.principal)  # authentication comes before the key
+        if token is None:
+            return _by_header(request, given, caller=caller, principal=principal, header=header)
+        taken = tokens.read(token.strip('"'), principal=principal)  # a quoted string, as a key may be
+        if given is not None:
+            raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
+        return _by_token(taken)
+
+    def _identify_without_key(self, request: HttpRequest, caller: Any, header: str) -> tuple[str, Key] | None:
+        """Return (scope, key by the content within the window); None where the call may run unkeyed."""
+        required = config().required if self.required is None else self.required
+        is_required = required(caller) if callable(required) else required
+        if not is_required and (self.window is None or is_anonymous(principal_of(caller, by=self.principal))):
+            return None
+        principal = caller_of(caller, by=self.principal)
+        if self.window is None or is_anonymous(principal):
+            raise key_missing(header)
+        scope = _scope_of(request, caller=caller, principal=principal, key="")
+        return scope, partial(key_in_window, scope, seconds=self.window)
 
     def pass_by(self, request: HttpRequest) -> None:
         """Give a call of a safe method what its handler may ask of it."""
@@ -173,14 +199,6 @@ class Policy:
     def _handler(self) -> str:
         return "" if isinstance(self.mode, Mode) else self.mode.name
 
-    def _needs_key(self, request: Any) -> str:
-        """Decide on a call without a key: ``"key"``, ``"window"`` or ``""`` (runs unkeyed)."""
-        required = config().required if self.required is None else self.required
-        needs = required(request) if callable(required) else required
-        if self.window is not None and (needs or not is_anonymous(principal_of(request, by=self.principal))):
-            return "window"
-        return "key" if needs else ""
-
 
 @lru_cache(maxsize=256)
 def config_with(settings: Config, *, wait: float | None, lease: float | None) -> Config:
@@ -200,49 +218,6 @@ def _class_of(mode: "Mode | Phases") -> type[Exchange]:
     from idempotency.protocol.phases import PhasedExchange  # noqa: PLC0415  atomic views need none of it
 
     return PhasedExchange
-
-
-def identify(
-    request: HttpRequest,
-    *,
-    caller: Any,
-    header: str = "Idempotency-Key",
-    principal: Callable[[Any], str] | None = None,
-    needs_key: Callable[[Any], str],
-) -> tuple[str, Key | None] | None:
-    """Return (scope, key), by the Idempotency-Token (header or form field), else the header with the key.
-
-    Args:
-        caller: the request that authentication has seen: REST framework's, where there is one.
-        header: name of the header with the key.
-        principal: function that names the caller; None: as `principal_of`.
-        needs_key: `Policy._needs_key`, asked for a call without a key.
-
-    Returns:
-        None: it runs unkeyed. A key of None: the content is its key. A function: so is the key by the content.
-
-    Raises:
-        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
-    """
-    # from META: `request.headers` would build a mapping of all of them first
-    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN")
-    if not token:
-        token = request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None
-    given = request.META.get(_in_meta(header))
-    needed = "key" if token is not None or given is not None else needs_key(caller)
-    if not needed:
-        return None
-    named = caller_of(caller, by=principal)  # authentication comes before the key
-    if needed == "window" and not is_anonymous(named):
-        return _scope_of(request, caller=caller, principal=named, key=""), None
-    if token is None:
-        if given is None:
-            raise key_missing(header)
-        return _by_header(request, given, caller=caller, principal=named, header=header)
-    taken = tokens.read(token.strip('"'), principal=named)  # a quoted string, as a key may be
-    if given is not None:
-        raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
-    return _by_token(taken)
 
 
 def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, Key]:
