@@ -187,24 +187,27 @@ class PhasedExchange(Exchange):
         home.refuse_open_transaction()  # left by the handler, or of another call beside it: it may be rolled back
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
-            # only a 4xx says that nothing was done outside; else keep the entry
-            (ledger.forget if 400 <= response.status_code < 500 else ledger.drop_lease)(run)
+            if 400 <= response.status_code < 500:  # nothing was done outside
+                ledger.forget(run)
+            else:
+                ledger.drop_lease(run)
             self._count("not_stored")
             marker.ring(self._marker)
-            return response
-        answer = self._stored(response) if is_known else None
-        if answer is None:
-            is_latest, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
-        else:
-            is_latest = self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
-            outcome = "executed" if verdict is Verdict.EFFECT else "refused"
-        if not is_latest:
-            return self._overtaken()
-        self._count(outcome)
-        if answer is None or answer.status == UNCERTAIN_STATUS:
+        elif not is_known:
+            if not ledger.suspend(run, subject=self._subject):
+                return self._overtaken()
+            self._count("uncertain")
             marker.ring(self._marker)
         else:
-            self._show(answer)
+            answer = self._stored(response)
+            self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
+            if not self.is_finished:
+                return self._overtaken()
+            self._count("executed" if verdict is Verdict.EFFECT else "refused")
+            if answer.status == UNCERTAIN_STATUS:
+                marker.ring(self._marker)
+            else:
+                self._show(answer)
         return response
 
     def _overtaken(self) -> HttpResponseBase:
