@@ -6,7 +6,6 @@ the commits of its steps (`Phases.on_abandon`), or is refused.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -95,7 +94,35 @@ def abandon(decision: Decision) -> None:
     )
     body = json.dumps(problem_document(problem)).encode()
     headers = {"Content-Type": "application/problem+json"}
-    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body, before=_undo)
+    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body)
+
+
+def _close(decision: Decision, outcome: Outcome, *, status: int, headers: dict[str, str], body: bytes) -> None:
+    if not decision.note.strip():
+        raise ValueError("A decision needs a reason.")
+    seen = LedgerEntry.objects.using(home.alias()).filter(pk=decision.entry_id, fence=decision.fence)
+    entry = seen.exclude(state=State.FINISHED).first()
+    if entry is None:
+        raise NotDecidable
+    digest = digest_of(scope=entry.scope, key=entry.key)
+    answer = encryption.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
+    name = marker.key_of(digest)
+    with transaction.atomic(home.alias()):
+        if outcome is Outcome.ABANDONED:
+            # Undo before locking the entry, as a step locks its own rows first. A step that goes on meanwhile has
+            # the lease again, and so the entry is not closed.
+            _undo(entry, digest)
+        closed = ledger.close_by_hand(
+            entry_id=decision.entry_id,
+            fence=decision.fence,
+            answer=answer,
+            outcome=outcome,
+            operator=decision.operator,
+            note=decision.note.strip(),
+        )
+        if not closed:
+            raise NotDecidable
+    marker.ring(name)
 
 
 def _undo(entry: LedgerEntry, digest: str) -> None:
@@ -110,38 +137,3 @@ def _undo(entry: LedgerEntry, digest: str) -> None:
         )
         raise NotAbandonable(why % {"steps": entry.handler})
     phases.abandon(Progress(data=dict(entry.recovery_data), key_digest=digest, resumed=True))
-
-
-def _close(
-    decision: Decision,
-    outcome: Outcome,
-    *,
-    status: int,
-    headers: dict[str, str],
-    body: bytes,
-    before: Callable[[LedgerEntry, str], None] = lambda entry, digest: None,
-) -> None:
-    if not decision.note.strip():
-        raise ValueError("A decision needs a reason.")
-    seen = LedgerEntry.objects.using(home.alias()).filter(pk=decision.entry_id, fence=decision.fence)
-    entry = seen.exclude(state=State.FINISHED).first()
-    if entry is None:
-        raise NotDecidable
-    digest = digest_of(scope=entry.scope, key=entry.key)
-    answer = encryption.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
-    name = marker.key_of(digest)
-    with transaction.atomic(home.alias()):
-        # Undo before locking the entry, as a step locks its own rows first. A step that goes on meanwhile has the
-        # lease again, and so the entry is not closed.
-        before(entry, digest)
-        closed = ledger.close_by_hand(
-            entry_id=decision.entry_id,
-            fence=decision.fence,
-            answer=answer,
-            outcome=outcome,
-            operator=decision.operator,
-            note=decision.note.strip(),
-        )
-        if not closed:
-            raise NotDecidable
-    marker.ring(name)
