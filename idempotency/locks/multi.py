@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
+from itertools import count
 from typing import Any, Self, Unpack
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
@@ -53,7 +54,7 @@ class SeveralLocks(Several):
         """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
         deadline, cancels = deadline_of(self._limit(wait_seconds)), self._cancels
         while (yield from self._all_or_nothing(partial(self._each, deadline, cancels))):
-            self._left[self._holder().name] = iter([self.quorum - 1])
+            self._left[self._holder().name] = count(self.quorum - 1, -1)
             if not self.lost:
                 return True
             del self._left[self._holder().name]

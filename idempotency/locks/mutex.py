@@ -1,8 +1,9 @@
 """`Lock` and `FairLock`: one holder at a time, reentrant, with a fencing token."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Entered, Owned, WithStatement
@@ -78,7 +79,7 @@ class Several(AskedByHolder, Entered):
     locks: Sequence[Any]
     quorum: int
     _cancels = 0
-    _left: dict[str, Iterator[int]]  # how many an owner has after the end of one more
+    _left: "dict[str, count[int]]"  # by owner, counts down how many are left: `next` is one step for all threads
 
     @operation
     def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:
@@ -122,7 +123,8 @@ class Several(AskedByHolder, Entered):
         """Notify the lock's own listeners, and where it was the last of a quorum those of all."""
         if own is not None:
             own(end, hold)
-        if next(self._left.get(hold.owner, iter(())), None) == self.quorum - 1:
+        left = self._left.get(hold.owner)
+        if left is not None and next(left) == self.quorum - 1:
             self._listeners(end, hold)
 
     def _give_back(self, locks: Sequence[Any]) -> Steps[list[LockError]]:

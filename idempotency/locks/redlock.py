@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
@@ -100,7 +101,7 @@ class Majority(Several):
                 continue
         if len(taken) < self.majority or not self.held:
             return False
-        self._left[self._holder().name] = iter(range(len(taken) - 1, -1, -1))
+        self._left[self._holder().name] = count(len(taken) - 1, -1)
         return True
 
     @operation
