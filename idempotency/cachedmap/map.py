@@ -260,17 +260,11 @@ class CachedMap(InRedis[V], Listenable):
         """Store by the script's `add` or `replace`, then write through; removed where that fails."""
         copies, expected = self._copies(), [] if old is MISSING else [self._dumps(old)]
         reply = self._ask(what, *self._packed({key: entry}), *expected) if self._stored else None
-        with copies.lock:
-            copy = copies.get(key)
-            if reply is None and (copy is MISSING) is (what == "replace"):
-                return REFUSED
-            if reply is None and expected and self._dumps(copy) != expected[0]:
-                return OTHER
+        if reply is None:
+            outcome = self._put_here(copies, what, key, entry, *expected)
+        else:
             copies.drop(key)
-            if reply is None:
-                self._behind.add(prefix())
-                self._keep(copies, key, entry, changes=copies.changes)
-        outcome: int = PUT if reply is None else reply[0]
+            outcome = int(reply[0])
         if outcome == PUT and self._write is not None:
             try:
                 self._write(key, entry.value)
@@ -278,6 +272,19 @@ class CachedMap(InRedis[V], Listenable):
                 self._change(copies, [key], "remove", key)
                 raise
         return outcome
+
+    def _put_here(self, copies: Copies, what: str, key: str, entry: Entry[V], *expected: str | bytes) -> int:
+        """Do in this process alone what the script does."""
+        with copies.lock:
+            copy = copies.get(key)
+            if what == ("replace" if copy is MISSING else "add"):
+                return REFUSED
+            if expected and self._dumps(copy) != expected[0]:
+                return OTHER
+            copies.drop(key)
+            self._behind.add(prefix())
+            self._keep(copies, key, entry, changes=copies.changes)
+        return PUT
 
     def _change(self, copies: Copies, keys: Iterable[str], *what: Any) -> list[Any] | None:
         """Run the script for a change of `keys`, of all if there are none; None where Redis has missed it."""
