@@ -69,15 +69,16 @@ def _member(name: str, *, was: bool, stays: bool) -> str:
 
 
 def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
-    body, media_type = content, b"application/json"
-    if content[:1] == b"\x00":  # eight bytes with the length of the method; JSON begins otherwise
-        for name in _PARTS:
-            end = 8 + int.from_bytes(content[:8], "big")
-            media_type = content[8:end]
-            yield name, media_type
-            content = content[end:]
-        body = content[8:]
-    yield from _members(body, is_form=media_type.decode(errors="replace") in FORMS)
+    if content[:1] != b"\x00":  # JSON of a function: a request's begins with eight bytes, the length of its method
+        yield from _members(content, is_form=False)
+        return
+    value = b""
+    for name in _PARTS:
+        end = 8 + int.from_bytes(content[:8], "big")
+        value, content = content[8:end], content[end:]
+        yield name, value
+    media_type = value.decode(errors="replace")  # the last part
+    yield from _members(content[8:], is_form=media_type in FORMS)
 
 
 def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
