@@ -132,10 +132,7 @@ def texts(name: str, value: Any) -> None:
 
 
 def lock_servers(name: str, value: Any) -> None:
-    known = isinstance(value, Mapping) and value.keys() <= {"redlock", "zookeeper"}
-    urls, hosts = (value.get("redlock"), value.get("zookeeper", "-")) if known else ("", "")
-    odd = urls is None or (isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2)
-    if not odd or not hosts or not isinstance(hosts, str):
+    if not _names_lock_servers(value):
         raise ImproperlyConfigured(
             f"IDEMPOTENCY[{name!r}] must be a dict with 'redlock', a list of an odd number of URLs, and "
             "'zookeeper', its hosts such as 'one:2181,two:2181', or with one of them."
@@ -143,6 +140,14 @@ def lock_servers(name: str, value: Any) -> None:
     if "zookeeper" in value:
         with needed("zookeeper", by=f"IDEMPOTENCY[{name!r}]", error=ImproperlyConfigured):
             import kazoo  # noqa: F401, PLC0415  an extra
+
+
+def _names_lock_servers(value: Any) -> bool:
+    if not isinstance(value, Mapping) or not value.keys() <= {"redlock", "zookeeper"}:
+        return False
+    urls, hosts = value.get("redlock"), value.get("zookeeper", "none")
+    is_majority = isinstance(urls, (list, tuple)) and len(urls) > 1 and len(urls) % 2 == 1
+    return (urls is None or is_majority) and isinstance(hosts, str) and hosts != ""
 
 
 def body_keys(name: str, value: Any) -> None:
