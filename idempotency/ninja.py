@@ -34,7 +34,7 @@ from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.request.keys import SAFE_METHODS
-from idempotency.views import REFUSALS, answer, answer_async, is_marked, outside, refusal
+from idempotency.views import REFUSALS, answer, answer_async, is_marked, refusal, unkeyed_block
 
 View = Callable[..., Any]
 
@@ -99,8 +99,8 @@ def operations_of(view: Any) -> list[Operation]:
 def _keyed_sync(view: View, given: View, policy: Policy) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        if (outer := outside(request, policy)) is not None:
-            with outer:
+        if (block := unkeyed_block(request, policy)) is not None:
+            with block:
                 return given(request, *args, **kwargs)
         operation, rewind = _operation_of(request, view), Rewind(request)
 
@@ -123,7 +123,7 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
 def _keyed_async(view: View, given: View, policy: Policy) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        if outside(request, policy) is not None:
+        if unkeyed_block(request, policy) is not None:  # Django opens no transaction around an async view
             return await given(request, *args, **kwargs)
         operation, rewind = _operation_of(request, view), Rewind(request)
 

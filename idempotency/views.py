@@ -131,8 +131,8 @@ def _keyed_sync(view: View, policy: Policy) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
-        if (outer := outside(request, policy)) is not None:
-            with outer:
+        if (block := unkeyed_block(request, policy)) is not None:
+            with block:
                 return view(request, *args, **kwargs)
         rewind = Rewind(request, *_instances(view, args))
 
@@ -154,7 +154,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
-        if outside(request, policy) is not None:
+        if unkeyed_block(request, policy) is not None:  # Django opens no transaction around an async view
             return await view(request, *args, **kwargs)
         rewind = Rewind(request, *_instances(view, args))
 
@@ -232,7 +232,7 @@ def outside_atomic_requests(view: View) -> View:
     return view
 
 
-def outside(request: HttpRequest, policy: Policy) -> AbstractContextManager[object] | None:
+def unkeyed_block(request: HttpRequest, policy: Policy) -> AbstractContextManager[object] | None:
     """Return the block for the handler of a call that is no keyed one of its own; None: it is one.
 
     A safe method runs in the transaction of requests; a handler that a keyed one calls joins that one's call.
