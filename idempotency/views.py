@@ -111,20 +111,18 @@ def is_marked(handler: Any) -> bool:
 
 
 def _keyed_method(handler: View, policy: Policy) -> View:
-    given = with_call(handler, request_at=1)
+    given, is_async = with_call(handler, request_at=1), iscoroutinefunction(handler)
 
     def function(request: HttpRequest, view: Any, *args: Any, **kwargs: Any) -> Any:
         return given(view, request, *args, **kwargs)
+
+    keyed = keyed_function(markcoroutinefunction(function) if is_async else function, policy)
 
     @wraps(handler)
     def method(view: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return keyed(request, view, *args, **kwargs)
 
-    if iscoroutinefunction(handler):
-        markcoroutinefunction(function)
-        markcoroutinefunction(method)
-    keyed = keyed_function(function, policy)
-    return method
+    return markcoroutinefunction(method) if is_async else method
 
 
 def _keyed_sync(view: View, policy: Policy) -> View:
