@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
+from idempotency.errors import InProgress
 from idempotency.modes import Mode
 from idempotency.observability import metrics
 from idempotency.postgres import home, transactions
@@ -48,10 +49,10 @@ class AtomicExchange(Exchange):
                 self._claimed = found
                 self._enter()
                 return None
-            self._same_request(found.fingerprint)
+            self._refuse_reuse(found.fingerprint)
             if (entry := self._find()) is not None:  # a marker may be stale, or lie; the ledger decides
                 return self._replay_entry(entry)
-        raise self._in_progress()
+        raise self._refused("in_progress", InProgress())
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         verdict = self._verdict_on(response)
@@ -64,7 +65,7 @@ class AtomicExchange(Exchange):
         self._committing = True
         if not self._commit(verdict, self._sealed(answer)):
             self._committing = False
-            self._conflict("lost_race")
+            self._count_conflict("lost_race")
             replay = self._undo() or self._replay_instead(self._find())
             return replay.replay()
         self._show(answer)
@@ -144,7 +145,7 @@ class AtomicExchange(Exchange):
             with transaction.atomic(self._config.database, durable=True):
                 ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds)
         except ledger.DuplicateRunning:
-            raise self._in_progress() from None
+            raise self._refused("in_progress", InProgress()) from None
 
     def _enter(self) -> None:
         self._database = transaction.get_connection(self._config.database)

@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 from idempotency import ledger
 from idempotency.conf import Config
 from idempotency.conf import config as settings
-from idempotency.errors import InProgress, KeyReused, ResultExpired
+from idempotency.errors import InProgress, KeyReused, Problem, ResultExpired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.redis import arrivals, marker, subscriber
@@ -170,21 +170,21 @@ class Exchange(ABC):
         if self.outcome not in {"reused", "in_progress", "expired"}:
             self._count("failed")
 
-    def _conflict(self, kind: str) -> None:
+    def _count_conflict(self, kind: str) -> None:
         self.outcome = kind
         metrics.conflicts.labels(kind).inc()
+
+    def _refused(self, kind: str, problem: Problem) -> Problem:
+        """Count a call that gets no answer, and return its problem to raise."""
+        self._count_conflict(kind)
+        return problem
 
     def _find(self) -> ledger.Found | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
-    def _same_request(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
+    def _refuse_reuse(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
         if not keys.matches(stored_fingerprint, self._identity.fingerprint, self._content):
-            self._conflict("reused")
-            raise KeyReused(answer.headers.get("Location") if answer else None)
-
-    def _in_progress(self) -> Exception:
-        self._conflict("in_progress")
-        return InProgress()
+            raise self._refused("reused", KeyReused(answer.headers.get("Location") if answer else None))
 
     def _verdict_on(self, response: HttpResponseBase) -> Verdict:
         return verdict_on(response.status_code) if self._is_stored else Verdict.NOT_STORED
@@ -216,15 +216,15 @@ class Exchange(ABC):
         )
 
     def _replay_found(self, found: marker.Finished) -> StoredResponse:
-        self._same_request(found.fingerprint, found.answer)
+        self._refuse_reuse(found.fingerprint, found.answer)
         return self._replay(found.answer, source="redis")
 
     def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
         """Return the answer of a finished entry and put it in Redis for later replays; else 409."""
         if entry is not None:
-            self._same_request(entry.fingerprint, entry.answer)
+            self._refuse_reuse(entry.fingerprint, entry.answer)
         if entry is None or entry.answer is None:
-            raise self._in_progress()
+            raise self._refused("in_progress", InProgress())
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
         answer = encryption.unseal(entry.answer, digest=self.key_digest)
         marker.finish(self._marker, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
@@ -232,8 +232,7 @@ class Exchange(ABC):
 
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
         if answer.body is None:
-            self._conflict("expired")
-            raise ResultExpired(answer.headers.get("Location"))
+            raise self._refused("expired", ResultExpired(answer.headers.get("Location")))
         self._visit.look_again()
         _labelled(metrics.replays, source).inc()
         self._count("replayed")

@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
-from idempotency.errors import ResultExpired
+from idempotency.errors import InProgress, ResultExpired
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.names import schema
@@ -101,13 +101,13 @@ class PhasedExchange(Exchange):
                 return None
             if (entry := self._find()) is None:
                 continue  # the first run was just removed: it did nothing
-            self._same_request(entry.fingerprint, entry.answer)
+            self._refuse_reuse(entry.fingerprint, entry.answer)
             # a handler of steps must not run without a claim, not even to show the current state
             if entry.answer is not None and (entry.handler or entry.answer.status != UNCERTAIN_STATUS):
                 return self._replay_entry(entry)
             if self.resume(entry):
                 return None
-        raise self._in_progress()
+        raise self._refused("in_progress", InProgress())
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         self._lease = None
@@ -212,7 +212,7 @@ class PhasedExchange(Exchange):
 
     def _overtaken(self) -> HttpResponseBase:
         """Return the answer of the retry that took over the lease."""
-        self._conflict("lost_lease")
+        self._count_conflict("lost_lease")
         if not self._has_request:
             raise LeaseLost
         return self._replay_entry(self._find()).replay()
