@@ -89,7 +89,7 @@ class AtomicExchange(Exchange):
         if self._committing and self._find() is not None:
             return False  # the commit was done, and a hook after it failed
         self._committing = False
-        self._forget_wishes()
+        self._reset_answer()
         self._visit.undo()
         self._enter()
         # without a marker, the lock of the key went with the first transaction

@@ -53,7 +53,7 @@ class Exchange(ABC):
     is_handling = False
     on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
     _database: Any = None  # of this thread, where `begin` opens a transaction
-    _is_stored, _is_open = True, False
+    _may_store, _shows_form = True, False  # as its handler said; the form of its intent again
     _lifetime: float | None = None
 
     def __init__(
@@ -134,15 +134,15 @@ class Exchange(ABC):
         self._lifetime = seconds
 
     def do_not_store(self) -> None:
-        self._is_stored = False
+        self._may_store = False
 
     def offer_again(self, keys_of_intent: str) -> None:
         """Note that a page shows an intent's form again: if it is this call's answer, the intent is not done."""
-        self._is_open = self._is_open or self._identity.key.startswith(keys_of_intent)
+        self._shows_form = self._shows_form or self._identity.key.startswith(keys_of_intent)
 
-    def _forget_wishes(self) -> None:
+    def _reset_answer(self) -> None:
         """Drop what a run that was undone said of its answer."""
-        self._is_stored, self._is_open, self._lifetime = True, False, self._usual_lifetime
+        self._may_store, self._shows_form, self._lifetime = True, False, self._usual_lifetime
 
     def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:
         """Take in a handler that the running one calls. Raises RuntimeError: its mode is another."""
@@ -187,7 +187,7 @@ class Exchange(ABC):
             raise self._refused("reused", KeyReused(answer.headers.get("Location") if answer else None))
 
     def _verdict_on(self, response: HttpResponseBase) -> Verdict:
-        return verdict_on(response.status_code) if self._is_stored else Verdict.NOT_STORED
+        return verdict_on(response.status_code) if self._may_store else Verdict.NOT_STORED
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
         if self._identity.scope.startswith(f"{ANONYMOUS} "):
@@ -197,7 +197,7 @@ class Exchange(ABC):
             max_bytes=self._config.max_response_bytes,
             redact=self._redact,
             lifetime_seconds=self._lifetime,
-            is_open=self._is_open and response.status_code == 200,
+            is_open=self._shows_form and response.status_code == 200,
         )
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:
