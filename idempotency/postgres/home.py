@@ -72,8 +72,8 @@ def _commits_by_itself(database: Any) -> bool:
     return by_itself
 
 
-def is_left_behind(database: Any) -> bool:
-    """Check if the thread of this connection has ended, and undo its transaction then."""
+def close_if_left_behind(database: Any) -> bool:
+    """Close a connection whose thread has ended, which undoes its transaction; return whether it has."""
     if connection() is database:
         return False
     if database.connection is not None:

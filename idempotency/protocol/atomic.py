@@ -187,7 +187,7 @@ class AtomicExchange(Exchange):
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
-        if atomic is None or (not commit and home.is_left_behind(self._database)):
+        if atomic is None or (not commit and home.close_if_left_behind(self._database)):
             return
         transactions.stop(self._database)
         if not commit:

@@ -75,7 +75,7 @@ class UnkeyedExchange(Exchange):
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
-        if atomic is None or (not commit and home.is_left_behind(self._database)):
+        if atomic is None or (not commit and home.close_if_left_behind(self._database)):
             return
         if not commit:
             transaction.set_rollback(True, self._config.database)
