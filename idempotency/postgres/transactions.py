@@ -64,7 +64,7 @@ class _Traffic:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
         raw, is_text = self._raw, isinstance(query, str)
         if self.travels and is_text and (control := _CONTROL.fullmatch(query)):
-            if not self._is_kept(*control.groups()):
+            if not self._hold_back(*control.groups()):
                 self.flush(run)
                 run(query)
         elif not is_text or hash(query) not in parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
@@ -74,7 +74,7 @@ class _Traffic:
             run(query, parameters, **options)
             if is_text:
                 remember(query)
-        elif raw.pgconn.transaction_status == IDLE and self._merges_begin():  # nothing waits: see `_is_kept`
+        elif raw.pgconn.transaction_status == IDLE and self._merges_begin():  # nothing waits: see `_hold_back`
             raw._autocommit = True  # or psycopg sends a BEGIN first; its public setter would not set it back
             try:
                 _run_behind(["BEGIN"], cursor, run, query, parameters, **options)
@@ -102,12 +102,12 @@ class _Traffic:
         database = self._database
         database.savepoint_state += 1
         name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
-        is_noted = self._is_quiet() and self._is_kept("SAVEPOINT", f'"{name}"')
-        return name if is_noted else type(database).savepoint(database)
+        waits = self._is_quiet() and self._hold_back("SAVEPOINT", f'"{name}"')
+        return name if waits else type(database).savepoint(database)
 
     @async_unsafe
     def savepoint_commit(self, name: str) -> None:
-        if not (self._is_quiet() and self._is_kept("RELEASE SAVEPOINT", f'"{name}"')):
+        if not (self._is_quiet() and self._hold_back("RELEASE SAVEPOINT", f'"{name}"')):
             type(self._database).savepoint_commit(self._database, name)
 
     @async_unsafe
@@ -127,27 +127,29 @@ class _Traffic:
             return False
         return raw.pgconn.transaction_status in (IDLE, OPEN)
 
-    def _is_kept(self, command: str, name: str) -> bool:
-        """Take a savepoint's statement into account; False if the server must hear it now."""
-        status, is_last = self._raw.pgconn.transaction_status, self.waiting[-1:] == [f"SAVEPOINT {name}"]
-        if command == "SAVEPOINT" and status != FAILED:
+    def _hold_back(self, command: str, name: str) -> bool:
+        """Let a savepoint's statement wait for the next one; False if the server must hear it now."""
+        status, is_unsent = self._raw.pgconn.transaction_status, self.waiting[-1:] == [f"SAVEPOINT {name}"]
+        if status == FAILED and command != "ROLLBACK TO SAVEPOINT":
+            return False  # refused, with the server's own words
+        if command == "SAVEPOINT":
             self.open.append(name)
             if status == IDLE:
                 self.at_begin.add(name)
             else:
                 self.waiting.append(f"SAVEPOINT {name}")
-        elif name not in self.open or (status == FAILED and command != "ROLLBACK TO SAVEPOINT"):
-            return False  # refused, with the server's own words
+        elif name not in self.open:
+            return False
         elif command == "RELEASE SAVEPOINT":
             del self.open[self.open.index(name) :]
-            if is_last:
+            if is_unsent:
                 del self.waiting[-1]
             elif name not in self.at_begin:
                 self.waiting.append(f"RELEASE SAVEPOINT {name}")
         else:
             del self.open[self.open.index(name) + 1 :]
             if name not in self.at_begin:
-                return is_last
+                return is_unsent
             self.waiting.clear()
             self._raw.rollback()  # the next statement begins again
         return True
