@@ -44,7 +44,7 @@ class AtomicExchange(Exchange):
             if isinstance(found, marker.Finished):
                 return self._replay_found(found)
             if found is None:
-                return self._hold()
+                return self._begin_without_redis()
             if isinstance(found, marker.Claimed):
                 self._claimed = found
                 self._enter()
@@ -78,13 +78,13 @@ class AtomicExchange(Exchange):
             return False
         self._leave(commit=False)
         with suppress(DatabaseError, InterfaceError):  # it is away now: the call has failed by its own error
-            if self._begins_again():
+            if self._begin_again():
                 self._repeats += 1
                 metrics.repeats.labels(reason).inc()
                 return True
         return False
 
-    def _begins_again(self) -> bool:
+    def _begin_again(self) -> bool:
         """Open a new transaction for this call; False where its key has an answer, or a duplicate holds it."""
         if self._committing and self._find() is not None:
             return False  # the commit was done, and a hook after it failed
@@ -122,23 +122,24 @@ class AtomicExchange(Exchange):
         if claimed is not None:
             marker.release(self._marker, claimed)
 
-    def _hold(self, *, wait: bool = True) -> StoredResponse | None:
-        """Claim the key without Redis; the transaction stays open if the key is ours, else it is left."""
+    def _begin_without_redis(self) -> StoredResponse | None:
+        """Claim the key by a lock of the database; None: it is ours, and the transaction is open."""
+        found = self._hold()
+        if found is False and self._config.wait_seconds > 0:
+            self._await_duplicate()
+            found = self._hold()
+        return None if found is True else self._replay_entry(found or self._find())
+
+    def _hold(self) -> ledger.Found | bool:
+        """Hold the key in a transaction, as `ledger.hold`; it is left unless the key is ours."""
+        found: ledger.Found | bool = False
         self._enter()
         try:
             found = ledger.hold(self._identity)
-        except BaseException:
-            self._leave(commit=False)
-            raise
-        if found is True:
-            return None
-        self._leave(commit=False)
-        if found:
-            return self._replay_entry(found)
-        if wait and self._config.wait_seconds > 0:
-            self._await_duplicate()
-            return self._hold(wait=False)
-        return self._replay_entry(self._find())
+        finally:
+            if found is not True:
+                self._leave(commit=False)
+        return found
 
     def _await_duplicate(self) -> None:
         try:
