@@ -106,7 +106,7 @@ def _keyed_sync(view: View, given: View, policy: Policy) -> View:
 
         def handler() -> HttpResponseBase:
             try:
-                if not rewind.begins():
+                if not rewind.note_first_run():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, given(request, *args, **kwargs), kwargs)
             except Exception as error:
@@ -129,7 +129,7 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
 
         async def handler() -> HttpResponseBase:
             try:
-                if not rewind.begins():
+                if not rewind.note_first_run():
                     _resolve_again(operation, request, kwargs)
                 return _response(operation, request, await given(request, *args, **kwargs), kwargs)
             except Exception as error:

@@ -135,7 +135,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
         rewind = Rewind(request, *_instances(view, args))
 
         def handler() -> HttpResponseBase:
-            rewind.begins()
+            rewind.note_first_run()
             try:
                 response: HttpResponseBase = view(request, *args, **kwargs)
             except REFUSALS as error:
@@ -157,7 +157,7 @@ def _keyed_async(view: View, policy: Policy) -> View:
         rewind = Rewind(request, *_instances(view, args))
 
         async def handler() -> HttpResponseBase:
-            rewind.begins()
+            rewind.note_first_run()
             try:
                 response: HttpResponseBase = await view(request, *args, **kwargs)
             except REFUSALS as error:

@@ -148,7 +148,7 @@ class _Run:
         try:
             if self._rewind is None:
                 self._rewind = Rewind(self.request._request, self.view, self.request)
-            if not self._rewind.begins():
+            if not self._rewind.note_first_run():
                 self._read_again()
             _ = self.request.data
             response = self.bare()

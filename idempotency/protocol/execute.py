@@ -116,8 +116,8 @@ class Rewind:
         self._request, self._holders = request, holders
         self._found: list[tuple[Any, dict[str, Any]]] | None = None
 
-    def begins(self) -> bool:
-        """Note what the first run finds; return whether the run that begins is the first."""
+    def note_first_run(self) -> bool:
+        """Note what the first run finds; return False for any later run."""
         if self._found is not None:
             return False
         # as `get_messages` does, whose import would cost every project
