@@ -30,13 +30,14 @@ def prefix() -> str:
     Asks neither Redis nor the database. A program without Django's settings may use locks; it gets `ROOT`.
     """
     try:
-        database = connections[config().database]
+        own = config()
+        database = connections[own.database]
     except ImproperlyConfigured:
         if settings.configured or ENVIRONMENT_VARIABLE in os.environ:
             raise
         return ROOT
     place = database.settings_dict["NAME"], _schema_of(database)
-    return constant(config(), *place) or _joined(caches[str(config().redis_alias)].make_key(ROOT), *place)
+    return _fixed_prefix(own, *place) or _joined(caches[str(own.redis_alias)].make_key(ROOT), *place)
 
 
 def schema(using: str | None = None) -> str:
@@ -49,7 +50,7 @@ def _schema_of(database: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def constant(settings: Config, database: Any, schema: str) -> str | None:
+def _fixed_prefix(settings: Config, database: Any, schema: str) -> str | None:
     """Build the prefix of one database and schema; None where a function of the project makes the cache's part."""
     own, alias = settings.redis_prefix, settings.redis_alias
     if own:

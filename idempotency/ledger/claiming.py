@@ -21,13 +21,13 @@ from functools import lru_cache
 from uuid import uuid4
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError, OperationalError, connections
+from django.db import IntegrityError, OperationalError
 
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity
 from idempotency.ledger.reading import found_in
-from idempotency.names import constant, prefix, schema
+from idempotency.names import prefix, schema
 from idempotency.postgres import home
 from idempotency.postgres.statements import Statement, broken_constraint, send
 from idempotency.request.keys import lock_id_of
@@ -40,7 +40,7 @@ EPOCH_SECONDS = 10.0
 # by prefix: when its epoch was read, by the monotonic clock, and the prefix with it
 _epochs: dict[str, tuple[float, str]] = {}
 
-_local: list[str] = []  # at most one epoch, in place of the database's
+_local_epoch: str | None = None  # in place of the database's
 
 
 def redis_prefix() -> str:
@@ -50,10 +50,7 @@ def redis_prefix() -> str:
         django.db.Error: the epoch had to be read and the database did not answer.
         ImproperlyConfigured: see `refuse_ledger_of_another`.
     """
-    settings = config()
-    database, now = connections[settings.database], time.monotonic()
-    schema_name = getattr(database, "schema_name", None) or ""
-    base = constant(settings, database.settings_dict["NAME"], schema_name) or prefix()
+    base, now = prefix(), time.monotonic()
     known = _epochs.get(base)
     if known is None or now - known[0] >= EPOCH_SECONDS:
         known = _epochs[base] = now, f"{base}:{_epoch()}"
@@ -77,7 +74,7 @@ def renew_epoch() -> str:
     """Give the ledger another epoch, valid in this process at once, and return it."""
     value = uuid4().hex
     home.execute(queries.RENEW_EPOCH, [value])
-    if _local:
+    if _local_epoch is not None:
         use_local_epoch(value)
     _epochs.pop(prefix(), None)
     return value
@@ -85,15 +82,15 @@ def renew_epoch() -> str:
 
 def use_local_epoch(value: str | None) -> str | None:
     """Use an epoch that only this process knows, None: the database's; return the local one of before."""
-    former = _local[0] if _local else None
-    _local[:] = [] if value is None else [value]
+    global _local_epoch
+    former, _local_epoch = _local_epoch, value
     _epochs.clear()
     return former
 
 
 def _epoch() -> str:
-    if _local:
-        return _local[0]
+    if _local_epoch is not None:
+        return _local_epoch
     refuse_ledger_of_another(schema())
     row = home.row(queries.READ_EPOCH)
     return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects
