@@ -125,20 +125,23 @@ class Counted(Held, Entered):
             if hold is None:
                 raise not_held(self.name)
             hold.count -= 1
-            if last := hold.count == 0:
+            if is_last := hold.count == 0:
                 desk.holds[key].remove(hold)
                 if not desk.holds[key]:
                     del desk.holds[key]
-        whole = True  # where the caller is cancelled meanwhile: it is given back in any case
+        if not is_last:
+            if hold.ended:
+                raise self._lost()
+            return
         try:
-            whole = (yield from self._give_back(hold)) if last else not hold.ended
-        except LockUnavailable:
-            last = False  # nobody knows yet how it ends
+            was_held = yield from self._give_back(hold)
+        except LockUnavailable:  # nobody knows yet how it ends
             raise
-        finally:
-            if last:
-                hold.over("released" if whole else "lost")
-        if not whole:
+        except BaseException:  # a cancellation: it is given back in any case
+            hold.over("released")
+            raise
+        hold.over("released" if was_held else "lost")
+        if not was_held:
             raise self._lost()
 
     def _hold(self) -> Any:
