@@ -247,7 +247,7 @@ def _in_meta(header: str) -> str:
 def key_in_window(scope: str, content: bytes, *, seconds: float) -> str:
     """Return the key of an unkeyed call: one query."""
     # digits of one width, behind a letter: their order is the same in every collation
-    stem = f"w{keys.lasting(content).hex()}n"
+    stem = f"w{keys.lasting_fingerprint(content).hex()}n"
     youngest = ledger.youngest(
         scope=scope, first=stem + "0" * GENERATION_DIGITS, last=stem + "9" * GENERATION_DIGITS
     )

@@ -37,6 +37,16 @@ HEXADECIMAL_DIGITS = 31  # 124 bits
 # of a key's runs of three characters: 0.82 or more in random keys (a million of each kind), 0.53 in one half twice
 DISTINCT = 0.75
 
+FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+FORM_FIELD = "idempotency_token"
+# values that differ between two copies of the same form without meaning anything
+FORM_NOISE = frozenset({"csrfmiddlewaretoken", FORM_FIELD})
+_BLANKS = " \t\n\r"  # of JSON; RFC 8259, section 2
+_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make one for every body
+
+Fingerprint = bytes  # 32 bytes
+Ignored = Collection[str] | Callable[[Any], Any]
+
 
 def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
     """Read the key of a header, 1..255 visible ASCII characters.
@@ -134,34 +144,6 @@ def lock_id_of(digest: str, *, schema: str = "") -> int:
     return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
 
 
-FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
-FORM_FIELD = "idempotency_token"
-# values that differ between two copies of the same form without meaning anything
-FORM_NOISE = frozenset({"csrfmiddlewaretoken", FORM_FIELD})
-
-Fingerprint = bytes  # 32 bytes
-
-
-_name = itemgetter(0)
-
-
-def _made(object_of: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
-    return json.JSONDecoder(
-        object_pairs_hook=object_of,
-        parse_int=lambda text: {"number": text},
-        parse_float=lambda text: {"number": text},
-    )
-
-
-# made once: `json.loads` and `json.dumps` would make new ones for every body
-_decoder = _made(lambda pairs: {"object": sorted(pairs, key=_name)})
-_encoder = json.JSONEncoder(separators=(",", ":"))
-_BLANKS = " \t\n\r"  # of JSON; RFC 8259, section 2
-
-
-Ignored = Collection[str] | Callable[[Any], Any]
-
-
 def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     """Join method, path, query, content type and body of `request` into one unambiguous byte string.
 
@@ -177,7 +159,7 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     """
     media_type = (request.content_type or "").lower()
     head = _joined(request.method or "", request.path, request.META.get("QUERY_STRING", ""), media_type)
-    stream = _stream_of(request, media_type)
+    stream = _stream_of(request, media_type)  # first: Django replaces it when the body is read
     body = _canonical_body(request, media_type, ignore)
     _refuse_cut(request, stream)
     return head + len(body).to_bytes(8, "big") + body
@@ -205,7 +187,7 @@ def fingerprint(content: bytes) -> Fingerprint:
     return _digest(content, settings.SECRET_KEY)
 
 
-def lasting(content: bytes) -> Fingerprint:
+def lasting_fingerprint(content: bytes) -> Fingerprint:
     """Digest `content` under the oldest secret, which servers of a rotation share."""
     return _digest(content, [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1])
 
@@ -287,20 +269,17 @@ def _canonical_json(body: bytes, ignore: Ignored = ()) -> bytes:
 
     A body that is not JSON stays as it is: refusing it is the handler's part.
     """
-    decoder = _decoder
     if callable(ignore):
-        body = _counted(body, ignore)
-    elif ignore:
-        decoder = _decoder_without(frozenset(ignore))
+        body, ignore = _part_that_counts(body, ignore), ()
     try:
         text = body.decode().strip(_BLANKS)
-        document, end = decoder.raw_decode(text)
+        document, end = _decoder_without(frozenset(ignore)).raw_decode(text)
         return _encoder.encode(document).encode() if end == len(text) else body
     except (ValueError, RecursionError):
         return body
 
 
-def _counted(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
+def _part_that_counts(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -308,6 +287,12 @@ def _counted(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
     return json.dumps(part_of(document)).encode()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # `json.loads` would make one for every body
 def _decoder_without(names: frozenset[str]) -> json.JSONDecoder:
-    return _made(lambda pairs: {"object": sorted((pair for pair in pairs if pair[0] not in names), key=_name)})
+    def sorted_object(pairs: list[tuple[str, Any]]) -> Any:
+        return {"object": sorted([pair for pair in pairs if pair[0] not in names], key=itemgetter(0))}
+
+    def spelt_number(text: str) -> Any:
+        return {"number": text}
+
+    return json.JSONDecoder(object_pairs_hook=sorted_object, parse_int=spelt_number, parse_float=spelt_number)
