@@ -19,7 +19,7 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from idempotency.arguments import bounded
-from idempotency.call import NAME, KeyedCall, arguments_by_name, missing, refuse_deferred, takes_call
+from idempotency.call import NAME, KeyedCall, arguments_by_name, first_missing, refuse_deferred, takes_call
 from idempotency.conf import config
 from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
@@ -261,7 +261,7 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
         parameters = Signature().parameters
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     wanted = (name for name, each in parameters.items() if each.kind in by_name and each.default is each.empty)
-    if (each := missing(wanted, taken)) is not None:
+    if (each := first_missing(wanted, taken)) is not None:
         raise TypeError(
             f"once.task({task!r}): key, payload, principal and tenant get arguments of the function by name."
             f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
-from idempotency.call import missing, with_call
+from idempotency.call import first_missing, with_call
 from idempotency.errors import AnonymousRefused, Problem, ResultExpired
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.execute import Rewind, execute, replay
@@ -68,7 +68,7 @@ def idempotent(
 
     def decorate(handler: Handler) -> Handler:
         refuse_wrong_use(handler)
-        if body is not None and missing(["data"], signature(handler)) is not None:
+        if body is not None and first_missing(["data"], signature(handler)) is not None:
             raise TypeError(f"{handler.__qualname__} has body=, and no argument `data` for what it validates.")
         keyed = _keyed_handler(handler, policy, body)
         mark_keyed(keyed, policy, door="drf")

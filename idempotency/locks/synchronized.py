@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 
 from asgiref.sync import iscoroutinefunction
 
-from idempotency.call import missing, refuse_deferred
+from idempotency.call import first_missing, refuse_deferred
 from idempotency.locks.engine.contexts import Settings
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.mutex import AsyncLock, Lock
@@ -71,7 +71,7 @@ def _namer(name: str, function: Callable[..., Any]) -> Callable[..., str]:
     refuse_deferred(function, "@synchronized")
     taken = signature(function)
     fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
-    root = missing((field.replace("[", ".").partition(".")[0] for field in fields), taken)
+    root = first_missing((field.replace("[", ".").partition(".")[0] for field in fields), taken)
     if root is not None:
         raise TypeError(f"{function!r} has no argument {root!r}, which the lock's name {name!r} needs.")
 
