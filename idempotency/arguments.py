@@ -29,8 +29,10 @@ def leasing(lease_seconds: float | None) -> float | None:
 
 def waiting(wait_seconds: float | None) -> float | None:
     """Return how long to wait, 0 for not at all, as where a deadline is over and less than nothing is left."""
-    if wait_seconds is None or (isinstance(wait_seconds, (int, float)) and wait_seconds < 0):
-        return wait_seconds and 0
+    if wait_seconds is None:
+        return None
+    if isinstance(wait_seconds, (int, float)):
+        wait_seconds = max(wait_seconds, 0)
     return bounded("wait_seconds (None: for ever)", wait_seconds, or_zero=True)
 
 
