@@ -76,10 +76,11 @@ def _of_options(view: Any, name: str) -> Iterator[CheckMessage]:
                 id="idempotency.E013",
             )
         right = "ninja" if is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
-        write = f"idempotency.{right}.idempotent"
-        if door == right and _gets_self(view, handler):
+        if door != right:
+            write = f"idempotency.{right}.idempotent"
+        elif _gets_self(view, handler):
             write = "@method_decorator(idempotent) above the method"
-        elif door == right:
+        else:
             continue
         yield Error(
             f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write {write}.",
