@@ -29,7 +29,7 @@ OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily ru
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
-    connection, settings, table = _checked(databases), parsed(), LedgerEntry._meta.db_table
+    connection, settings, table = _ledger_database(databases), parsed(), LedgerEntry._meta.db_table
     if connection is None or (settings is not None and not settings.enabled):
         return
     with connection.cursor() as cursor:
@@ -52,7 +52,7 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
-    connection = _checked(databases)
+    connection = _ledger_database(databases)
     if connection is None:
         return
     with connection.cursor() as cursor:
@@ -70,7 +70,7 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that something reaps: warn after a day without it, once there is something to remove."""
-    connection, settings = _checked(databases), parsed()
+    connection, settings = _ledger_database(databases), parsed()
     if connection is None or settings is None or not settings.enabled:
         return
     with connection.cursor() as cursor:
@@ -91,7 +91,7 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
         )
 
 
-def _checked(databases: Any) -> Any:
+def _ledger_database(databases: Any) -> Any:
     """Return the connection to the ledger's database; None where this run leaves it out, or for E006."""
     is_asked = home.alias() in (databases or ()) and home.connection().vendor == "postgresql"
     return home.connection() if is_asked else None
