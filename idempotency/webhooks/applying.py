@@ -92,15 +92,16 @@ def replay(number: int, *, operator: str, note: str) -> str:
     home.refuse_open_transaction()
     if not note.strip():
         raise ValueError("A replay needs a reason.")
+    why = gettext("Event #%(number)s is applied or missing, or @webhook is on no handler of its sender.")
+    refused = NotReplayable(why % {"number": number})
     row = WebhookEvent.objects.using(home.alias()).filter(pk=number).exclude(status=EventStatus.APPLIED).first()
-    hook = _known().get(row.sender) if row else None
-    by = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}"
-    result = apply(hook, row, note=by)[0] if row and hook else DUPLICATE
+    if row is None or (hook := _known().get(row.sender)) is None:
+        raise refused
+    result = apply(hook, row, note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}")[0]
     if result == BUSY:
         raise NotReplayable(gettext("Another event of its entity is being applied. Try again."))
-    if result == DUPLICATE:
-        why = gettext("Event #%(number)s is applied or missing, or @webhook is on no handler of its sender.")
-        raise NotReplayable(why % {"number": number})
+    if result == DUPLICATE:  # another was faster
+        raise refused
     return result
 
 
