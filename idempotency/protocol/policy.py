@@ -150,6 +150,8 @@ class Policy:
         if token is None:
             return _by_header(request, given, caller=caller, principal=principal, header=header)
         taken = tokens.read(token.strip('"'), principal=principal)  # a quoted string, as a key may be
+        if taken is None:
+            raise token_unknown()
         if given is not None:
             raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
         return _by_token(taken)
@@ -223,7 +225,7 @@ def _class_of(mode: "Mode | Phases") -> type[Exchange]:
 def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, Key]:
     key = keys.parse_key(given, header=header)
     # a token counts once by whichever header it comes
-    taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
+    taken = tokens.read(key, principal=principal) if keys.may_be_token(key) else None
     if taken is not None:
         return _by_token(taken)
     if is_anonymous(principal) and not keys.is_hard_to_guess(key):

@@ -20,7 +20,7 @@ from django.core import signing
 
 from idempotency import ledger
 from idempotency.conf import config
-from idempotency.errors import Problem, token_unknown
+from idempotency.errors import token_unknown
 from idempotency.names import schema
 from idempotency.request import keys
 from idempotency.request.keys import digest_of, token_scope_of
@@ -88,14 +88,11 @@ def issue_for_page(request: Any, *, intent: str = "") -> str:
     return issue(principal, intent=intent).token
 
 
-def read(token: str, *, principal: str) -> Taken:
-    """Read the ledger key of a token.
+def read(token: str, *, principal: str) -> Taken | None:
+    """Read the ledger key of a token; None for one issued neither to this principal nor to an anonymous caller.
 
     A token that was issued to an anonymous caller is good for anyone who holds it: the page with the form may have
     been opened before its guest had a session, or logged in.
-
-    Raises:
-        Problem: `token_unknown`, for anything issued neither to this principal nor to an anonymous caller.
     """
     for holder in (principal, anonymous_like(principal)):
         signer, scope = _signer(holder), token_scope_of(principal=holder)
@@ -105,15 +102,7 @@ def read(token: str, *, principal: str) -> Taken:
             return _taken(signer.unsign(token), scope, expired=True)
         except signing.BadSignature:
             continue
-    raise token_unknown()
-
-
-def issued_here(key: str, *, principal: str) -> Taken | None:
-    """Read an `Idempotency-Key` that is a token; None for a key of the caller's own making."""
-    try:
-        return read(key, principal=principal)
-    except Problem:
-        return None
+    return None
 
 
 def key_of_try(taken: Taken, content: bytes) -> str:
