@@ -69,7 +69,7 @@ def issue(principal: str, *, intent: str = "") -> Token:
     if intent and not is_anonymous(principal):
         begin = _keys_of(principal, intent)
         tries = _tries(token_scope_of(principal=principal), begin, limit=1) if config().enabled else []
-        word = f"{begin}{_next(tries)}"
+        word = f"{begin}{_open_number(tries)}"
     return Token(_signer(principal).sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
@@ -114,10 +114,11 @@ def key_of_try(taken: Taken, content: bytes) -> str:
     Raises:
         Problem: `token_unknown`, for an expired token whose call would be a new try.
     """
-    tries = _tries(taken.scope, taken.key, seen=taken.refused or 0, limit=TRIES_MAX)
+    seen = taken.refused or 0
+    tries = _tries(taken.scope, taken.key, seen=seen, limit=TRIES_MAX)
     current = keys.fingerprint(content)
     copied = (number for number, each in tries if keys.matches(each.fingerprint, current, content))
-    number = next(copied, _next(tries, seen=taken.refused or 0))
+    number = next(copied, _open_number(tries, seen=seen))
     if taken.expired and number not in dict(tries):
         raise token_unknown()
     return f"{taken.key}{number:0{_DIGITS}}"
@@ -141,7 +142,7 @@ def _tries(scope: str, begin: str, *, seen: int = 0, limit: int) -> list[tuple[i
     return [(int(each.key.removeprefix(begin)), each) for each in found]
 
 
-def _next(tries: Sequence[tuple[int, ledger.Try]], *, seen: int = 0) -> int:
+def _open_number(tries: Sequence[tuple[int, ledger.Try]], *, seen: int = 0) -> int:
     """Number the try that is not refused: the last one, which is the first of `tries`, or the one after it."""
     if not tries:
         return seen
