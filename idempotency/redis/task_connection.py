@@ -142,12 +142,12 @@ class TaskConnection:
             try:
                 if self._connection.health_check_interval:
                     await self._check_health(replies)
-                return await ended(reply := replies.send(command, seconds), reply, cancelled)
+                return await result_of(replies.send(command, seconds), cancelled)
             except RedisConnectionError:
                 pass  # not by `suppress`, which takes longer
         async with asyncio.timeout(seconds):
             replies = await self._connected()
-        return await ended(reply := replies.send(command, seconds), reply, cancelled)
+        return await result_of(replies.send(command, seconds), cancelled)
 
     async def _check_health(self, replies: Replies) -> None:
         silent_for = asyncio.get_running_loop().time() - replies.heard_at
@@ -186,7 +186,7 @@ class TaskClient:
     async def ask(self, *command: Any, seconds: float | None = None, cancelled: Cancelled | None = None) -> Any:
         """Send, and return the reply as the client decodes it. Arguments as of `TaskConnection.ask`."""
         asking = asyncio.ensure_future(self._ask(command, seconds))
-        return await ended(asking, whole(asking), cancelled)
+        return await result_of(asking, cancelled, waiting=whole(asking))
 
     async def _ask(self, command: tuple[Any, ...], seconds: float | None) -> Any:
         async with asyncio.timeout(seconds):
@@ -196,10 +196,12 @@ class TaskClient:
         """Leave the client open: it is its maker's."""
 
 
-async def ended(reply: asyncio.Future[Any], waiting: Awaitable[Any], cancelled: Cancelled | None) -> Any:
-    """Wait for the end of `reply`, by `waiting`, which a cancellation interrupts only then."""
+async def result_of(
+    reply: asyncio.Future[Any], cancelled: Cancelled | None, *, waiting: Awaitable[Any] | None = None
+) -> Any:
+    """Wait for the end of `reply`, where need be by `waiting`: a cancellation interrupts either only then."""
     try:
-        return await waiting
+        return await (reply if waiting is None else waiting)
     except asyncio.CancelledError as error:
         if cancelled is None:
             raise

@@ -27,7 +27,7 @@ from idempotency.redis.async_clients import async_client, close_client, drop_clo
 from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import TaskBell
-from idempotency.redis.task_connection import Cancelled, connection_of, ended, whole
+from idempotency.redis.task_connection import Cancelled, connection_of, result_of, whole
 from idempotency.redis.task_subscriber import TaskSubscriber
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class TaskHub(Hub):
             cancelled.append(error)
         # and again, for nothing was sent yet; in a task of its own: anyio cancels ours at each turn of the loop
         again = asyncio.ensure_future(self._answer_in_any_case([], step))
-        return await ended(again, whole(again), cancelled)
+        return await result_of(again, cancelled, waiting=whole(again))
 
     async def _ask(self, step: Ask, cancelled: Cancelled | None = None) -> Any:
         ask = partial(self._connection.ask, seconds=step.seconds, cancelled=cancelled)
