@@ -84,11 +84,11 @@ def entries(rows: QuerySet[LedgerEntry], term: str, *, scopes: bool) -> set[int]
     Args:
         scopes: find by the beginning of a scope too, among the newest.
     """
-    told_lately = Q(request_id=term) | (Q(scope__startswith=term) if scopes else Q())
+    in_newest = Q(request_id=term) | (Q(scope__startswith=term) if scopes else Q())
     if _DIGEST.fullmatch(term):
-        rows, told_lately = rows.annotate(digest=_Digest()), told_lately | Q(digest=term)
+        rows, in_newest = rows.annotate(digest=_Digest()), in_newest | Q(digest=term)
     return (
         numbers_of(rows.filter(key=term), "key", "scope")
         | numbers_of(rows.filter(subject=term), "subject")
-        | numbers_among_newest(rows, told_lately)
+        | numbers_among_newest(rows, in_newest)
     )
