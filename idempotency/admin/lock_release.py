@@ -28,18 +28,20 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
         Whether the server replied, and a sentence.
     """
     replied, fault = True, ""
-    done = gettext_noop("ended") if owner is None else gettext_noop("released by force")
+    if owner is None:
+        done, gone = gettext_noop("ended"), gettext_noop("not in use any more")
+    else:
+        done, gone = gettext_noop("released by force"), gettext_noop("not held by it any more")
     try:
         with KINDS[kind].opened(name) as lock:
             if not KINDS[kind].end(lock, owner):
-                done = gettext_noop("not held by it any more")
-                if owner is None:
-                    done = gettext_noop("not in use any more")
+                done = gone
     except LockError as error:
         replied, done, fault = False, gettext_noop("release by force without success"), f" ({error})"
     what, became = f"{kind} {name!r}", f"{_(done)}{fault}"
+    change = became
     if owner is not None:
-        became = _("%(done)s, held by %(holder)s") % {"done": became, "holder": in_words(owner)}
+        change = _("%(done)s, held by %(holder)s") % {"done": became, "holder": in_words(owner)}
     if apps.is_installed("django.contrib.admin"):
         from django.contrib.admin.models import CHANGE, LogEntry  # noqa: PLC0415  only where it is installed
         from django.contrib.contenttypes.models import ContentType  # noqa: PLC0415
@@ -49,8 +51,8 @@ def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, no
             content_type=ContentType.objects.get_for_model(LedgerEntry),
             object_repr=what[:200],
             action_flag=CHANGE,
-            change_message=f"{became}: {note}",
+            change_message=f"{change}: {note}",
         )
     held = f", held by {owner.name}" if owner else ""
     log.warning("%s: %s %s%s%s: %s", user.get_username(), what, done, fault, held, note)
-    return replied, _("%(lock)s: %(done)s.") % {"lock": what, "done": f"{_(done)}{fault}"}
+    return replied, _("%(lock)s: %(done)s.") % {"lock": what, "done": became}
