@@ -20,13 +20,15 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     messages: dict[str, CheckMessage] = {}
     for path, view in all_views():
         cls, view_name = class_of(view), name_of(view)
-        for name in _safe_operations(view) if cls is None else _without_effect(view, cls):
+        useless = _safe_operations(view) if cls is None else _without_effect(view, cls)
+        lost = () if cls is None or is_named(path) else _lost(view, cls)
+        for name in useless:
             messages[f"E022 {view_name} {name}"] = Error(
                 f"{view_name} has @idempotent on {name}, where it keys nothing: no unsafe method calls it with "
                 "a request. Put it on the method that changes something, such as name='post' of method_decorator.",
                 id="idempotency.E022",
             )
-        for name, base in () if cls is None or is_named(path) else _lost(view, cls):
+        for name, base in lost:
             messages[f"W009 {view_name} {name}"] = Advice(
                 f"{view_name} overrides {name} of {base.__qualname__}, which is under @idempotent, without it: "
                 "each copy of a call counts. Put @idempotent on it too, or @not_keyed.",
