@@ -100,13 +100,14 @@ class CachedMap(InRedis[V], Listenable):
         changes, found = copies.changes, {text("key", key): copies.get(key) for key in keys}
         missing = [key for key, value in found.items() if value is MISSING]
         reply = self._ask("get", *missing) if self._stored and missing else None
-        for at, key in enumerate(missing):
-            if reply is None:
-                found[key] = self._alone(copies, key, self._load)
-            elif reply[2 * at + 1] is not None:
-                found[key] = self._copied(copies, key, *reply[2 * at + 1 : 2 * at + 3], changes=changes)
-            elif self._read is not None:
-                found[key] = self.get(key, MISSING)
+        if reply is None:
+            found |= {key: self._alone(copies, key, self._load) for key in missing}
+        else:
+            for key, stored, lasts in zip(missing, reply[1::2], reply[2::2], strict=True):
+                if stored is not None:
+                    found[key] = self._copied(copies, key, stored, lasts, changes=changes)
+                elif self._read is not None:
+                    found[key] = self.get(key, MISSING)
         return {key: value for key, value in found.items() if value is not MISSING}
 
     def put_if_absent(
