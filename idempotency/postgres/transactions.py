@@ -34,6 +34,85 @@ _methods_of = attrgetter("cursor", "_cursor", "_prepare_cursor", "make_cursor", 
 _DJANGOS = _methods_of(BaseDatabaseWrapper)
 
 
+def defer(database: BaseDatabaseWrapper) -> None:
+    """Let transaction control travel, from now to `stop`, in the transaction that has just been opened.
+
+    Watches it only where that is not possible: inside another transaction (a test case's), with server-side
+    binding; or where Django logs what was sent. Does nothing with another driver.
+    """
+    traffic = _traffic_of(database)
+    is_outermost = database.in_atomic_block and not database.savepoint_ids
+    if traffic is None or (traffic.is_watched and not is_outermost):
+        return
+    traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
+    # where other code has put its own, the cursor alone defers
+    if traffic.travels and traffic.replaced.keys().isdisjoint(database.__dict__):
+        database.__dict__.update(traffic.replaced)
+
+
+def stop(database: BaseDatabaseWrapper) -> None:
+    """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
+    own = database.__dict__
+    if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
+        for name in former.replaced:
+            del own[name]
+        former.begin()  # other code may have put its own cursors since
+    if (traffic := _traffic_of(database)) is not None:
+        traffic.begin()
+
+
+def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: list[Any]) -> None:
+    """Run a text that is known to parse; the BEGIN of an `atomic` block goes with it."""
+    if hash(text) not in parsed:
+        remember(text)
+    traffic = getattr(cursor, "traffic", None)
+    if traffic is None:
+        cursor.execute(text, parameters)
+        return
+    traffic.is_ours = True
+    try:
+        cursor.execute(text, parameters)
+    finally:
+        traffic.is_ours = False
+
+
+def cursor_of(database: Any) -> Any:
+    """Return psycopg's cursor, the same for a connection. Django's own where that is instrumented.
+
+    Django makes one for each call, with two layers around it. Its checks before are made here, unless its `atomic`
+    has made them; the rest is left to the caller: `validate_no_broken_transaction`, `wrap_database_errors`.
+    """
+    if _is_instrumented(database):
+        return database.cursor()
+    if not database.in_atomic_block or database.connection is None:
+        database.close_if_health_check_failed()
+        database.ensure_connection()
+    database.validate_thread_sharing()
+    traffic = _traffic_of(database)
+    if traffic is None:
+        return database.create_cursor()
+    traffic.cursor = traffic.cursor or database.create_cursor()
+    return traffic.cursor
+
+
+def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Give a new connection cursors whose statements can be watched, and take transaction control along.
+
+    That only with client-side binding, which may send several statements at once, and an encoding that takes every
+    text: else a message may be refused before its first statement.
+    """
+    raw: Any = connection.connection
+    if isinstance(connection.connection, psycopg.Connection):
+        if not issubclass(raw.cursor_factory, _Travelling):  # else a pool has it from another of Django's
+            raw.cursor_factory = type(raw.cursor_factory.__name__, (_Travelling, raw.cursor_factory), {})
+        is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
+        merges = is_utf8 and issubclass(raw.cursor_factory, psycopg.ClientCursor)
+        raw.cursor_factory.traffic = _Traffic(connection, merges=merges)
+
+
+connection_created.connect(prepare)
+
+
 class _Traffic:
     """Statements of one connection on their way to the server.
 
@@ -170,67 +249,6 @@ def _run_behind(
     front.clear()
 
 
-def defer(database: BaseDatabaseWrapper) -> None:
-    """Let transaction control travel, from now to `stop`, in the transaction that has just been opened.
-
-    Watches it only where that is not possible: inside another transaction (a test case's), with server-side
-    binding; or where Django logs what was sent. Does nothing with another driver.
-    """
-    traffic = _traffic_of(database)
-    is_outermost = database.in_atomic_block and not database.savepoint_ids
-    if traffic is None or (traffic.is_watched and not is_outermost):
-        return
-    traffic.begin(is_watched=True, travels=is_outermost and traffic.merges and not database.queries_logged)
-    # where other code has put its own, the cursor alone defers
-    if traffic.travels and traffic.replaced.keys().isdisjoint(database.__dict__):
-        database.__dict__.update(traffic.replaced)
-
-
-def stop(database: BaseDatabaseWrapper) -> None:
-    """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    own = database.__dict__
-    if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
-        for name in former.replaced:
-            del own[name]
-        former.begin()  # other code may have put its own cursors since
-    if (traffic := _traffic_of(database)) is not None:
-        traffic.begin()
-
-
-def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: list[Any]) -> None:
-    """Run a text that is known to parse; the BEGIN of an `atomic` block goes with it."""
-    if hash(text) not in parsed:
-        remember(text)
-    traffic = getattr(cursor, "traffic", None)
-    if traffic is None:
-        cursor.execute(text, parameters)
-        return
-    traffic.is_ours = True
-    try:
-        cursor.execute(text, parameters)
-    finally:
-        traffic.is_ours = False
-
-
-def cursor_of(database: Any) -> Any:
-    """Return psycopg's cursor, the same for a connection. Django's own where that is instrumented.
-
-    Django makes one for each call, with two layers around it. Its checks before are made here, unless its `atomic`
-    has made them; the rest is left to the caller: `validate_no_broken_transaction`, `wrap_database_errors`.
-    """
-    if _is_instrumented(database):
-        return database.cursor()
-    if not database.in_atomic_block or database.connection is None:
-        database.close_if_health_check_failed()
-        database.ensure_connection()
-    database.validate_thread_sharing()
-    traffic = _traffic_of(database)
-    if traffic is None:
-        return database.create_cursor()
-    traffic.cursor = traffic.cursor or database.create_cursor()
-    return traffic.cursor
-
-
 def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
     """Return whether Django's calls are counted, logged or traced, or a backend prepares each."""
     execute = utils.CursorWrapper.execute
@@ -279,21 +297,3 @@ def _traffic_of(database: BaseDatabaseWrapper) -> _Traffic | None:
     """Return the traffic of a connection; None with another driver, or behind other code's cursors."""
     traffic: _Traffic | None = getattr(getattr(database.connection, "cursor_factory", None), "traffic", None)
     return traffic
-
-
-def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Give a new connection cursors whose statements can be watched, and take transaction control along.
-
-    That only with client-side binding, which may send several statements at once, and an encoding that takes every
-    text: else a message may be refused before its first statement.
-    """
-    raw: Any = connection.connection
-    if isinstance(connection.connection, psycopg.Connection):
-        if not issubclass(raw.cursor_factory, _Travelling):  # else a pool has it from another of Django's
-            raw.cursor_factory = type(raw.cursor_factory.__name__, (_Travelling, raw.cursor_factory), {})
-        is_utf8 = raw.info.parameter_status("server_encoding") == "UTF8"
-        merges = is_utf8 and issubclass(raw.cursor_factory, psycopg.ClientCursor)
-        raw.cursor_factory.traffic = _Traffic(connection, merges=merges)
-
-
-connection_created.connect(prepare)
