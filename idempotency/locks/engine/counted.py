@@ -95,10 +95,11 @@ class Counted(Held, Entered):
         desk, key, limit = self._desk(), self._key(), self._limit(wait_seconds)
         for hold in desk.pop_dead():
             hold.abandon()
+        newest = next(reversed(desk.holds.get(key, ())), None)
+        if newest is not None and newest.ended:  # outside the guard: its listener may want another lock
+            raise self._lost()
         with desk.guard:
             if holds := desk.holds.get(key):
-                if holds[-1].ended:
-                    raise self._lost()
                 if holds[-1].shared and not self._shared:
                     raise UpgradeRefused(f"{self.name!r}: release the shared lock before you want it alone.")
                 if self._reentrant:

@@ -272,6 +272,24 @@ def test_tokens_grow_over_a_crash_of_the_server(open_folder: Path, monkeypatch: 
     assert tokens == sorted(set(tokens))
 
 
+def test_a_listener_may_take_a_lock_when_an_acquire_notices_the_loss() -> None:
+    heard = threading.Event()
+
+    def hear(*_: Any) -> None:
+        assert AdvisoryLock("drawer").acquire()
+        heard.set()
+
+    def lose() -> None:
+        lock = AdvisoryLock("till", on_lost=hear)
+        assert lock.acquire()
+        terminate()
+        with pytest.raises(LockLost):
+            lock.acquire()
+
+    threading.Thread(target=lose, daemon=True).start()
+    assert heard.wait(30)
+
+
 @pytest.mark.parametrize("asks_first", [True, False])
 def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(asks_first: bool) -> None:
     """libpq closes the socket as soon as it sees its end, and the system gives its number to the next one."""
