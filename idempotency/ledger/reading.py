@@ -61,11 +61,11 @@ def found_in(row: Any) -> Found:
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None
     if status is not None:
-        answer = StoredResponse(status=status, headers=json.loads(headers), body=body, body_key_id=body_key_id)
+        answer = StoredResponse(status=status, headers=json.loads(headers), body=None, body_key_id=body_key_id)
         age_seconds = config().body_seconds - fresh_seconds
         fresh_seconds = min(fresh_seconds, answer.lifetime_seconds - age_seconds)
-        stored = None if body is None or fresh_seconds <= 0 else bytes(body)
-        answer = replace(answer, body=stored)
+        if body is not None and fresh_seconds > 0:
+            answer = replace(answer, body=bytes(body))
     return Found(
         entry_id=entry_id,
         scope=scope,
