@@ -142,11 +142,12 @@ class _Traffic:
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
         raw, is_text = self._raw, isinstance(query, str)
+        goes_alone = not is_text or hash(query) not in parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF
         if self.travels and is_text and (control := _CONTROL.fullmatch(query)):
             if not self._hold_back(*control.groups()):
                 self.flush(run)
                 run(query)
-        elif not is_text or hash(query) not in parsed or raw.pgconn.pipeline_status != PipelineStatus.OFF:
+        elif goes_alone:
             self.flush(run)
             if not self.is_ours:
                 refuse_end(query, cursor)
