@@ -153,7 +153,7 @@ class PhasedExchange(Exchange):
         self._show(self._stored(response))
 
     def resume(self, entry: ledger.Found) -> bool:
-        """Check if the handler must run: to show its current state, or to go on from an earlier run."""
+        """Go on with an entry: show its state again, or take it over. False: another run has it."""
         if entry.answer is not None:
             # a 202 is replayed with the resource's current state
             self.was_uncertain = True
