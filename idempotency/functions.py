@@ -248,11 +248,7 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
 def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
     """Build a function of a call's arguments by name; TypeError for names that the decorated function has not."""
     if of == "payload" and choose == "arguments":
-        # without defaults, so that a parameter which a later version adds makes no other call of a retry
-        defaults = {name: each.default for name, each in taken.parameters.items()}
-        return lambda given: {
-            name: value for name, value in given.items() if name not in defaults or value != defaults[name]
-        }
+        return partial(_beyond_defaults, taken)
     if not callable(choose):
         raise TypeError(f"once.task({task!r}): {of} is a function of the arguments, not {choose!r}.")
     try:
@@ -268,6 +264,12 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
         )
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
     return lambda given: choose(**{name: given[name] for name in given if takes_any or name in parameters})
+
+
+def _beyond_defaults(taken: Signature, given: dict[str, Any]) -> dict[str, Any]:
+    """Leave out defaults, so that a parameter which a later version adds makes no other call of a retry."""
+    defaults = {name: each.default for name, each in taken.parameters.items()}
+    return {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
 
 
 def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
