@@ -139,7 +139,7 @@ class Mail:
     @property
     def waiting(self) -> bool:
         """True while any request expects a message, or any hold may be ended by force."""
-        return bool(self._received) or (self.holds is not None and self.holds.lasting())
+        return bool(self._received) or (self.holds is not None and self.holds.any_lasts())
 
     def hangs(self, *, beside: Any = None) -> bool:
         """Return whether a bell other than `beside` is still to be rung."""

@@ -124,7 +124,7 @@ class Holds:
             with contextlib.suppress(RuntimeError):  # no thread can be started: the release learns of it
                 self._stir()
 
-    def lasting(self) -> bool:
+    def any_lasts(self) -> bool:
         """Return whether there is a hold that has not ended."""
         with self._lock:
             return any(not hold.lost for hold in self._holds.values())
