@@ -203,7 +203,7 @@ def _report(exchange: Exchange, span: Any) -> None:
     log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
 
 
-class _Thread(Executor):
+class _SharedThread(Executor):
     """Thread that ends with the last of its users: a request, and each keyed call in it.
 
     A server that stops ends a request before its call. In another thread the rest would commit by itself.
@@ -234,9 +234,9 @@ async def _one_thread() -> AsyncIterator[None]:
     SyncToAsync.thread_sensitive_context.set(own)
     if thread is None:  # there is no request, or it has ended
         await sync_to_async(int)()  # asgiref begins a thread
-        thread = _Thread(threads[own], users=0)
-    elif not isinstance(thread, _Thread):
-        thread = threads[request] = _Thread(thread, users=1)
+        thread = _SharedThread(threads[own], users=0)
+    elif not isinstance(thread, _SharedThread):
+        thread = threads[request] = _SharedThread(thread, users=1)
     thread.users += 1
     threads[own] = thread
     try:
