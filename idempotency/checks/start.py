@@ -57,18 +57,18 @@ def refuse_mistakes() -> None:
 
 
 def _refuse_views(**_: Any) -> None:
-    _refuse(check_keyed_views, check_keyed_methods, of=get_resolver())
+    _refuse(check_keyed_views, check_keyed_methods, urlconf=get_resolver())
     request_started.disconnect(_refuse_views)
 
 
-def _refuse(*checks: Check, of: Any = None) -> None:
+def _refuse(*checks: Check, urlconf: Any = None) -> None:
     config = parsed()
     if config is None or config.enabled:
-        _refuse_once(checks, config, of, *settings.SILENCED_SYSTEM_CHECKS)
+        _refuse_once(checks, config, urlconf, *settings.SILENCED_SYSTEM_CHECKS)
 
 
 @lru_cache(maxsize=8)
-def _refuse_once(checks: tuple[Check, ...], *of: Any) -> None:
+def _refuse_once(checks: tuple[Check, ...], *cache_key: Any) -> None:
     """Ask once for a URLconf and configuration: a test suite makes a handler for each client."""
     found = [message for check in checks for message in check(None)]
     if errors := [str(each) for each in found if each.id in STOPPING and not each.is_silenced()]:
