@@ -94,9 +94,11 @@ class Heartbeat:
                 worker.met("%d leases could not be renewed: %s", len(leases), error, level=logging.WARNING)
                 found = dict.fromkeys((lease.run for lease in leases), False)
             for lease in leases:
-                renewed = found.get(lease.run)
-                wait_seconds = lease.seconds * RENEW_AFTER if renewed else lease.tick_seconds
-                lease.due_at = NEVER if renewed is None else now + wait_seconds
+                is_renewed = found.get(lease.run)
+                if is_renewed is None:  # it is lost
+                    lease.due_at = NEVER
+                else:
+                    lease.due_at = now + (lease.seconds * RENEW_AFTER if is_renewed else lease.tick_seconds)
 
 
 def _renewed(name: str, leases: list[Lease]) -> dict[ledger.Run, bool]:
