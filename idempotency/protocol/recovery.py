@@ -99,6 +99,7 @@ class Progress:
     resumed: bool
 
 
+StepExchange = PhasedExchange | UnkeyedExchange  # a call without a key may run steps too
 Step = Callable[[Progress], StepResult]
 Undo = Callable[[Progress], None]
 
@@ -161,7 +162,7 @@ class Phases:
             RuntimeError: the view is not under `@idempotent(mode=<these Phases>)`.
         """
         exchange = getattr(request, "idempotency", None)
-        if not isinstance(exchange, PhasedExchange | UnkeyedExchange) or exchange.handler != self.name:
+        if not isinstance(exchange, StepExchange) or exchange.handler != self.name:
             raise RuntimeError(f"The view must be decorated with @idempotent(mode=…) of the Phases {self.name!r}.")
         try:
             return self.run(exchange, data)
@@ -169,7 +170,7 @@ class Phases:
             # finishing with this loses too, and then gives the winner's answer, if there is one
             return problem_response(InProgress(), request)
 
-    def run(self, exchange: PhasedExchange | UnkeyedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
+    def run(self, exchange: StepExchange, data: Mapping[str, Any]) -> HttpResponseBase:
         """Run the steps as `respond` does, without a request.
 
         Raises:
@@ -179,7 +180,8 @@ class Phases:
         progress = Progress(
             data=dict(exchange.recovery_data or data), key_digest=exchange.key_digest, resumed=exchange.resumed
         )
-        if not exchange.recovery_point and not self._at(point)[1]:
+        _, in_transaction = self._at(point)
+        if not (exchange.recovery_point or in_transaction):
             self._mark(exchange, point, progress)  # store the arguments before the outside is called
         for _ in range(STEPS_MAX):
             step, in_transaction = self._at(point)
@@ -215,7 +217,7 @@ class Phases:
             raise RuntimeError(f"The Phases {self.name!r} have no step at {point!r}.") from None
 
     def _step_inside(
-        self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
+        self, exchange: StepExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
         with transaction.atomic(home.alias(), durable=True):
             result = _of_one_tenant(step, progress)
@@ -236,7 +238,7 @@ class Phases:
         return response
 
     def _step_outside(
-        self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
+        self, exchange: StepExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
         result = _of_one_tenant(step, progress)
         if isinstance(result, Response):
@@ -244,11 +246,7 @@ class Phases:
         return self._remember(exchange, result, point, progress)
 
     def _remember(
-        self,
-        exchange: PhasedExchange | UnkeyedExchange,
-        result: NoOp | RecoveryPoint,
-        point: str,
-        progress: Progress,
+        self, exchange: StepExchange, result: NoOp | RecoveryPoint, point: str, progress: Progress
     ) -> str:
         if isinstance(result, RecoveryPoint):
             following = result.name
@@ -265,7 +263,7 @@ class Phases:
         self._mark(exchange, following, progress)
         return following
 
-    def _mark(self, exchange: PhasedExchange | UnkeyedExchange, point: str, progress: Progress) -> None:
+    def _mark(self, exchange: StepExchange, point: str, progress: Progress) -> None:
         if isinstance(exchange, UnkeyedExchange):
             return
         assert exchange.run is not None  # noqa: S101  a handler of steps never runs without the right to
