@@ -138,15 +138,14 @@ class Placed(Waited, Asked, Resource):
             token = 0 if hold is None else hold.token
         if hold is not None and (hold.shared, hold.exclusive) == share:
             hub.holds.remove(hold)  # first: a renewal that comes after the release is no loss
-        reply = yield from self._insist(
-            self._release(hub, keys, holder, share, token=token), [hold] if hold else ()
-        )
-        if reply[0] == 1:
+        ask = self._release_command(hub, keys, holder, share, token=token)
+        was_held, *places_left = yield from self._insist(ask, [hold] if hold else ())
+        if was_held:
             if hold is not None:
                 hold.shared -= shared
                 hold.exclusive -= exclusive
                 # places left there and not here are of a release that went unanswered: their lease ends them
-                if reply[1] == 0 or hold.shared + hold.exclusive <= 0:
+                if places_left == [0] or hold.shared + hold.exclusive <= 0:
                     hub.holds.remove(hold)
                     hold.over(released=True)
             return
@@ -168,7 +167,7 @@ class Placed(Waited, Asked, Resource):
     def _undo(self, holder: Holder, request: str, share: Share, *, before: Hold | None = None) -> Steps[None]:
         """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
         hub = self.hub()
-        ask = self._release(hub, self._keys, holder, share, undone=request)
+        ask = self._release_command(hub, self._keys, holder, share, undone=request)
         ask.seconds = READY_SECONDS
         try:
             reply = yield ask
@@ -178,7 +177,7 @@ class Placed(Waited, Asked, Resource):
         if reply == [1, 0] and hold is not None and hold is not before:
             hub.holds.remove(hold)
 
-    def _release(
+    def _release_command(
         self, hub: Hub, keys: list[str], holder: Holder, share: Share, *, undone: str = "", token: int = 0
     ) -> Ask:
         terms = self._terms(hub, share) + holder.suffix
