@@ -156,7 +156,7 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
                 response = rendered((yield))
             finally:
                 exchange.is_handling = False
-                go_back(database, tenant)
+                restore_tenant(database, tenant)
             # commit; a concurrent duplicate that was faster gives its answer instead
             return exchange.finish(response)
         except BaseException as error:
@@ -169,7 +169,7 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
             return stored.replay()
 
 
-def go_back(database: Any, tenant: Any) -> None:
+def restore_tenant(database: Any, tenant: Any) -> None:
     """Leave the tenant that code has gone to (django-tenants): its ledger knows nothing of the call."""
     if tenant is not None and database.schema_name != tenant.schema_name:
         database.set_tenant(tenant)

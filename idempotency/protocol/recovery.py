@@ -36,7 +36,7 @@ from idempotency import arguments, ledger
 from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
-from idempotency.protocol.execute import go_back
+from idempotency.protocol.execute import restore_tenant
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.response.answers import Verdict, verdict_on
@@ -284,7 +284,7 @@ def _of_one_tenant(function: Callable[[Progress], T], progress: Progress) -> T:
     try:
         return function(progress)
     finally:
-        go_back(database, tenant)
+        restore_tenant(database, tenant)
 
 
 def phases_named(name: str) -> Phases | None:
