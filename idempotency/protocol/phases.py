@@ -187,7 +187,7 @@ class PhasedExchange(Exchange):
         home.refuse_open_transaction()  # left by the handler, or of another call beside it: it may be rolled back
         verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
-            if 400 <= response.status_code < 500:  # nothing was done outside
+            if 400 <= response.status_code < 500:  # this alone says that nothing was done outside
                 ledger.forget(run)
             else:
                 ledger.drop_lease(run)
