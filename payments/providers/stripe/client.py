@@ -208,9 +208,10 @@ def _next_action(intent: Document) -> NextAction:
 
 def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
     """Refuse an event of another mode, live or test, than our API key's: a shared endpoint gets both."""
-    mode = secret_key.split("_")[1:2]
+    mode = secret_key.partition("_")[2].partition("_")[0]  # of sk_test_…, the middle
+    is_live = {"live": True, "test": False}.get(mode)
     # our endpoint's secret signed it, so an event without a mode is of the endpoint's mode
-    if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):
+    if is_live is not None and event.get("livemode", is_live) is not is_live:
         raise SignatureInvalid("an event of the other mode, live or test")
 
 
