@@ -63,13 +63,12 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
 def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
     """Ask about an earlier request, and make one; its refusal says nothing of another that may open the trade."""
     channel = calling.provider_of(attempt)
-    unopened, is_first = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED), False
+    unopened = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED)
+    had_request = attempt.submitted_at is not None
+    is_first = not had_request and unopened.filter(submitted_at__isnull=True).update(submitted_at=began)
     try:
-        if attempt.submitted_at is not None:
-            if (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
-                return found
-        else:
-            is_first = bool(unopened.filter(submitted_at__isnull=True).update(submitted_at=began))
+        if had_request and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
+            return found
         if not is_first and not unopened.update(submitted_at=began):
             return Payment.objects.get(pk=attempt.payment_id)
         action = _create(channel, attempt, Payer(**attempt.payer))
