@@ -101,8 +101,8 @@ def _check_readable(url: str) -> None:
         cut_off = True
     if cut_off:  # by one of / ? # in the password: what stands before it was taken for host and port
         raise ValueError(_UNREADABLE)
-    # the client would take database 0
-    if not path if url.startswith("unix:") else not re.fullmatch(r"[0-9]*", path):
+    is_named = bool(path) if url.startswith("unix:") else re.fullmatch(r"[0-9]*", path)
+    if not is_named:  # the client would take database 0
         raise ValueError(f"names no socket or no number of a database; write {_EXAMPLES} or unix:///path?db=0")
 
 
