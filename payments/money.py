@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
 def is_above(limits: Mapping[str, int], amount_minor: int, currency: str) -> bool:
     """Return whether an amount is larger than its currency's limit; without one it never is."""
-    return amount_minor > limits.get(currency, amount_minor)
+    return currency in limits and amount_minor > limits[currency]
 
 
 def to_decimal(amount_minor: int, currency: str) -> str:
