@@ -84,27 +84,25 @@ def refund(made: Row, trade: Row, base: str) -> Document:
 
 def transaction(trade: Row, made: Row | None = None) -> Document:
     """Build a line of the search: the payment, or a refund of it."""
-    kept = state.store().kept_of(trade["prepay"] if made is None else made["refund_id"])
-    minor = trade["charged_minor"] if made is None else made["amount_minor"]
-    at = moment(trade["paid_at"] if made is None else made["created_at"])
-    charged = amount(minor, trade["currency"])
+    if made is None:
+        number, at, kept = trade["transaction_id"], trade["paid_at"], state.store().kept_of(trade["prepay"])
+        code, invoice, moved = "T0006", trade["out_trade_no"], amount(trade["charged_minor"], trade["currency"])
+    else:
+        number, at, kept = made["refund_id"], made["created_at"], state.store().kept_of(made["refund_id"])
+        code, invoice, moved = "T1107", kept.get("invoice_id", ""), amount(made["amount_minor"], trade["currency"])
+        moved["value"] = f"-{moved['value']}"
     return {
         "transaction_info": {
-            "transaction_id": trade["transaction_id"] if made is None else made["refund_id"],
-            "transaction_event_code": "T0006" if made is None else "T1107",
+            "transaction_id": number,
+            "transaction_event_code": code,
             "transaction_status": "S",
-            "transaction_initiation_date": at,
-            "transaction_updated_date": at,
-            "transaction_amount": charged if made is None else charged | {"value": f"-{charged['value']}"},
-            "invoice_id": trade["out_trade_no"] if made is None else kept.get("invoice_id", ""),
+            "transaction_initiation_date": moment(at),
+            "transaction_updated_date": moment(at),
+            "transaction_amount": moved,
+            "invoice_id": invoice,
             "custom_field": kept.get("custom_id", ""),
         }
     }
-
-
-def reversal(trade: Row, dispute: Document, base: str) -> Document:
-    """Build what took a lost dispute's money: a refund that nobody asked for."""
-    return refund(_taken(trade, dispute), trade, base)
 
 
 def disputed(trade: Row, dispute: Document) -> Document:
@@ -142,7 +140,7 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
         kind = notice["event"]
         of, resource = "dispute", disputed(trade, dispute)
         if kind == "PAYMENT.CAPTURE.REVERSED":
-            of, resource = "refund", reversal(trade, dispute, base)
+            of, resource = "refund", refund(_taken(trade, dispute), trade, base)
     elif made is None:
         kind, of, resource = "PAYMENT.CAPTURE.COMPLETED", "capture", capture(trade, base) | {"payee": payee(trade)}
     else:
@@ -171,6 +169,7 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
 
 
 def _taken(trade: Row, dispute: Document) -> Document:
+    """Make what took a lost dispute's money: a refund that nobody asked for."""
     number = f"R{trade['transaction_id'][1:]}"
     return {"refund_id": number, "amount_minor": trade["charged_minor"], "created_at": dispute["taken_at"]}
 
