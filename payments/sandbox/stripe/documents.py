@@ -128,11 +128,10 @@ def disputed(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> 
 
 def adjustments(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> list[Document]:
     """Build the BalanceTransactions of a dispute, oldest first; inside of it their source is its number."""
-    source: Any = (number := _dispute_id(trade))
-    if "source.payment_intent" in expand:
-        source = disputed(trade, dispute, expand=("payment_intent",))
-    elif "source" in expand:
-        source = disputed(trade, dispute)
+    number, deep = _dispute_id(trade), "source.payment_intent" in expand
+    source: Any = number
+    if deep or "source" in expand:
+        source = disputed(trade, dispute, expand=("payment_intent",) if deep else ())
     amount, kinds = trade["charged_minor"], {"type": "adjustment", "currency": trade["currency"].lower()}
     return [
         _transaction(f"txn_{name}_{number}", signed, dispute[name], source, fee=fee, **kinds)
