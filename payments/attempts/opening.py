@@ -59,11 +59,12 @@ def open_attempt(
     minor(amount_minor)
     account = account or accounts.chosen(channel)
     found = _provider(account, channel=channel, currency=currency)
-    chosen = _chosen(found, method)
+    method = _method_of(found, method)
     payment = _payment_of(order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)
-    live = _live_attempt(order_id, channel=channel, method=chosen)
+    live = _live_attempt(order_id, channel=channel, method=method)
     if live is not None:
         return live
+    needed = NEEDED.get(method)
     return Attempt.objects.create(
         payment=payment,
         channel=channel,
@@ -72,11 +73,20 @@ def open_attempt(
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         description=description,
-        method=chosen,
-        payer={name: getattr(payer, name) for name in [NEEDED.get(chosen)] if name},
+        method=method,
+        payer={needed: getattr(payer, needed)} if needed else {},
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )
+
+
+def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attempt | None:
+    """Find the order's attempt by this channel and method, its first by default, that is live.
+
+    Raises as `open_attempt`.
+    """
+    chosen = _method_of(calling.provider(accounts.chosen(channel)), method)
+    return _live_attempt(order_id, channel=channel, method=chosen)
 
 
 def _provider(account: str, *, channel: str, currency: str) -> Provider:
@@ -113,26 +123,17 @@ def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, cu
     return payment
 
 
-def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attempt | None:
-    """Find the order's attempt by this channel and method, its first by default, that is live.
-
-    Raises as `open_attempt`.
-    """
-    chosen = _chosen(calling.provider(accounts.chosen(channel)), method)
-    return _live_attempt(order_id, channel=channel, method=chosen)
-
-
 def _live_attempt(order_id: object, *, channel: str, method: str) -> Attempt | None:
     payments = Payment.objects.filter(of_order(order_id))
     ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method)
     return ways.filter(status__in=LIVE_ATTEMPTS).first()
 
 
-def _chosen(channel: Provider, method: str | None) -> str:
-    chosen = str(method or channel.methods[0])
-    if chosen not in channel.methods:
+def _method_of(provider: Provider, wanted: str | None) -> str:
+    method = str(wanted or provider.methods[0])
+    if method not in provider.methods:
         raise MethodUnavailable(
             _("This payment channel has no method %(method)s: choose one of %(known)s.")
-            % {"method": chosen, "known": ", ".join(channel.methods)}
+            % {"method": method, "known": ", ".join(provider.methods)}
         )
-    return chosen
+    return method
