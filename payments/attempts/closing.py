@@ -65,9 +65,9 @@ def look_again(attempt_id: UUID) -> None:
     """
     calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
-    channel = calling.provider_of(attempt)
-    if ask(channel, attempt) in {TradeStatus.PENDING, TradeStatus.APPROVED}:
-        close(channel, attempt)
+    provider = calling.provider_of(attempt)
+    if ask(provider, attempt) in {TradeStatus.PENDING, TradeStatus.APPROVED}:
+        close(provider, attempt)
 
 
 def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
@@ -96,28 +96,25 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
 
 
-def _while_live(attempt_id: UUID, call: Callable[[Provider, Attempt], object]) -> Payment:
-    calling.must_be_outside_transactions()
-    attempt = Attempt.objects.get(pk=attempt_id)
-    if attempt.is_live:
-        call(calling.provider_of(attempt), attempt)
-    return Payment.objects.get(pk=attempt.payment_id)
+def ask(provider: Provider, attempt: Attempt) -> TradeStatus:
+    """Query, have the money taken if the shopper has approved that, and settle what there is."""
+    trade = _query(provider, attempt)
+    if trade.status is TradeStatus.APPROVED:
+        trade = _capture(provider, attempt)
+    _settle(trade, attempt, source="query")
+    return trade.status
 
 
-def _query(channel: Provider, attempt: Attempt) -> Trade:
-    return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
-
-
-def close(channel: Provider, attempt: Attempt) -> None:
-    can_close, can_void = (channels.can(attempt.account, able) for able in (Capability.CLOSE, Capability.VOID))
-    if not (can_close and can_void):
-        trade = _query(channel, attempt)  # and no capture: what is approved has to lapse there
+def close(provider: Provider, attempt: Attempt) -> None:
+    can_close = channels.can(attempt.account, Capability.CLOSE)
+    if not (can_close and channels.can(attempt.account, Capability.VOID)):
+        trade = _query(provider, attempt)  # and no capture: what is approved has to lapse there
         _settle(trade, attempt, source="query")
         if not can_close or trade.status is TradeStatus.APPROVED:
             return  # it is asked about until it has ended
-    trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    trade = provider.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
-        trade = _query(channel, attempt)
+        trade = _query(provider, attempt)
     if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
         # staged before it counts as closed, so that no crash comes between
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
@@ -137,16 +134,19 @@ def ended_unpaid(attempt: Attempt) -> Fact:
     )
 
 
-def ask(channel: Provider, attempt: Attempt) -> TradeStatus:
-    """Query, have the money taken if the shopper has approved that, and settle what there is."""
-    trade = _query(channel, attempt)
-    if trade.status is TradeStatus.APPROVED:
-        trade = _capture(channel, attempt)
-    _settle(trade, attempt, source="query")
-    return trade.status
+def _while_live(attempt_id: UUID, call: Callable[[Provider, Attempt], object]) -> Payment:
+    calling.must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.is_live:
+        call(calling.provider_of(attempt), attempt)
+    return Payment.objects.get(pk=attempt.payment_id)
 
 
-def _capture(channel: Provider, attempt: Attempt) -> Trade:
+def _query(provider: Provider, attempt: Attempt) -> Trade:
+    return provider.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+
+
+def _capture(provider: Provider, attempt: Attempt) -> Trade:
     """Take the money of an approved trade, if its attempt is live and its order still waits for money.
 
     That it goes out is committed first: until a word about it, or `backoff.IN_DOUBT`, the attempt does not end as
@@ -161,8 +161,8 @@ def _capture(channel: Provider, attempt: Attempt) -> Trade:
         return Trade(status=TradeStatus.APPROVED)  # left open
     ours = live.filter(capture_submitted_at=fresh.now)
     try:
-        trade = channel.capture(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
-    except OutcomeUnknown:
+        trade = provider.capture(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    except OutcomeUnknown:  # it may still be carried out
         raise
     except ProviderError:
         ours.update(capture_submitted_at=fresh.capture_submitted_at)

@@ -62,16 +62,16 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
 
 def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
     """Ask about an earlier request, and make one; its refusal says nothing of another that may open the trade."""
-    channel = calling.provider_of(attempt)
+    provider = calling.provider_of(attempt)
     unopened = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED)
     had_request = attempt.submitted_at is not None
     is_first = not had_request and unopened.filter(submitted_at__isnull=True).update(submitted_at=began)
     try:
-        if had_request and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
+        if had_request and (found := _found_open(provider, attempt, by_shopper=by_shopper)) is not None:
             return found
         if not is_first and not unopened.update(submitted_at=began):
             return Payment.objects.get(pk=attempt.payment_id)
-        action = _create(channel, attempt, Payer(**attempt.payer))
+        action = _create(provider, attempt, Payer(**attempt.payer))
     except OutcomeUnknown as error:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
         return _set(attempt, AttemptStatus.UNCERTAIN)
@@ -80,12 +80,12 @@ def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
             return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
         _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
         raise
-    return _opened(channel, attempt, action, among=_UNOPENED)
+    return _opened(provider, attempt, action, among=_UNOPENED)
 
 
-def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
+def _found_open(provider: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
     """Ask what became of an earlier request; None if the attempt is to be opened now."""
-    ask = partial(closing.ask, channel, attempt)
+    ask = partial(closing.ask, provider, attempt)
     with follow_up():
         asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
     if asked is None:
@@ -107,17 +107,17 @@ def _renew(attempt: Attempt, payer: Payer) -> Payment:
     needed = NEEDED.get(attempt.method)
     if (needed and not getattr(payer, needed)) or not calling.may_be_paid(attempt):
         return attempt.payment
-    channel = calling.provider_of(attempt)
+    provider = calling.provider_of(attempt)
     try:
-        action = _create(channel, attempt, payer)
+        action = _create(provider, attempt, payer)
     except ProviderRejected:  # paid or closed meanwhile: it is asked which
         with follow_up():
             return closing.query_attempt(attempt.pk)
-    return _opened(channel, attempt, action, among=[AttemptStatus.PENDING.value])
+    return _opened(provider, attempt, action, among=[AttemptStatus.PENDING.value])
 
 
-def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
-    return channel.create(
+def _create(provider: Provider, attempt: Attempt, payer: Payer) -> NextAction:
+    return provider.create(
         out_trade_no=attempt.out_trade_no,
         amount_minor=attempt.amount_minor,
         currency=attempt.currency,
@@ -143,7 +143,7 @@ def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payme
     return Payment.objects.get(pk=attempt.payment_id)
 
 
-def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
+def _opened(provider: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
     """Store how the shopper goes on, if the attempt's status is still one of `among`."""
     if step_attempt(
         attempt,
@@ -163,7 +163,7 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: S
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
         attempt.reference = action.reference
         try:
-            closing.close(channel, attempt)
+            closing.close(provider, attempt)
         except ProviderError as error:  # it counts as closed, so the timer no longer asks about it
             log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
             app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)
