@@ -212,23 +212,25 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
 
 
 def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
-    """Ask about an earlier request, or make one if the provider has none; None if another process is at it."""
-    channel, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
+    """Ask about an earlier request, or make one if the provider has none; None if neither is to be done now."""
+    provider, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
 
     def ask() -> RefundResult:
         numbers = {"out_trade_no": refund.attempt.out_trade_no, "out_refund_no": refund.out_refund_no}
-        return channel.query_refund(**numbers, reference=_number_of(refund.attempt, charged))
+        return provider.query_refund(**numbers, reference=_number_of(refund.attempt, charged))
 
-    result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
+    result = None
     if before is not None:
         with follow_up():  # if the question fails, the refund stays as unknown, and as reserved, as it was
             result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
-    if result is not None and result.status is AtProvider.NOT_FOUND:
+        if result is None:
+            return None
+    if result is None or result.status is AtProvider.NOT_FOUND:
         if not _still_open(refund).filter(submitted_at=before).update(submitted_at=began):
             return None  # withdrawn, ended by another's question, or another's request goes out
-        result = _request(channel, refund, charged)
+        result = _request(provider, refund, charged)
     asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
-    for fact in result.facts if result else ():  # a question names no amount
+    for fact in result.facts:  # a question names no amount
         answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
         must_match(refund.attempt.channel, asked=asked, answer=answer)
     return result
@@ -244,10 +246,10 @@ def _conclude(refund: Refund, result: RefundResult) -> None:
         _still_open(refund).update(status=RefundStatus.PROCESSING.value, message="")
 
 
-def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
+def _request(provider: Provider, refund: Refund, charged: Observation) -> RefundResult:
     if not channels.can(refund.attempt.account, Capability.REFUND):
         raise ProviderRejected("no_refund", f"{refund.attempt.account} gives nothing back")
-    return channel.refund(
+    return provider.refund(
         out_trade_no=refund.attempt.out_trade_no,
         out_refund_no=refund.out_refund_no,
         amount_minor=refund.amount_minor,
