@@ -111,8 +111,9 @@ class _Steps:
         if event == "payable":  # in no transaction
             try:
                 return payable.is_payable(order)
-            except ObjectDoesNotExist:
-                if send(self._finding(order_id))[0]:
+            except ObjectDoesNotExist:  # of a row that it names, unless the order is gone
+                order_is_there = send(self._finding(order_id))[0]
+                if order_is_there:
                     raise
                 return False
         # locked, so that nobody deletes it: `save()` of a loaded order would insert it again
@@ -125,15 +126,16 @@ class _Steps:
         {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
         return True
 
+    def return_url(self, *, order_id: Any) -> str:
+        return self.payable.return_url(self._order(order_id))
+
     def _finding(self, order_id: Any, locking: str = "") -> Statement:
         """Look for the row where orders are written, whatever their managers hide."""
         connection, key = connections[DEFAULT_DB_ALIAS], self.model._meta.pk
-        table, column = (connection.ops.quote_name(str(name)) for name in (self.model._meta.db_table, key.column))
+        quoted = connection.ops.quote_name
+        table, column = quoted(self.model._meta.db_table), quoted(str(key.column))
         text = f"SELECT 1 FROM {table} WHERE {column} = %s{locking}"  # noqa: S608  names of the project's own model
         return Statement(text, [key.get_db_prep_value(order_id, connection)])
-
-    def return_url(self, *, order_id: Any) -> str:
-        return self.payable.return_url(self._order(order_id))
 
     def _order(self, order_id: Any) -> Model:
         """Make the order without a query: the fields that it lacks are read when they are used."""
@@ -215,10 +217,10 @@ class Config:
 def parse(raw: Any) -> Config:
     """Read the dict of the `PAYMENTS` setting. Raises ImproperlyConfigured, naming a key."""
     values = _read(Config, "PAYMENTS", raw)
-    parts_of: dict[str, type[Any]] = {"limits": Limits, "refunds": Refunds}
-    for name in parts_of.keys() & values.keys():
-        kind = parts_of[name]
-        values[name] = kind(**_read(kind, f"PAYMENTS[{name.upper()!r}]", values[name]))
+    sections: dict[str, type[Any]] = {"limits": Limits, "refunds": Refunds}
+    for name, kind in sections.items():
+        if name in values:
+            values[name] = kind(**_read(kind, f"PAYMENTS[{name.upper()!r}]", values[name]))
     if "webhooks" in values:
         given = _dict("PAYMENTS['WEBHOOKS']", values["webhooks"]).items()
         read = {name: _read(Endpoint, f"PAYMENTS['WEBHOOKS'][{name!r}]", one) for name, one in given}
