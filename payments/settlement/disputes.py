@@ -27,7 +27,11 @@ def folded(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str)
     at = (filing.channel, filing.reference)
     known = state.disputes.get(at, {})
     moved = {f"{kind.value}_minor": after.minor_of(kind, fact) for kind in (FactKind.TAKEN, FactKind.RETURNED)}
-    detail = _fold(known, {**filing.detail, **moved}, fact)
+    former = {name: known[name] for name in _STATED if name in known}
+    latest = max(former, _stated(fact), key=_order)
+    detail = {**known, **filing.detail, **moved, **latest}
+    # a reversal that no statement is about has claimed nothing
+    detail["amount_minor"] = detail.get("claimed_minor", detail["taken_minor"])
     if detail == known:
         return Decision(outcome=Outcome.DUPLICATE, state=state)
     # else it says the same again, of later
@@ -38,13 +42,6 @@ def folded(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str)
         bookings=bookings,
         filings=(replace(filing, detail=detail, is_news=is_news),),
     )
-
-
-def _fold(known: Detail, more: Detail, fact: Fact) -> Detail:
-    """Add to the detail of a dispute's anomaly what a fact says, and `more`."""
-    detail = {**known, **more, **_said(max(known, _stated(fact), key=_order))}
-    # a reversal that no statement is about
-    return detail | {"amount_minor": detail.get("claimed_minor", detail["taken_minor"])}
 
 
 def _stated(fact: Fact) -> Detail:
@@ -58,10 +55,6 @@ def _stated(fact: Fact) -> Detail:
         "claimed_minor": fact.amount_minor,
         "stated_at": fact.occurred_at.astimezone(UTC).isoformat(),
     }
-
-
-def _said(detail: Detail) -> Detail:
-    return {name: detail[name] for name in _STATED if name in detail}
 
 
 def _order(stated: Detail) -> tuple[str | bool, ...]:
