@@ -97,18 +97,19 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
     Transaction: opens its own.
     """
     detail = reason_of(error)
-    failed = rows_of(received).filter(_NOT_PROCESSED)
+    unprocessed = rows_of(received).filter(_NOT_PROCESSED)
     received.verdict, received.detail, received.attempts = Verdict.ERROR, detail, 0
     with transaction.atomic():
         Notification.objects.bulk_create([received], ignore_conflicts=True)
         # under the row's lock: a copy that succeeds meanwhile comes before, or after and resolves what is filed
-        row = failed.select_for_update(no_key=True).first()
+        row = unprocessed.select_for_update(no_key=True).first()
         if row is None:
             return
         acknowledged = for_good or row.verdict != Verdict.ERROR
-        in_quarantine = row.verdict == Verdict.QUARANTINED
-        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not in_quarantine else {}
-        failed.update(detail=detail, attempts=F("attempts") + 1, **done)
+        change: dict[str, Any] = {"detail": detail, "attempts": F("attempts") + 1}
+        if acknowledged and row.verdict != Verdict.QUARANTINED:
+            change |= {"verdict": Verdict.ANOMALY, "processed_at": Now()}
+        unprocessed.update(**change)
         file_failed(received, reason=detail, acknowledged=acknowledged)
 
 
