@@ -143,12 +143,12 @@ class PaymentState:
             one for one in self.of(attempt, FactKind(fact.kind)) if one.out_refund_no == fact.out_refund_no
         ]
         by_hand = next((one for one in reported if one.source == BY_HAND), None)
+        if by_hand is None or by_hand.provider_txn_id == fact.provider_txn_id:  # that is the record itself
+            return None
         by_provider = (one for one in reported if one.source != BY_HAND and one.merchant == attempt.merchant)
         first = next(by_provider, fact)
         is_first = fact.merchant == attempt.merchant and fact.provider_txn_id == first.provider_txn_id
-        if by_hand is None or not is_first or fact.provider_txn_id == by_hand.provider_txn_id:
-            return None
-        return by_hand
+        return by_hand if is_first else None
 
     def charges(self, attempt: AttemptRow, *, paid_txn_id: str = "") -> list[FactRow]:
         """List the attempt's charges; of several, the one with that number, or the operator's record of it.
