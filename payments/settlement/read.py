@@ -43,8 +43,8 @@ def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
 def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
     """Read a payment; `lock` as of `state_for`."""
     locking = [Statement(queries.LOCK_BY_ID, [payment_id])] if lock else []
-    by_id = [[], [], [], 0, "", payment_id, None, ""]
-    state = state_of(send(*locking, Statement(queries.READ, by_id))[-1])
+    no_facts, by_id = [[], [], [], 0, ""], [payment_id, None, ""]
+    state = state_of(send(*locking, Statement(queries.READ, [*no_facts, *by_id]))[-1])
     if state is None:
         raise LookupError(f"there is no payment {payment_id.hex}")
     return state
@@ -58,7 +58,8 @@ def reading_for(facts: Sequence[Fact]) -> Statement | None:
     identities = [[fact.merchant, fact.provider_txn_id, fact.kind.value] for fact in facts]
     columns = [list(column) for column in zip(*identities, strict=True)]
     channel = facts[0].channel
-    return Statement(queries.READ, [*columns, len(facts), channel, None, number, channel])
+    by_number = [None, number, channel]
+    return Statement(queries.READ, [*columns, len(facts), channel, *by_number])
 
 
 def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
