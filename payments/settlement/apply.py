@@ -33,16 +33,16 @@ def settle_on(
     Raises:
         UnexpectedRows, IntegrityError: now or when `work` is sent: the payment has changed since `state` was read.
     """
-    decisions, outcomes, now = list[Decision](), list[Outcome](), state
+    decisions, outcomes, current = list[Decision](), list[Outcome](), state
     for reported in facts:
         for fact in facts_of(reported):
-            decision = decide(now, fact, source=source)
-            if now is not None and OrderEvent.PAID in decision.order_events:
-                _lock(work, state, is_locked=is_locked)
-                if not _ask(work, now.payment, OrderEvent.PAID):
-                    decision = decide(replace(now, order_accepts_payment=False), fact, source=source)
+            decision = decide(current, fact, source=source)
+            if current is not None and OrderEvent.PAID in decision.order_events:
+                _lock(work, current, is_locked=is_locked)
+                if not _step_order(work, current.payment, OrderEvent.PAID):
+                    decision = decide(replace(current, order_accepts_payment=False), fact, source=source)
             decisions.append(decision)
-            now = decision.state
+            current = decision.state
         outcomes.append(decisions[-1].outcome)
     record(work, state, decisions, is_locked=is_locked)
     return outcomes
@@ -54,19 +54,18 @@ def record(
     """Inform the order, and add the writes of decisions, the first on `before`, to `work`."""
     after = decisions[-1].state if decisions else before
     if before is not None and after is not None and after.payment.version != before.payment.version:
-        for decision in decisions:
-            for event in decision.order_events:
-                if event is not OrderEvent.PAID:
-                    _lock(work, before, is_locked=is_locked)
-                    work.flush()
-                    _ask(work, after.payment, event)
+        ends = [event for decision in decisions for event in decision.order_events if event is not OrderEvent.PAID]
+        for event in ends:
+            _lock(work, before, is_locked=is_locked)
+            work.flush()
+            _step_order(work, after.payment, event)
         work.add(_settling(before, after.payment))
     for decision in decisions:
         work.add(*_writes(decision))
-    policy = [filing.refund for decision in decisions for filing in decision.filings if filing.refund]
-    if policy:
+    policy_refunds = [filing.refund for decision in decisions for filing in decision.filings if filing.refund]
+    if policy_refunds:
         work.flush()
-    for refund in policy:
+    for refund in policy_refunds:
         queue_refund(refund, after.payment.id if after else None)
 
 
@@ -78,16 +77,16 @@ def queue_refund(refund: PolicyRefund, payment_id: UUID | None) -> None:
     )
 
 
-def _ask(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:
+def _step_order(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:
     return orders().on_payment(order_id=order_of(payment), event=event.value, work=work)
 
 
-def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> None:
+def _lock(work: UnitOfWork, state: PaymentState, *, is_locked: bool) -> None:
     """Lock the payment before its order is.
 
     Locked, not updated: checkout holds the order and reads the payment; an update here would deadlock with it.
     """
-    if state is not None and not is_locked:
+    if not is_locked:
         work.add(Statement(queries.LOCK_BY_ID, [state.payment.id]))
 
 
