@@ -75,21 +75,21 @@ def moments(rows: PaymentRows, *, currency: str, others: Iterable[Moment] = ()) 
 def case_of(payment: Payment, rows: PaymentRows) -> Case:
     """Gather what is known about the payment's money; what two facts report, once."""
     moved = [fact for fact in rows.facts if fact.moved_minor or not fact.amount_minor]
-    returned = [fact for fact in moved if fact.kind == FactKind.REFUNDED]
-    in_another = {fact.out_refund_no for fact in rows.facts if fact.kind == FactKind.REFUNDED}
-    in_another -= {fact.out_refund_no for fact in returned}
-    returns = {one: _return(one, returned) for one in rows.refunds if one.out_refund_no not in in_another}
-    by_policy = {refund.anomaly_id: one for refund, one in returns.items()}
+    booked = [fact for fact in moved if fact.kind == FactKind.REFUNDED]
+    reported = {fact.out_refund_no for fact in rows.facts if fact.kind == FactKind.REFUNDED}
+    part_of_another = reported - {fact.out_refund_no for fact in booked}
+    ours = {one: _return(one, booked) for one in rows.refunds if one.out_refund_no not in part_of_another}
+    by_policy = {refund.anomaly_id: one for refund, one in ours.items()}
     filed = {anomaly.reference: anomaly for anomaly in rows.anomalies if anomaly.kind in REFUNDED_BY_POLICY}
-    ours = {refund.out_refund_no for refund in returns}
+    numbers = {refund.out_refund_no for refund in ours}
     return Case(
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         opened_at=payment.created_at,
         charges=tuple(_charge(fact, filed, by_policy) for fact in moved if fact.kind == FactKind.PAID),
         returns=(
-            *(one for refund, one in returns.items() if refund.anomaly is None),
-            *(_outside(fact) for fact in returned if fact.out_refund_no not in ours),
+            *(one for refund, one in ours.items() if refund.anomaly is None),
+            *(_outside(fact) for fact in booked if fact.out_refund_no not in numbers),
         ),
         trades=tuple(map(_trade, rows.attempts)),
         disputes=tuple(_dispute(anomaly) for anomaly in rows.anomalies if anomaly.kind == AnomalyKind.DISPUTED),
@@ -122,13 +122,13 @@ def _dispute(anomaly: Anomaly) -> Disputed:
     )
 
 
-def _return(refund: Refund, returned: list[Any]) -> Return:
+def _return(refund: Refund, booked: list[Any]) -> Return:
     """Describe a refund of ours by what is booked of it: its provider may report another sum."""
     ours = refund.out_refund_no, refund.currency
-    booked = [fact for fact in returned if (fact.out_refund_no, fact.currency) == ours]
-    known = _money(refund, refund.attempt.account, booked[-1].observed_at if booked else refund.created_at)
-    if booked:
-        known["amount_minor"] = -sum(fact.moved_minor for fact in booked)
+    of_it = [fact for fact in booked if (fact.out_refund_no, fact.currency) == ours]
+    known = _money(refund, refund.attempt.account, of_it[-1].observed_at if of_it else refund.created_at)
+    if of_it:
+        known["amount_minor"] = -sum(fact.moved_minor for fact in of_it)
     return Return(**known, **_status(refund, RefundStatus))
 
 
