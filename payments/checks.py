@@ -5,7 +5,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,8 @@ def _lacks(adapter: type[Payable]) -> str:
         return "needs lives, a timedelta above zero."
     if not hasattr(adapter.currency, "__get__") and not re.fullmatch("[A-Z]{3}", str(adapter.currency)):
         return "needs currency, three capital letters of ISO 4217."
-    if not is_model or (database := router.db_for_write(adapter.model)) == DEFAULT_DB_ALIAS:
+    database = router.db_for_write(adapter.model) if is_model else DEFAULT_DB_ALIAS
+    if database == DEFAULT_DB_ALIAS:
         return ""
     return (
         f"has orders that are written to {database!r}; they must change in one transaction with their payments,"
@@ -240,10 +240,10 @@ def _plain_http(account: str, fields: Mapping[str, str]) -> Iterator[CheckMessag
 
 def _unshown_actions(account: str, plugin: Plugin) -> Iterator[CheckMessage]:
     for kind in plugin.actions:
-        renderer, problem = plugin.renderer(kind), ""
+        problem = ""
         if len(kind) > KIND_MAX:
             problem = f"has more than {KIND_MAX} characters."
-        elif renderer is None:
+        elif (renderer := plugin.renderer(kind)) is None:
             write = f"renderers={{{kind!r}: Renderer(page='{plugin.label.lower()}/{kind}.html')}}"
             problem = f"has no renderer: add {write} to the PLUGIN; page is a template or a function."
         elif isinstance(page := renderer.page, str) and page:
@@ -255,19 +255,16 @@ def _unshown_actions(account: str, plugin: Plugin) -> Iterator[CheckMessage]:
             yield Error(f"{account}: the next action {kind!r} {problem}", id="payments.E010")
 
 
-def _live_key_towards_sandbox(account: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _live_key_towards_sandbox(account: str, plugin: Plugin, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
     sandbox = getattr(settings, "SANDBOX_URL", "")
     there = [field for field, url in _urls(fields).items() if sandbox and url.startswith(sandbox)]
-    try:
-        live = plugin.live_key(fields) if there else ""
-    except registry.ConfigError:
-        return []  # E003 reports it
-    name = partial(registry.setting, account, settings=fields)
-    return [
-        Error(f"{name(live)} is a live key, but {name(field)} is the sandbox; set a test key.", id="payments.E004")
-        for field in there
-        if live
-    ]
+    with suppress(registry.ConfigError):  # E003 reports it
+        for field in there:
+            if live_key := plugin.live_key(fields):
+                key, address = (registry.setting(account, name, fields) for name in (live_key, field))
+                yield Error(
+                    f"{key} is a live key, but {address} is the sandbox; set a test key.", id="payments.E004"
+                )
 
 
 def _urls(fields: Mapping[str, str]) -> dict[str, str]:
@@ -275,7 +272,7 @@ def _urls(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _readable_by_others(account: str, plugin: Plugin, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
-    for field in (one for one in plugin.private_files if fields.get(one)):
+    for field in filter(fields.get, plugin.private_files):
         file, mode = fields[field], 0
         with suppress(OSError):  # E003 reports it
             mode = Path(file).stat().st_mode
@@ -286,7 +283,7 @@ def _readable_by_others(account: str, plugin: Plugin, fields: Mapping[str, str])
 
 def _ending_certificates(account: str, plugin: Plugin, fields: Mapping[str, str]) -> Iterator[CheckMessage]:
     """Warn of files whose last certificate ends soon."""
-    for field in (one for one in plugin.certificate_files if fields.get(one)):
+    for field in filter(fields.get, plugin.certificate_files):
         file, held = fields[field], list[x509.Certificate]()
         with suppress(OSError, ValueError):  # E003 reports it
             held = x509.load_pem_x509_certificates(Path(file).read_bytes())
