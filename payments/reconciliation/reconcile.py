@@ -124,16 +124,16 @@ def _ask_attempt(attempt_id: UUID) -> bool:
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.payment.paid_minor or attempt.expires_at <= timezone.now():
         closing.close_attempt(attempt_id)  # it must not be paid any more; not every provider ends it by itself
-    elif attempt.status == AttemptStatus.UNCERTAIN:
-        try:
-            submission.submit_attempt(attempt_id)  # asks first, then continues under the same number
-        except ProviderRejected as error:
-            log.warning("attempt %s: refused: %s", attempt.out_trade_no, error)
-        attempt.refresh_from_db(fields=["status"])
-        return attempt.status != AttemptStatus.UNCERTAIN
-    else:
+        return True
+    if attempt.status != AttemptStatus.UNCERTAIN:
         closing.query_attempt(attempt_id)
-    return True
+        return True
+    try:
+        submission.submit_attempt(attempt_id)  # asks first, then continues under the same number
+    except ProviderRejected as error:
+        log.warning("attempt %s: refused: %s", attempt.out_trade_no, error)
+    attempt.refresh_from_db(fields=["status"])
+    return attempt.status != AttemptStatus.UNCERTAIN
 
 
 # what asks about a row by its number; False if the answer settles nothing
@@ -164,15 +164,13 @@ def _claim(model: type[models.Model], limit: int) -> list[UUID]:
 
 
 def _ask(model: type[models.Model], ids: list[UUID]) -> Asked:
-    unanswered, name = 0, model._meta.model_name
+    answered, name = 0, model._meta.model_name
     for number in ids:
         try:
-            unanswered += not _QUESTIONS[model](number)
+            answered += _QUESTIONS[model](number)
         except (ProviderError, PaymentRefused) as error:
-            unanswered += 1
             log.warning("%s %s: no answer: %s", name, number.hex, error)
         except Exception:
             # one row's trouble must not keep the others waiting; it comes up again after its back-off
-            unanswered += 1
             log.exception("%s %s could not be reconciled", name, number.hex)
-    return Asked(count=len(ids), unanswered=unanswered)
+    return Asked(count=len(ids), unanswered=len(ids) - answered)
