@@ -83,8 +83,8 @@ def build(
     built = {}
     for account, settings in accounts.items():
         found = plugin(account, settings)
-        for problem in _missing(account, found, settings):
-            raise problem
+        if missing := _missing(account, found, settings):
+            raise missing[0]
         with _named(account, settings):
             built[account] = _made(found, settings, partial(limits, account))
     return built
