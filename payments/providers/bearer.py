@@ -37,7 +37,7 @@ class Bearer:
             if received.status != httpx.codes.UNAUTHORIZED:
                 break
             self._forget(token)
-        else:
+        if received.status == httpx.codes.UNAUTHORIZED:
             raise ProviderUnavailable(f"{self._host} does not take our token")
         if received.status == httpx.codes.TOO_MANY_REQUESTS:
             raise ProviderUnavailable(f"{self._host} asks for fewer calls")
