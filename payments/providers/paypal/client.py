@@ -227,9 +227,10 @@ def bill_line(entry: Document) -> BillLine | None:
         return None
     is_refund, invoice = kind is FactKind.REFUNDED, entry.get("invoice_id", "")
     marked = {**entry, "custom_id": entry.get("custom_field")}
+    number = facts.number_of(marked) if is_refund else invoice
     return BillLine(
         kind=kind,
-        out_trade_no="" if is_disputed else facts.number_of(marked) if is_refund else invoice,
+        out_trade_no="" if is_disputed else number,
         provider_txn_id=text_of(entry, "transaction_id"),
         out_refund_no=invoice if is_refund and not facts.is_by_hand(marked) else "",
         amount_minor=facts.minor_of(amount["value"].removeprefix("-"), amount["currency_code"]),
