@@ -45,12 +45,13 @@ class SessionStore(db.SessionStore):
     def load(self) -> dict[str, Any]:
         """Load the row as Django does, which forgets a key without one; then the guest's, whose key stays."""
         found: dict[str, Any] = super().load() if self._named or self._guest is None else {}
-        if self._guest is not None and not (self._named and self.session_key):
+        if self._guest is None or (self._named and self.session_key):
+            return found
+        self._session_key = self._guest()
+        if self._looks:
+            found = super().load()
+            self.has_guest = self.session_key is not None
             self._session_key = self._guest()
-            if self._looks:
-                found = super().load()
-                self.has_guest = self.session_key is not None
-                self._session_key = self._guest()
         return found
 
     def begin(self) -> None:
