@@ -122,7 +122,7 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
 
     Returns:
         Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
-        back. Telling the same again changes nothing and answers the same.
+        back. The same event again changes nothing and answers the same.
 
     Transaction: needs the caller's, but for ``payable``. No network, no lock on payments.
     """
@@ -156,13 +156,12 @@ def return_url(*, order_id: UUID) -> str:
 
 def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
     """Close at the providers, then here; return the status. No transaction may be open."""
-    waiting, now = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING), timezone.now()
+    pending, now = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING), timezone.now()
     # waits for a payment attempt that is just being opened, and lets none begin after it
-    first = waiting.filter(closing_at__isnull=True).update(closing_at=now)
-    # a shopper's repeat does not put the timer off
-    again = not first and (waiting.exists() if by_shopper else waiting.update(closing_at=now))
-    if first or again:
-        result = closing.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
+    is_first = bool(pending.filter(closing_at__isnull=True).update(closing_at=now))
+    shopper_repeats = by_shopper and not is_first  # which does not put the timer off
+    if is_first or (pending.exists() if shopper_repeats else pending.update(closing_at=now)):
+        result = closing.close_payment(order_id=order_id, by_shopper=shopper_repeats)
         if result in {closing.CloseResult.CLOSED, closing.CloseResult.NONE}:
             with transaction.atomic():
                 _close_here(order_id=order_id)
