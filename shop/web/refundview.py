@@ -128,12 +128,8 @@ def refunds_of(payment: Payment) -> list[RefundView]:
 def badges_of(orders: Collection[Order]) -> dict[UUID, tuple[str, Any]]:
     """Map orders to colour and label of their status; of a paid one, of its latest refund if there is any."""
     refunds = _latest_refunds([order.id for order in orders if order.status == OrderStatus.PAID])
-    return {
-        order.id: refunds[order.id].badge_of_order
-        if order.id in refunds
-        else (order.status, order.get_status_display())
-        for order in orders
-    }
+    badges = {order.id: (order.status, order.get_status_display()) for order in orders}
+    return badges | {order_id: refund.badge_of_order for order_id, refund in refunds.items()}
 
 
 def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
