@@ -121,7 +121,7 @@ def problem_in(answer: HttpResponseBase) -> Problem | None:
     if answer.headers.get("Content-Type") != "application/problem+json" or not isinstance(answer, HttpResponse):
         return None
     document = json.loads(answer.content)
-    headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
+    headers = {"Retry-After": answer.headers["Retry-After"]} if "Retry-After" in answer.headers else {}
     more = {"sku": document["sku"]} if "sku" in document else {}
     return Problem(answer.status_code, document["code"], document["detail"], headers=headers, **more)
 
