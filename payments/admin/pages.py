@@ -168,8 +168,9 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
         except actions.NotDecidable as refused:
             messages.error(request, str(refused))
         else:
+            level = messages.SUCCESS if result.done else messages.WARNING
             for sentence in result.sentences:
-                (messages.success if result.done else messages.warning)(request, sentence)
+                messages.add_message(request, level, sentence)
         return HttpResponseRedirect(page_of(row))
 
 

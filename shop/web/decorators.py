@@ -73,7 +73,8 @@ def confirmed(ask: View) -> Callable[[View], View]:
 
         @wraps(view)
         def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-            return (asking if request.method in {"GET", "HEAD"} else posted)(request, **kwargs)
+            answer = asking if request.method in {"GET", "HEAD"} else posted
+            return answer(request, **kwargs)
 
         return wrapper
 
