@@ -84,10 +84,10 @@ def start_payment(
     except (OrderPaid, OrderClosed) as refused:
         if isinstance(refused, OrderPaid):
             _PAID.put(order_id.hex, str(user_id))
-        payment = Payment.objects.filter(order_id=order_id, attempts__channel=channel).first()
-        if not resumed or payment is None:
-            raise
-        return payment
+        payments = Payment.objects.filter(order_id=order_id, attempts__channel=channel)
+        if resumed and (outcome := payments.first()) is not None:
+            return outcome
+        raise
     try:
         return submission.submit_attempt(attempt.id, payer=payer, by_shopper=True)
     except ProviderError as error:
