@@ -110,15 +110,14 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
         for row, still_open in worklist.newest_bills()
     }
     found, today = worklist.last_two_days(), now.date()
+    day_before = today - timedelta(days=1)
     yesterday = [row for row in found if row.day != today]
     quiet = set(bills) - {row.account for row in yesterday}
-    yesterday += [
-        DayOfAccount(today, account, bills[account][0].currency, 0, 0, 0, 0, 0, 0) for account in sorted(quiet)
-    ]
+    yesterday += [DayOfAccount(day_before, account, bills[account][0].currency) for account in sorted(quiet)]
     with_bill = [_sums(row) | {"bill": _bill(bills.get(row.account), now)} for row in yesterday]
     return [
         (_("Today") + f" {today}", [_sums(row) for row in found if row.day == today]),
-        (_("Yesterday") + f" {today - timedelta(days=1)}", with_bill),
+        (_("Yesterday") + f" {day_before}", with_bill),
     ]
 
 

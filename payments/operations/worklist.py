@@ -78,12 +78,12 @@ class DayOfAccount:
     day: Any
     account: str
     currency: str
-    opened: int
-    failed: int
-    paid: int
-    received_minor: int
-    refunded_minor: int
-    kept_minor: int
+    opened: int = 0
+    failed: int = 0
+    paid: int = 0
+    received_minor: int = 0
+    refunded_minor: int = 0
+    kept_minor: int = 0
 
     @property
     def conversion(self) -> int:
