@@ -40,6 +40,15 @@ SOURCES = {
 }
 
 
+# of sources whose rows have no kind of their own: the badge and its words
+_TROUBLES = {
+    "attempt": ("uncertain", gettext_noop("payment without an answer")),
+    "refund": ("uncertain", gettext_noop("refund without an answer")),
+    "event": ("failed", gettext_noop("an event is not handled")),
+    "delivery": ("failed", gettext_noop("a decision was not delivered")),
+}
+
+
 def context(request: HttpRequest) -> dict[str, Any]:
     """Build what the desk shows to this user: nothing of models that they may not view."""
     found = counts(request)
@@ -131,19 +140,10 @@ def _list_of(source: str) -> str:
 
 
 def _what(work: Work) -> tuple[str, str]:
-    match work.source:
-        case "anomaly" | "refused" | "notification":
-            return "failed" if work.source != "anomaly" else "anomaly", str(Anomaly.Kind(work.about).label)
-        case "difference":
-            return "anomaly", str(Difference.Kind(work.about).label)
-        case "event":
-            return "failed", gettext_noop("an event is not handled")
-        case "delivery":
-            return "failed", gettext_noop("a decision was not delivered")
-        case "refund":
-            return "uncertain", gettext_noop("refund without an answer")
-        case _:
-            return "uncertain", gettext_noop("payment without an answer")
+    if work.source in _TROUBLES:
+        return _TROUBLES[work.source]
+    kinds = Difference.Kind if work.source == "difference" else Anomaly.Kind
+    return "failed" if work.source in {"refused", "notification"} else "anomaly", str(kinds(work.about).label)
 
 
 def _note(work: Work) -> str:
