@@ -71,9 +71,10 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
     found = numbers_among_newest(rows, wanted) | by_short_number(rows, term, "order_id")
     user = get_user_model()
     people = set(user._default_manager.filter(**{user.USERNAME_FIELD: term}).values_list("pk", flat=True))
-    email = Q(**{f"{user.get_email_field_name()}__iexact": term})
     with suppress(FieldError):  # users of the project may have no address
-        people |= numbers_among_newest(user._default_manager.all(), email) if "@" in term else set()
+        if "@" in term:
+            email = Q(**{f"{user.get_email_field_name()}__iexact": term})
+            people |= numbers_among_newest(user._default_manager.all(), email)
     return found | numbers_of(rows.filter(owner__in=people), "owner_id", "-pk")
 
 
