@@ -106,8 +106,8 @@ def charged_minor(asked: int) -> int:
     wrong = current()["wrong_amount"]
     if not wrong:
         return asked
-    more = 0 if wrong is True else int(wrong)
-    return asked + (more if more and asked + more > 0 else WRONG_AMOUNT_MORE_MINOR)
+    charged = asked if wrong is True else asked + int(wrong)
+    return charged if charged > 0 and charged != asked else asked + WRONG_AMOUNT_MORE_MINOR
 
 
 def charged_currency(asked: str) -> str:

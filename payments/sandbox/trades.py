@@ -69,7 +69,7 @@ def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details:
                 f"INSERT INTO trades ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608  our own column names
                 list(columns.values()),
             )
-            known = _must(connection, channel, out_trade_no)
+            known = _existing(connection, channel, out_trade_no)
     if known["amount_minor"] != amount_minor:
         raise Refused("used")
     if known["state"] != "NOTPAY":
@@ -98,7 +98,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
             " WHERE out_trade_no = ?",
             [charged, currency, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
         )
-        paid = _must(connection, found["channel"], out_trade_no)
+        paid = _existing(connection, found["channel"], out_trade_no)
         outbox.enqueue(connection, paid, event="paid")
     return paid
 
@@ -106,12 +106,12 @@ def pay(out_trade_no: str) -> sqlite3.Row:
 def close(*, channel: str, out_trade_no: str) -> None:
     """Close the trade unpaid, so that nobody can pay it any more."""
     with state.store().write() as connection:
-        trade = _must(connection, channel, out_trade_no)
+        trade = _existing(connection, channel, out_trade_no)
         if trade["state"] == "SUCCESS":
             raise Refused("paid")
         connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
         if channel == "stripe":  # the others do not notify the merchant of its own close
-            outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="closed")
+            outbox.enqueue(connection, _existing(connection, channel, out_trade_no), event="closed")
 
 
 def refund(
@@ -124,7 +124,7 @@ def refund(
     """
     refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
-        trade = _must(connection, channel, out_trade_no)
+        trade = _existing(connection, channel, out_trade_no)
         if trade["state"] != "SUCCESS" or trade["seller"]:
             raise Refused("not_found")
         known = find_refund(out_trade_no, out_refund_no)
@@ -143,7 +143,7 @@ def refund(
             [amount_minor, out_trade_no],
         )
         made = connection.execute(_REFUND, [out_trade_no, out_refund_no]).fetchone()
-        outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
+        outbox.enqueue(connection, _existing(connection, channel, out_trade_no), event="refunded", refund=made)
     return made, True
 
 
@@ -181,7 +181,7 @@ def _find(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sq
     return found
 
 
-def _must(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row:
+def _existing(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row:
     found = _find(connection, channel, out_trade_no)
     if found is None:
         raise Refused("not_found")
