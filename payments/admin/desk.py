@@ -55,6 +55,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
     if not found:
         return {}
     now = timezone.now()
+    held = figures.held() if request.user.has_perm("payments.view_journalline") else []
     items = [item(request, work, now) for work in worklist.oldest(found)] if any(found.values()) else []
     return {
         "counts": [(_(SOURCES[source][0]), count, _list_of(source)) for source, count in found.items()],
@@ -62,11 +63,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "is_cut": sum(found.values()) > len(items),
         "looked_at": utc_time(now),
         "next_bills": f"{next_comparison(now):%H:%M}",
-        "held": [
-            money(-row.balance_minor, row.currency)
-            for row in (figures.held() if request.user.has_perm("payments.view_journalline") else [])
-            if row.balance_minor
-        ],
+        "held": [money(-row.balance_minor, row.currency) for row in held if row.balance_minor],
         "days": days(now) if request.user.has_perm("payments.view_payment") else [],
     }
 
