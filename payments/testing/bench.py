@@ -127,9 +127,8 @@ class Bench:
         self.endpoint = Endpoint(self.acknowledgement(None))
         settings = simulator.settings(url=self.relay.url, notify_url=self.endpoint.url)
         built = plugin.build(settings, nullcontext)
-        self.forms: tuple[Form, Form] = (str, str)
-        if isinstance(built, Account):
-            self.forms = built.number, built.read_number
+        self.number: Form = built.number if isinstance(built, Account) else str
+        self.read_number: Form = built.read_number if isinstance(built, Account) else str
         self.provider = cast("Provider", Watched(built))
         self.simulator = simulator  # asked by our numbers in the provider's form
 
@@ -187,7 +186,7 @@ class Bench:
 
     def shopper_pays(self, trade: Opened, **how: Any) -> bool:
         """Pay as the shopper; arguments and result as of `Simulator.pay`."""
-        return self.simulator.pay(self.forms[0](trade.number), **how)
+        return self.simulator.pay(self.number(trade.number), **how)
 
     def pay(self, trade: Opened, **how: Any) -> None:
         """Pay a trade that was just opened."""
@@ -195,13 +194,13 @@ class Bench:
 
     def charge(self, trade: Opened) -> Charge:
         """Return what was really charged and given back."""
-        return self.simulator.charge(self.forms[0](trade.number))
+        return self.simulator.charge(self.number(trade.number))
 
     def refunded(self, trade: Opened) -> int:
         return self.charge(trade).refunded_minor
 
     def dispute(self, trade: Opened, status: DisputeStatus) -> None:
-        self.simulator.dispute(self.forms[0](trade.number), status=status)
+        self.simulator.dispute(self.number(trade.number), status=status)
 
     def paid(self, **how: Any) -> Opened:
         """Open a new trade that the shopper pays, and take the money where the provider waits for that."""

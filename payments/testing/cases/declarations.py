@@ -37,10 +37,11 @@ def declared(bench: Bench) -> None:
     must_be(account.zone, tzinfo, "`zone`")
     for name in ("unknown", "in_use"):
         must(not isinstance(getattr(account, name, ()), str), f"`{name}` is one text: write codes, as ('…',)")
-    (number, read_number), ours = bench.forms, new_id().hex
-    theirs = _members(number(ours), str, "`number`")
+    ours = new_id().hex
+    theirs = _members(bench.number(ours), str, "`number`")
     must(len(theirs) <= NAMES_MAX, f"`number` writes {len(theirs)} characters, more than {NAMES_MAX}")
-    must(read_number(theirs) == ours, f"`read_number` reads {read_number(theirs)!r}, but `number` wrote {ours!r}")
+    read = bench.read_number(theirs)
+    must(read == ours, f"`read_number` reads {read!r}, but `number` wrote {ours!r}")
 
 
 def _members(found: Any, kind: type[Any], what: str, *, may_be_empty: bool = False) -> Any:
