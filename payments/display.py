@@ -114,7 +114,7 @@ def at_stake(anomaly: Anomaly) -> str:
 
 
 def stake(kind: str, known: Mapping[str, Any], currency_of_payment: str) -> str:
-    """Write the same, from an anomaly's kind and details."""
+    """Write the money at stake, as `at_stake`, from an anomaly's kind and details."""
     currency = known.get("currency") or currency_of_payment
     if kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
         return money(known.get("refunded_minor", 0) - known.get("paid_minor", 0), currency)

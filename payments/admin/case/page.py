@@ -38,7 +38,7 @@ def timeline(payment: Payment) -> dict[str, Any]:
 
 
 def export(payment: Payment) -> dict[str, Any]:
-    """Build the same for a program: no more than the page shows, so nothing of the payer."""
+    """Build the case file for a program: no more than the page shows, so nothing of the payer."""
     rows = _rows(payment)
     case = history.case_of(payment, rows)
     return {
