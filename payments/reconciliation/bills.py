@@ -197,7 +197,7 @@ def _record(
     compared += absent
     # once, though several lines may name it
     ours = {one.fact.pk: one.fact for one in compared if one.fact is not None}.values()
-    currency = next(iter([line.currency for line in theirs] + [fact.currency for fact in ours]), "")
+    currency = next((one.currency for one in (*theirs, *ours)), "")
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,
@@ -210,11 +210,20 @@ def _record(
             "compared_at": Now(),
         },
     )
-    found = [(kind, one) for one in compared if (kind := one.difference) is not None]
-    _list(comparison, [_difference(comparison, kind, one) for kind, one in found])
+    differing = [(kind, one) for one in compared if (kind := one.difference) is not None]
+    _list(comparison, [_difference(comparison, kind, one) for kind, one in differing])
     # one line of a number may agree while another does not
-    now_listed = agreed(compared) - {one.identity for _, one in found}
+    now_listed = agreed(compared) - {one.identity for _, one in differing}
     _resolve(open_differences(comparison), now_listed.union(elsewhere), AGREES)
+    _resolve_other_days(comparison, now_listed, elsewhere)
+    return comparison
+
+
+def _resolve_other_days(
+    comparison: BillComparison, now_listed: Collection[Identity], elsewhere: Collection[Identity]
+) -> None:
+    """Resolve what the bill explains of the account's open differences on other days."""
+    day = comparison.day
     others = Difference.objects.filter(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
     ).exclude(comparison=comparison)
@@ -224,7 +233,6 @@ def _record(
     while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
     early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
     _resolve(early, elsewhere, AGREES)
-    return comparison
 
 
 def _list(comparison: BillComparison, differences: list[Difference]) -> None:
