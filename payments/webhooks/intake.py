@@ -196,20 +196,22 @@ def _take_in(received: Notification, notice: Notice) -> str:
 def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool) -> str:
     """Settle the facts and store the notification with them, unless a copy did; its unique id is the judge."""
     stored, state = _look(received, notice)
-    if stored is not None and not _says_the_same(stored, received):
-        return _quarantine(received, stored)
-    # a copy that was sent to another account's address says nothing about this one's
-    if stored is not None and stored.verdict != Verdict.ERROR and stored.account_key == received.account_key:
-        return Verdict.DUPLICATE
+    is_new = stored is None
+    if stored is not None:
+        if not _says_the_same(stored, received):
+            return _quarantine(received, stored)
+        # a copy that was sent to another account's address says nothing about this one's
+        if stored.verdict != Verdict.ERROR and stored.account_key == received.account_key:
+            return Verdict.DUPLICATE
     with transaction.atomic():
         if lock and notice.facts:
             state = read.state_for(notice.facts, lock=True)
         verdict = _settle(work, state, notice, received, is_locked=lock)
-        if stored is None:
+        if is_new:
             work.add(inbox.storing(received, verdict=verdict))
         is_early = _is_early(received, verdict)
-        work.flush(commit=stored is None and not is_early)
-        if (stored is None or inbox.finish(received, verdict=verdict)) and is_early:
+        work.flush(commit=is_new and not is_early)
+        if (is_new or inbox.finish(received, verdict=verdict)) and is_early:
             _come_again(inbox.rows_of(received).get())
     return verdict
 
@@ -218,13 +220,13 @@ def _look(received: Notification, notice: Notice) -> tuple[Stored | None, Paymen
     """Find what is stored under its id, and what is known of its payment, in one round trip."""
     finding, reading = inbox.finding(received), read.reading_for(notice.facts) if notice.facts else None
     try:
-        found, *state = send(finding, *([reading] if reading else []))
+        found, *rows = send(finding, *([reading] if reading else []))
     except (DataError, UnicodeError):  # what it says cannot even be asked for
         stored = inbox.found(*send(finding))
         if stored is None or stored.verdict == Verdict.ERROR:
             raise
         return stored, None
-    return inbox.found(found), read.state_of(*state) if state else None
+    return inbox.found(found), read.state_of(rows[0]) if rows else None
 
 
 def _quarantine(received: Notification, stored: Stored) -> str:
@@ -244,7 +246,8 @@ def _settle(
     work: UnitOfWork, state: PaymentState | None, notice: Notice, received: Notification, *, is_locked: bool
 ) -> Notification.Verdict:
     """Settle every fact; of their outcomes, return the verdict that a person should see."""
-    state = state and replace(state, account=received.account)
+    if state is not None:
+        state = replace(state, account=received.account)
     outcomes = settle_on(work, state, notice.facts, source="notification", is_locked=is_locked)
     if notice.refund is not None:
         work.flush()
