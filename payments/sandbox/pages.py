@@ -207,13 +207,13 @@ def sum_of(amount_minor: int, currency: str) -> str:
 
 def shown(trade: sqlite3.Row) -> dict[str, object]:
     row = dict(trade)
-    over = row["state"] == "NOTPAY" and expired(trade)
+    status = {"NOTPAY": "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[row["state"]]
+    if status == "waiting" and expired(trade):
+        status = "expired"
     return row | {
         "sum": sum_of(row["charged_minor"] or row["amount_minor"], trade["currency"]),
         "refunded": sum_of(row["refunded_minor"], trade["currency"]) if row["refunded_minor"] else "",
         "brand": _BRANDS[row["channel"]],
-        "payable": row["state"] == "NOTPAY" and not over,
-        "status": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[
-            row["state"]
-        ],
+        "payable": status == "waiting",
+        "status": status,
     }

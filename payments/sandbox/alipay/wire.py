@@ -13,7 +13,7 @@ from typing import Any
 from django.http import HttpResponse
 
 from payments import money
-from payments.providers import rsa
+from payments.providers import documents, rsa
 from payments.providers.alipay.signing import CERT_SN, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT
 from payments.sandbox import state
@@ -91,9 +91,7 @@ def wanted_trade(call: Call) -> dict[str, Any]:
         "notify_url": call.given.get("notify_url", ""),
         "return_url": call.given.get("return_url", ""),
         "signed_with": certificate_for(call.given),
-        "expires_at": datetime.strptime(expires, TIME_FORMAT).replace(tzinfo=CHINA).timestamp()
-        if expires
-        else None,
+        "expires_at": documents.china_time(expires).timestamp() if expires else None,
     }
 
 
