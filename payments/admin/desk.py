@@ -71,7 +71,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
 def counts(request: HttpRequest) -> dict[str, int]:
     """Count what waits of each source that the user may view, in one statement a request."""
     if "payments_waiting" not in vars(request):
-        allowed = [source for source in SOURCES if _may(request, source)]
+        allowed = [source for source in SOURCES if request.user.has_perm(f"payments.view_{_model_of(source)}")]
         vars(request)["payments_waiting"] = worklist.counts(allowed)
     found: dict[str, int] = vars(request)["payments_waiting"]
     return found
@@ -127,13 +127,12 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     ]
 
 
-def _may(request: HttpRequest, source: str) -> bool:
-    return request.user.has_perm(f"payments.view_{worklist.model_of(source)._meta.model_name}")
+def _model_of(source: str) -> str:
+    return str(worklist.model_of(source)._meta.model_name)
 
 
 def _list_of(source: str) -> str:
-    name = worklist.model_of(source)._meta.model_name
-    return f"{reverse(f'admin:payments_{name}_changelist')}?{SOURCES[source][1]}"
+    return f"{reverse(f'admin:payments_{_model_of(source)}_changelist')}?{SOURCES[source][1]}"
 
 
 def _what(work: Work) -> tuple[str, str]:
@@ -170,7 +169,7 @@ def _next_question(work: Work) -> str:
 
 
 def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
-    change = reverse(f"admin:payments_{worklist.model_of(work.source)._meta.model_name}_change", args=[work.pk])
+    change = reverse(f"admin:payments_{_model_of(work.source)}_change", args=[work.pk])
     match work.source:
         case "attempt" | "refund" if (
             work.due is not None and not work.is_former and request.user.has_perm("payments.query_payment")
