@@ -81,8 +81,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         return self._read(name, lambda text: _within(float(text), 0, longest), wanted, default=str(default))
 
     def log_level(self, name: str) -> str:
-        wanted = f"one of {', '.join(_LOG_LEVELS)}"
-        return self._read(name, lambda text: _LOG_LEVELS[_LOG_LEVELS.index(text.upper())], wanted, default="INFO")
+        wanted, levels = f"one of {', '.join(_LOG_LEVELS)}", "|".join(_LOG_LEVELS)
+        return self._read(name, lambda text: _matching(levels, text.upper()), wanted, default="INFO")
 
     def web_address(self, name: str, *, default: str = "") -> SplitResult:
         text: str = self.str(name, default=default)
