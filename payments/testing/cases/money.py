@@ -178,11 +178,11 @@ def a_dispute(bench: Bench) -> None:
     must(bool(said and said.respond_by), "an open dispute does not say until when to answer")
     must(opened.amount_minor == AMOUNT_MINOR, "a dispute of all that was paid claims another amount")
     bench.dispute(trade, DisputeStatus.LOST)
-    facts = [opened]
-    while not {DisputeStatus.LOST, FactKind.TAKEN} <= {
-        fact.dispute.status if fact.dispute else fact.kind for fact in facts
-    }:
-        facts += bench.received(trade, FactKind.DISPUTED, FactKind.TAKEN).notice.facts
+    facts, awaited = [opened], {str(DisputeStatus.LOST), str(FactKind.TAKEN)}
+    while awaited:
+        more = bench.received(trade, FactKind.DISPUTED, FactKind.TAKEN).notice.facts
+        awaited -= {fact.dispute.status if fact.dispute else fact.kind for fact in more}
+        facts += more
     must(len({fact.provider_txn_id for fact in facts if fact.dispute}) == 1, "one dispute has several numbers")
     taken = {_members(fact) for fact in facts if fact.kind is FactKind.TAKEN}
     must(len(taken) == 1, f"one dispute took money once, and the facts are {sorted(taken)}")
