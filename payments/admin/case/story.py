@@ -144,14 +144,13 @@ def sums(case: Case) -> list[Sums]:
 
 
 def _of_charge(charge: Charge, case: Case) -> Sentence:
+    about = _about(charge, case)
+    if charge.credited:
+        return Sentence(_("%(what)s.") % {"what": _("Paid: %(money)s by %(channel)s at %(at)s") % about})
     template = gettext_noop("Received, not counted: %(money)s by %(channel)s at %(at)s")
-    if charge.credited:
-        template = gettext_noop("Paid: %(money)s by %(channel)s at %(at)s")
-    elif charge.kind is not None:
+    if charge.kind is not None:
         template = _CHARGED.get(charge.kind, template)
-    what = _(template) % _about(charge, case)
-    if charge.credited:
-        return Sentence(_("%(what)s.") % {"what": what})
+    what = _(template) % about
     is_back = charge.back is not None and charge.back.status == RefundStatus.SUCCEEDED
     return Sentence(_("%(what)s, %(end)s.") % {"what": what, "end": _end(charge)}, alarm=not is_back)
 
