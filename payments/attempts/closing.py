@@ -86,7 +86,10 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     for attempt in payment.attempts.filter(status__in=LIVE_ATTEMPTS):
         closing = partial(close_attempt, attempt.pk)
         try:
-            asking.for_shopper(attempt.pk, closing) if by_shopper else closing()
+            if by_shopper:
+                asking.for_shopper(attempt.pk, closing)
+            else:
+                closing()
         except ProviderError as error:
             log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
     payment.refresh_from_db()

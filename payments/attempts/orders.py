@@ -49,11 +49,20 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     attempt = _opened(order, method=method, payer=payer)
     if attempt.expires_at <= timezone.now():  # nobody can pay it, and the timer has not ended it yet
         end = partial(closing.close_attempt, attempt.pk)
-        asking.for_shopper(attempt.pk, end) if request else end()
+        if request:
+            asking.for_shopper(attempt.pk, end)
+        else:
+            end()
         attempt = _opened(order, method=method, payer=payer)
     submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
     attempt.refresh_from_db()
     return attempt
+
+
+def status(order: Model) -> PaymentStatus | None:
+    """Return the status of an order's payment; None before the first attempt."""
+    found = Payment.objects.filter(payment_of(order)).values_list("status", flat=True).first()
+    return None if found is None else PaymentStatus(found)
 
 
 def _opened(order: Model, *, method: str, payer: Payer) -> Attempt:
@@ -92,9 +101,3 @@ def _described(project: Payable, order: Model) -> str:
     if not isinstance(text, str | Promise):
         raise TypeError(f"{type(project).__name__}.describe must return a text, not {text!r}.")
     return str(text)[: Attempt._meta.get_field("description").max_length]
-
-
-def status(order: Model) -> PaymentStatus | None:
-    """Return the status of an order's payment; None before the first attempt."""
-    found = Payment.objects.filter(payment_of(order)).values_list("status", flat=True).first()
-    return None if found is None else PaymentStatus(found)
