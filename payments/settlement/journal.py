@@ -48,7 +48,8 @@ def stored(booking: Booking) -> Statement:
     if not booking.amount_minor or fact.kind == FactKind.CLOSED:
         return Statement(queries.STORE, values, rows=1, certain=True)
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
-    here = DISPUTED if fact.kind in disputes.KINDS else ORDERS if fact.credited else HELD
+    of_order = ORDERS if fact.credited else HELD
+    here = DISPUTED if fact.kind in disputes.KINDS else of_order
     sides = _sides(fact, there=ours, here=here)
     values += [booking.amount_minor, Kind.MOVED.value, *sides]
     return Statement(queries.STORE_AND_BOOK, values, rows=1, certain=True)

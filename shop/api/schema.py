@@ -82,8 +82,8 @@ def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool 
         problems: status -> the `code` words that it may carry, joined with commas.
         keyed: adds the key's own problems.
     """
-    codes = dict(problems)
-    for status, words in _KEY.items() if keyed else ():
+    codes, more = dict(problems), _KEY if keyed else {}
+    for status, words in more.items():
         codes[status] = f"{codes[status]}, {words}" if status in codes else words
     documented: dict[Any, Any] = dict(success)
     for status, words in sorted(codes.items()):

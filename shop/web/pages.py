@@ -67,8 +67,8 @@ def _product_page(
         "intent": f"buy {sku} after {orders.latest_id(user_id=request.user.pk)}" if request.user.pk else None,
         "words": problems.words_for(problem.code) if problem else None,
     }
-    status = problem.status if problem else 400 if form.is_bound else 200
-    return render(request, "shop/product.html", context, status=status)
+    status = 400 if form.is_bound else 200
+    return render(request, "shop/product.html", context, status=problem.status if problem else status)
 
 
 def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
