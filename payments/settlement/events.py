@@ -22,7 +22,6 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
-from procrastinate.jobs import Job
 
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
@@ -62,7 +61,11 @@ def queue_waiting() -> int:
         transaction_lock("payments.queue_events", wait_seconds=0)
         (found,) = send(Statement(queries.WAITING_EVENTS, [QUEUED_AT_ONCE]))
         if found:
-            app.job_manager.batch_defer_jobs([_job(payment_id, lock) for payment_id, lock in found])
+            jobs = [
+                app.configure_task("payments.handle_events", lock=lock, task_kwargs={"payment_id": number.hex}).job
+                for number, lock in found
+            ]
+            app.job_manager.batch_defer_jobs(jobs)
         return len(found)
     return 0
 
@@ -104,11 +107,6 @@ def handle_overdue() -> int:
                 failed.add(payment_id)
                 log.exception("events of payment %s wait", payment_id.hex)
     return done
-
-
-def _job(payment_id: UUID, lock: str) -> Job:
-    made = app.configure_task("payments.handle_events", lock=lock).job
-    return made.evolve(task_kwargs={"payment_id": payment_id.hex})
 
 
 def _handle_next(payment_id: UUID) -> bool:
