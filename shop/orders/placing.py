@@ -1,8 +1,7 @@
 """Placing and reading orders: the only writer of orders and items, except of the status (`shop.orders.lifecycle`).
 
-A change is a conditional UPDATE on the version that was decided on, or is made under the order's lock.
-
-Lock order: the order's row, then products by primary key. Payment rows are never locked from here.
+A change is a conditional UPDATE on the version that was decided on, or is made under the order's lock. Lock order:
+as of `shop.orders.lifecycle`.
 """
 
 from collections.abc import Iterable, Mapping
