@@ -152,11 +152,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("calls", "calls_per_second"):
-            if type(count := getattr(self, name)) is not int or count < 1:
+            count = getattr(self, name)
+            if type(count) is not int or count < 1:
                 raise ImproperlyConfigured(
                     f"PAYMENTS['LIMITS'][{name.upper()!r}] must be a whole number above zero, not {count!r}."
                 )
-        if type(wait := self.wait_seconds) not in {int, float} or not wait >= 0:
+        wait = self.wait_seconds
+        if type(wait) not in {int, float} or not wait >= 0:
             raise ImproperlyConfigured(f"PAYMENTS['LIMITS']['WAIT_SECONDS'] must be 0 or more, not {wait!r}.")
 
 
@@ -255,7 +257,8 @@ def orders() -> Orders:
 
 def payable() -> Payable:
     """Return the project's `Payable`. Raises ImproperlyConfigured where ``ORDER`` names none."""
-    if isinstance(found := orders(), _Steps):
+    found = orders()
+    if isinstance(found, _Steps):
         return found.payable
     raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
 

@@ -20,6 +20,7 @@ def digest_of(notice: Notice) -> str:
 
 
 def _members(fact: Fact) -> list[str | int | None]:
+    dispute = fact.dispute
     return [
         fact.kind.value,
         fact.channel,
@@ -33,7 +34,7 @@ def _members(fact: Fact) -> list[str | int | None]:
         fact.paid_txn_id,
         fact.paid_minor,
         *(["whole"] if fact.is_whole else []),  # rows older than this member have none
-        *([said.status.value, said.reason, _moment(said.respond_by)] if (said := fact.dispute) else []),
+        *([dispute.status.value, dispute.reason, _moment(dispute.respond_by)] if dispute else []),
     ]
 
 

@@ -112,13 +112,14 @@ def _charge(fact: Any, filed: dict[str, Anomaly], by_policy: dict[int | None, Re
 
 def _dispute(anomaly: Anomaly) -> Disputed:
     known = anomaly.detail
+    due = known.get("respond_by")
     return Disputed(
         account=anomaly.channel,
         amount_minor=known["taken_minor"] - known["returned_minor"],
         currency=known["currency"],
         at=anomaly.created_at,
         **{name: known.get(name, "") for name in ("status", "reason")},
-        respond_by=datetime.fromisoformat(due) if (due := known.get("respond_by")) else None,
+        respond_by=datetime.fromisoformat(due) if due else None,
     )
 
 
