@@ -86,10 +86,8 @@ class OutcomeForm(ReasonForm):
         super().__init__(*args, **kwargs)
         if isinstance(row, Attempt):
             asked_for = {"money": money(row.amount_minor, row.currency)}
-            yes, no = (
-                gettext("It was paid, with %(money)s.") % asked_for,
-                gettext("It was never paid and cannot be any more."),
-            )
+            yes = gettext("It was paid, with %(money)s.") % asked_for
+            no = gettext("It was never paid and cannot be any more.")
             number = gettext("That of the payment, for the history; empty if nothing moved.")
         else:
             yes, no = gettext("The money went back."), gettext("It did not move.")
@@ -101,9 +99,8 @@ class OutcomeForm(ReasonForm):
         """Require a number exactly where money moved."""
         given = self.cleaned_data
         moved, number = given.get("moved"), given.get("number")
-        if moved is False:
-            if number:
-                self.add_error("number", _("Leave it empty: nothing moved."))
+        if moved is False and number:
+            self.add_error("number", _("Leave it empty: nothing moved."))
         elif moved and number == "":
             self.add_error("number", _("Money moved, so it has a number there."))
         return given

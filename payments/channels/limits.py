@@ -93,7 +93,6 @@ def _permit(name: str, most: int, deadline: float) -> Iterator[None]:
 
 def _wait_turn(account: str, deadline: float, caller: str | None) -> None:
     """Sleep until the rate allows one more; not at all where Redis is away, which is safe: see the module."""
-
     most = config().limits.calls_per_second
 
     def ask(redis: object) -> None:
