@@ -64,6 +64,69 @@ def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return messages
 
 
+@register(Tags.security)
+def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check every configured account: settings complete, keys of the right kind."""
+    try:
+        providers = config().providers
+    except ImproperlyConfigured:
+        return []  # E001 reports it
+    found: list[CheckMessage] = []
+    built = dict[str, Provider | None]()
+    for account, fields in providers.items():
+        built[account], problems = registry.tried(account, fields)
+        # a file that two parts need, once
+        found += [Error(problem, id="payments.E003") for problem in dict.fromkeys(map(str, problems))]
+        found += _plain_http(account, fields)
+        with suppress(registry.ConfigError):  # E003 reports that there is no such channel
+            plugin = registry.plugin(account, fields)
+            found += _unknown_fields(account, plugin, fields)
+            found += _unshown_actions(account, plugin)
+            found += _live_key_towards_sandbox(account, plugin, fields)
+            found += _readable_by_others(account, plugin, fields)
+            found += _ending_certificates(account, plugin, fields)
+    return [*found, *_accounts(built)]
+
+
+@register(Tags.database)
+def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Warn of open rows whose account or endpoint is no longer configured: nothing can be asked, or sent."""
+    if DEFAULT_DB_ALIAS not in (databases or ()):
+        return []
+    try:
+        if any(_order(config().order)):
+            return []
+        found, endpoints_gone = accounts.gone(), endpoints.orphaned()
+        former = list(_former_orders())
+    except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
+        return []
+    hint = "Configure it until they have ended, or record their outcome in the admin."
+    attempts = [
+        checks.Warning(
+            f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] "
+            "lacks, or has for another merchant.",
+            hint=hint,
+            id="payments.W003",
+        )
+        for name, count in found.items()
+    ]
+    waiting = [
+        checks.Warning(
+            f"Deliveries wait for {endpoints.where(name)}, which is missing; they are given up after three days.",
+            id="payments.W004",
+        )
+        for name in endpoints_gone
+    ]
+    return [*attempts, *waiting, *former]
+
+
+def must_be_sound() -> None:
+    """Stop an entry point that starts no management command on the same mistakes, one a line."""
+    found = [*check_settings(None), *check_payments(None), *check_channels(None)]
+    if errors := [message.msg for message in found if message.is_serious()]:
+        raise ImproperlyConfigured("\n".join(errors))
+
+
 def _order(path: str) -> Iterator[CheckMessage]:
     adapter, problem = _imported("ORDER", path)
     if problem:
@@ -131,30 +194,6 @@ def _takes(function: Any, *names: str) -> bool:
     return True
 
 
-@register(Tags.security)
-def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check every configured account: settings complete, keys of the right kind."""
-    try:
-        providers = config().providers
-    except ImproperlyConfigured:
-        return []  # E001 reports it
-    found: list[CheckMessage] = []
-    built = dict[str, Provider | None]()
-    for account, fields in providers.items():
-        built[account], problems = registry.tried(account, fields)
-        # a file that two parts need, once
-        found += [Error(problem, id="payments.E003") for problem in dict.fromkeys(map(str, problems))]
-        found += _plain_http(account, fields)
-        with suppress(registry.ConfigError):  # E003 reports that there is no such channel
-            plugin = registry.plugin(account, fields)
-            found += _unknown_fields(account, plugin, fields)
-            found += _unshown_actions(account, plugin)
-            found += _live_key_towards_sandbox(account, plugin, fields)
-            found += _readable_by_others(account, plugin, fields)
-            found += _ending_certificates(account, plugin, fields)
-    return [*found, *_accounts(built)]
-
-
 def _unknown_fields(account: str, plugin: Plugin, given: Mapping[str, str]) -> Iterator[CheckMessage]:
     """Report a misspelt field, which nothing reads: an optional one would have its default."""
     known = (registry.BACKEND, *plugin.required, *plugin.optional)
@@ -178,38 +217,6 @@ def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:
             yield Error(f"{same} and {account} are one merchant account, {provider.merchant}.", id="payments.E008")
 
 
-@register(Tags.database)
-def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of open rows whose account or endpoint is no longer configured: nothing can be asked, or sent."""
-    if DEFAULT_DB_ALIAS not in (databases or ()):
-        return []
-    try:
-        if any(_order(config().order)):
-            return []
-        found, endpoints_gone = accounts.gone(), endpoints.orphaned()
-        former = list(_former_orders())
-    except (DatabaseError, ImproperlyConfigured):  # not migrated yet; E001
-        return []
-    hint = "Configure it until they have ended, or record their outcome in the admin."
-    attempts = [
-        checks.Warning(
-            f"{count} open attempts and refunds are at the account {name!r}, which PAYMENTS['PROVIDERS'] "
-            "lacks, or has for another merchant.",
-            hint=hint,
-            id="payments.W003",
-        )
-        for name, count in found.items()
-    ]
-    waiting = [
-        checks.Warning(
-            f"Deliveries wait for {endpoints.where(name)}, which is missing; they are given up after three days.",
-            id="payments.W004",
-        )
-        for name in endpoints_gone
-    ]
-    return [*attempts, *waiting, *former]
-
-
 def _former_orders() -> Iterator[CheckMessage]:
     """Warn once ``ORDER`` names another model than the newest payment; keys of one are not the other's."""
     newest, today = Payment.objects.order_by("-pk").values_list("order_model", flat=True).first(), orders_model()
@@ -220,13 +227,6 @@ def _former_orders() -> Iterator[CheckMessage]:
             hint=f"If that is its new name, set order_model of the payments of {newest!r} to it.",
             id="payments.W005",
         )
-
-
-def must_be_sound() -> None:
-    """Stop an entry point that starts no management command on the same mistakes, one a line."""
-    found = [*check_settings(None), *check_payments(None), *check_channels(None)]
-    if errors := [message.msg for message in found if message.is_serious()]:
-        raise ImproperlyConfigured("\n".join(errors))
 
 
 def _plain_http(account: str, fields: Mapping[str, str]) -> Iterator[CheckMessage]:

@@ -100,48 +100,6 @@ class Orders(Protocol):
         """As of `Payable`."""
 
 
-class _Steps:
-    """`Orders` of a `Payable`."""
-
-    def __init__(self, payable: Payable) -> None:
-        self.payable, self.model = payable, payable.model
-
-    def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
-        order, payable = self._order(order_id), self.payable
-        if event == "payable":  # in no transaction
-            try:
-                return payable.is_payable(order)
-            except ObjectDoesNotExist:  # of a row that it names, unless the order is gone
-                order_is_there = send(self._finding(order_id))[0]
-                if order_is_there:
-                    raise
-                return False
-        # locked, so that nobody deletes it: `save()` of a loaded order would insert it again
-        if not work.ask(self._finding(order_id, " FOR KEY SHARE")):
-            return False  # the order is gone, so its money goes back
-        if event == "paid":
-            if (takes := payable.mark_paid(order)) is None:  # a forgotten `return` must not give money back
-                raise TypeError(f"{type(payable).__name__}.mark_paid must return True or False")
-            return takes
-        {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
-        return True
-
-    def return_url(self, *, order_id: Any) -> str:
-        return self.payable.return_url(self._order(order_id))
-
-    def _finding(self, order_id: Any, locking: str = "") -> Statement:
-        """Look for the row where orders are written, whatever their managers hide."""
-        connection, key = connections[DEFAULT_DB_ALIAS], self.model._meta.pk
-        quoted = connection.ops.quote_name
-        table, column = quoted(self.model._meta.db_table), quoted(str(key.column))
-        text = f"SELECT 1 FROM {table} WHERE {column} = %s{locking}"  # noqa: S608  names of the project's own model
-        return Statement(text, [key.get_db_prep_value(order_id, connection)])
-
-    def _order(self, order_id: Any) -> Model:
-        """Make the order without a query: the fields that it lacks are read when they are used."""
-        return self.model.from_db(DEFAULT_DB_ALIAS, [self.model._meta.pk.attname], [order_id])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Values of ``LIMITS``, for the calls to the provider for one account, over all processes."""
@@ -261,6 +219,48 @@ def payable() -> Payable:
     if isinstance(found, _Steps):
         return found.payable
     raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
+
+
+class _Steps:
+    """`Orders` of a `Payable`."""
+
+    def __init__(self, payable: Payable) -> None:
+        self.payable, self.model = payable, payable.model
+
+    def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
+        order, payable = self._order(order_id), self.payable
+        if event == "payable":  # in no transaction
+            try:
+                return payable.is_payable(order)
+            except ObjectDoesNotExist:  # of a row that it names, unless the order is gone
+                order_is_there = send(self._finding(order_id))[0]
+                if order_is_there:
+                    raise
+                return False
+        # locked, so that nobody deletes it: `save()` of a loaded order would insert it again
+        if not work.ask(self._finding(order_id, " FOR KEY SHARE")):
+            return False  # the order is gone, so its money goes back
+        if event == "paid":
+            if (takes := payable.mark_paid(order)) is None:  # a forgotten `return` must not give money back
+                raise TypeError(f"{type(payable).__name__}.mark_paid must return True or False")
+            return takes
+        {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
+        return True
+
+    def return_url(self, *, order_id: Any) -> str:
+        return self.payable.return_url(self._order(order_id))
+
+    def _finding(self, order_id: Any, locking: str = "") -> Statement:
+        """Look for the row where orders are written, whatever their managers hide."""
+        connection, key = connections[DEFAULT_DB_ALIAS], self.model._meta.pk
+        quoted = connection.ops.quote_name
+        table, column = quoted(self.model._meta.db_table), quoted(str(key.column))
+        text = f"SELECT 1 FROM {table} WHERE {column} = %s{locking}"  # noqa: S608  names of the project's own model
+        return Statement(text, [key.get_db_prep_value(order_id, connection)])
+
+    def _order(self, order_id: Any) -> Model:
+        """Make the order without a query: the fields that it lacks are read when they are used."""
+        return self.model.from_db(DEFAULT_DB_ALIAS, [self.model._meta.pk.attname], [order_id])
 
 
 def _dict(where: str, raw: Any) -> Mapping[Any, Any]:

@@ -139,17 +139,6 @@ def details(anomaly: Anomaly) -> list[tuple[str, str]]:
     return lines
 
 
-def _currency_of_payment(anomaly: Anomaly) -> str:
-    return anomaly.payment.currency if anomaly.payment else ""
-
-
-def _first_currency(anomaly: Anomaly) -> str:
-    """Return the currency of the fact that came again with other content."""
-    merchant, _, number = anomaly.reference.partition("/")
-    facts = Observation.objects.filter(channel=anomaly.channel, merchant=merchant, provider_txn_id=number)
-    return facts.values_list("currency", flat=True).first() or ""
-
-
 def policy(anomaly: Anomaly) -> str:
     """Describe what the machine did about it by itself, and its progress."""
     refund = getattr(anomaly, "refund", None)
@@ -198,6 +187,17 @@ def body(row: Notification) -> bytes:
 def masked(value: str) -> str:
     """Mask all but the beginning: enough to compare two by eye, too little to find the person."""
     return f"{value[:SHOWN_OF_MASKED]}…" if value else ""
+
+
+def _currency_of_payment(anomaly: Anomaly) -> str:
+    return anomaly.payment.currency if anomaly.payment else ""
+
+
+def _first_currency(anomaly: Anomaly) -> str:
+    """Return the currency of the fact that came again with other content."""
+    merchant, _, number = anomaly.reference.partition("/")
+    facts = Observation.objects.filter(channel=anomaly.channel, merchant=merchant, provider_txn_id=number)
+    return facts.values_list("currency", flat=True).first() or ""
 
 
 def _form(text: str) -> str:

@@ -47,13 +47,6 @@ def from_decimal(text: str, currency: str) -> int:
     return int(found[1] + places[:exponent].ljust(exponent, "0"))
 
 
-def _exponent(currency: str) -> int:
-    try:
-        return EXPONENTS[currency]
-    except KeyError:
-        raise ValueError(f"unknown currency {currency!r}") from None
-
-
 def minor(amount: object) -> int:
     """Return an amount to pay or refund as it is.
 
@@ -66,3 +59,10 @@ def minor(amount: object) -> int:
     if amount < 1:
         raise ValueError(f"An amount is above zero, in minor units, not {amount!r}.")
     return amount
+
+
+def _exponent(currency: str) -> int:
+    try:
+        return EXPONENTS[currency]
+    except KeyError:
+        raise ValueError(f"unknown currency {currency!r}") from None

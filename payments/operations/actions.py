@@ -224,6 +224,26 @@ def resolve(row: Anomaly | Difference, *, by: Operator) -> Result:
     return Result(done=True, sentences=[_("The %(what)s is resolved.") % {"what": row._meta.verbose_name}])
 
 
+def outcome_of(name: str, became: Any) -> str:
+    return _("%(name)s: %(became)s.") % {"name": name, "became": became}
+
+
+def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
+    """Write the audit line, in the caller's transaction if there is one.
+
+    Raises:
+        ObjectDoesNotExist: there is no account of that number.
+    """
+    operator = get_user_model()._default_manager.get(pk=by.user_id)
+    AuditEntry.objects.create(
+        subject=subject_of(row),
+        operator=operator.get_username(),
+        operator_id=str(operator.pk),
+        message=_("%(act)s. Reason: %(reason)s Result: %(result)s")
+        % {"act": action, "reason": _sentence(by.reason), "result": result},
+    )
+
+
 def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str) -> Refund:
     try:
         return refunds.request_refund(
@@ -268,10 +288,6 @@ def _trouble_at(account: str, call: Callable[[], object]) -> str:
     return ""
 
 
-def outcome_of(name: str, became: Any) -> str:
-    return _("%(name)s: %(became)s.") % {"name": name, "became": became}
-
-
 def _sentence(text: str) -> str:
     """Add a full stop, unless the text ends with such a sign."""
     return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else _("%(what)s.") % {"what": text}
@@ -281,19 +297,3 @@ def _announce(row: models.Model, action: str, *, by: Operator) -> None:
     """Commit the line with the operator and reason, before anything is done."""
     with transaction.atomic(durable=True):
         audit(row, action, by=by, result=_("begun."))
-
-
-def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
-    """Write the audit line, in the caller's transaction if there is one.
-
-    Raises:
-        ObjectDoesNotExist: there is no account of that number.
-    """
-    operator = get_user_model()._default_manager.get(pk=by.user_id)
-    AuditEntry.objects.create(
-        subject=subject_of(row),
-        operator=operator.get_username(),
-        operator_id=str(operator.pk),
-        message=_("%(act)s. Reason: %(reason)s Result: %(result)s")
-        % {"act": action, "reason": _sentence(by.reason), "result": result},
-    )

@@ -35,14 +35,6 @@ def must_be_signed(verifier: Verifier, headers: Mapping[str, str], body: bytes, 
 
 
 @contextmanager
-def _judged() -> Iterator[None]:
-    try:
-        yield
-    except (NotGenuine, Unverifiable) as error:
-        raise SignatureInvalid(str(error)) from None
-
-
-@contextmanager
 def readable(what: str) -> Iterator[None]:
     """Report a genuine body of an unknown shape as malformed, by the error's type only.
 
@@ -53,3 +45,11 @@ def readable(what: str) -> Iterator[None]:
         yield
     except UNREADABLE as error:
         raise NotificationMalformed(f"not a readable {what}: {type(error).__name__}") from None
+
+
+@contextmanager
+def _judged() -> Iterator[None]:
+    try:
+        yield
+    except (NotGenuine, Unverifiable) as error:
+        raise SignatureInvalid(str(error)) from None

@@ -63,12 +63,6 @@ def client(*, timeout_seconds: float) -> httpx.Client:
     return made
 
 
-@cache
-def _authorities() -> ssl.SSLContext:
-    """Load the trusted authorities once; each loading takes longer than many a call."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
 def send(
     session: httpx.Client,
     request: httpx.Request,
@@ -121,18 +115,6 @@ def status_of(session: httpx.Client, request: httpx.Request, *, bytes_max: int) 
         return response.status_code
 
 
-@contextmanager
-def _failures(host: str) -> Iterator[None]:
-    """Raise what a failure proves, `ProviderUnavailable` or `OutcomeUnknown`, in place of httpx's errors."""
-    try:
-        yield
-    except _NEVER_SENT as error:
-        raise ProviderUnavailable(f"{host} cannot be reached: {type(error).__name__}") from error
-    except httpx.HTTPError as error:
-        # the text of one about a broken answer holds what was read of it
-        raise OutcomeUnknown(f"no answer from {host}: {type(error).__name__}") from None
-
-
 def ask(session: httpx.Client, limits: Limits, method: str, url: str, **request: Any) -> Answer:
     """Send one request, with the arguments of `httpx.Client.build_request`; raises as `send`."""
     return send(session, session.build_request(method, url, **request), limits=limits)
@@ -174,3 +156,21 @@ def reading(what: str) -> Iterator[None]:
         place = traceback.extract_tb(error.__traceback__, limit=-1)[0]
         where = f"{type(error).__name__} at {PurePath(place.filename).name}:{place.lineno}"
         raise OutcomeUnknown(f"the answer's {what} cannot be read: {where}") from None
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Load the trusted authorities once; each loading takes longer than many a call."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+@contextmanager
+def _failures(host: str) -> Iterator[None]:
+    """Raise what a failure proves, `ProviderUnavailable` or `OutcomeUnknown`, in place of httpx's errors."""
+    try:
+        yield
+    except _NEVER_SENT as error:
+        raise ProviderUnavailable(f"{host} cannot be reached: {type(error).__name__}") from error
+    except httpx.HTTPError as error:
+        # the text of one about a broken answer holds what was read of it
+        raise OutcomeUnknown(f"no answer from {host}: {type(error).__name__}") from None

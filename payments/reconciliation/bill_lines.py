@@ -128,6 +128,11 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
     return found
 
 
+def agreed(pairs: Iterable[Compared]) -> set[Identity]:
+    """Collect the identities of lines without a difference."""
+    return _identities(one.line for one in pairs if one.line is not None and one.difference is None)
+
+
 def _other_days(provider: Provider, day: date, missing: Compared) -> set[date]:
     fact = missing.fact
     assert fact is not None  # noqa: S101  it is the line that is missing
@@ -150,11 +155,6 @@ def _when(fact: Observation) -> tuple[datetime, datetime]:
 def _identities(lines: Iterable[BillLine]) -> set[Identity]:
     """Collect the identities of all facts that the lines may stand for."""
     return {(line.kind.value, number) for line in lines for number in numbers_of(line)}
-
-
-def agreed(pairs: Iterable[Compared]) -> set[Identity]:
-    """Collect the identities of lines without a difference."""
-    return _identities(one.line for one in pairs if one.line is not None and one.difference is None)
 
 
 def _agreed_on(provider: Provider, day: date) -> set[Identity]:

@@ -55,16 +55,6 @@ def ensure(folder: Path) -> dict[str, str]:
     return _opened(folder.resolve())[0]
 
 
-def _opened(folder: Path) -> tuple[dict[str, str], alipay_keys.AlipayCertificates, paypal_keys.PayPalKeys]:
-    """Make what is missing: of two processes at once, one does and the other waits and reads."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "keys.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        settings = stored(folder / "settings.json", partial(_make, folder))
-        alipay = alipay_keys.load(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
-        return settings, alipay, paypal_keys.load(folder)
-
-
 def load(folder: Path) -> Keys:
     """Load all keys of `folder`, made if missing; what the environment sets of the shop's own replaces them."""
     folder = folder.resolve()
@@ -94,12 +84,6 @@ def load(folder: Path) -> Keys:
     )
 
 
-def _chosen(name: str) -> str:
-    """Read what the environment, or a file that it names, sets; of several secrets the first: the newest."""
-    file = os.environ.get(f"{name}_FILE")
-    return (Path(file).read_text() if file else os.environ.get(name, "")).strip().partition("\n")[0]
-
-
 def make_platform_pair(folder: Path, *, name: str) -> None:
     """Make a further key of WeChat's platform, ``<name>.key``, and then its certificate, ``<name>.pem``."""
     folder.mkdir(exist_ok=True)
@@ -107,6 +91,22 @@ def make_platform_pair(folder: Path, *, name: str) -> None:
     draft = folder / f"{name}.new"
     draft.write_bytes(certificate.public_bytes(Encoding.PEM))
     draft.rename(folder / f"{name}.pem")
+
+
+def _opened(folder: Path) -> tuple[dict[str, str], alipay_keys.AlipayCertificates, paypal_keys.PayPalKeys]:
+    """Make what is missing: of two processes at once, one does and the other waits and reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "keys.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        settings = stored(folder / "settings.json", partial(_make, folder))
+        alipay = alipay_keys.load(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
+        return settings, alipay, paypal_keys.load(folder)
+
+
+def _chosen(name: str) -> str:
+    """Read what the environment, or a file that it names, sets; of several secrets the first: the newest."""
+    file = os.environ.get(f"{name}_FILE")
+    return (Path(file).read_text() if file else os.environ.get(name, "")).strip().partition("\n")[0]
 
 
 def _is_of(path: Path, key: rsa.RSAPrivateKey) -> bool:

@@ -160,6 +160,13 @@ def is_known(subject: str) -> bool:
     return order.closing_at is None and not doubtful.exists()
 
 
+def describe(order: Order) -> str:
+    """Describe the order for the shopper's wallet: its title and number, in the language it was ordered in."""
+    name = order.lines[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
+    with override(order.language or settings.LANGUAGE_CODE):
+        return f"{order.title(name)} · {order.short_number}"
+
+
 def _provider(channel: str) -> Provider | None:
     try:
         return calling.provider(channel)
@@ -183,10 +190,3 @@ def _open(order: Order, *, channel: str, method: str | None, payer: Payer) -> At
     if first:
         orders.record_payment_opened(order=order)
     return attempt
-
-
-def describe(order: Order) -> str:
-    """Describe the order for the shopper's wallet: its title and number, in the language it was ordered in."""
-    name = order.lines[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
-    with override(order.language or settings.LANGUAGE_CODE):
-        return f"{order.title(name)} · {order.short_number}"

@@ -52,11 +52,6 @@ def announce(
     return sale
 
 
-def _announced(sku: str, starts_at: datetime) -> None:
-    forget()
-    gate.announced(sku=sku, starts_at=starts_at)
-
-
 def buy(*, sku: str, user_id: int) -> Order:
     """Place an order of one unit for this buyer.
 
@@ -83,35 +78,6 @@ def buy(*, sku: str, user_id: int) -> Order:
     transaction.on_commit(partial(gate.bought, sku=sku, sale=sale.pk, user_id=user_id))
     transaction.on_commit(forget)
     return order
-
-
-def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[FlashSale, Order]:
-    """Decide in the database. Rows that all buyers share are updated last, locked for three statements."""
-    sale = running_sale(sku, buyer=user_id)
-    if sale.bought:  # type: ignore[attr-defined]
-        raise AlreadyBought(sku)
-    if sale.sold >= sale.units:
-        raise SoldOut(sku)
-    order = orders.write_order(user_id=user_id, quantities={sale.product: 1})
-    try:
-        FlashSalePurchase.objects.create(
-            sale=sale,
-            buyer_id=user_id,
-            order=order,
-            place=admission.place if admission is not None and admission.sale == sale.pk else None,
-        )
-    except IntegrityError as error:  # another call of the same buyer has just committed
-        if broken_constraint(error) == ONCE_A_BUYER:
-            raise AlreadyBought(sku) from None
-        raise
-    left = FlashSale.objects.filter(pk=sale.pk, sold__lt=F("units"), ends_at__gt=timezone.now())
-    if not left.update(sold=F("sold") + 1, version=F("version") + 1):
-        raise SoldOut(sku)
-    try:
-        stock.reserve(quantities={sale.product_id: 1}, buyer=user_id, products=[sale.product])
-    except OutOfStock:  # the shelf has fewer units than the sale was to sell
-        raise SoldOut(sku) from None
-    return sale, order
 
 
 def returned(*, order_id: UUID) -> None:
@@ -145,3 +111,37 @@ def reconcile(*, sale: FlashSale) -> int | None:
     if current is None or current.pk != sale.pk:
         return None
     return gate.load(current, replace=True)
+
+
+def _announced(sku: str, starts_at: datetime) -> None:
+    forget()
+    gate.announced(sku=sku, starts_at=starts_at)
+
+
+def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[FlashSale, Order]:
+    """Decide in the database. Rows that all buyers share are updated last, locked for three statements."""
+    sale = running_sale(sku, buyer=user_id)
+    if sale.bought:  # type: ignore[attr-defined]
+        raise AlreadyBought(sku)
+    if sale.sold >= sale.units:
+        raise SoldOut(sku)
+    order = orders.write_order(user_id=user_id, quantities={sale.product: 1})
+    try:
+        FlashSalePurchase.objects.create(
+            sale=sale,
+            buyer_id=user_id,
+            order=order,
+            place=admission.place if admission is not None and admission.sale == sale.pk else None,
+        )
+    except IntegrityError as error:  # another call of the same buyer has just committed
+        if broken_constraint(error) == ONCE_A_BUYER:
+            raise AlreadyBought(sku) from None
+        raise
+    left = FlashSale.objects.filter(pk=sale.pk, sold__lt=F("units"), ends_at__gt=timezone.now())
+    if not left.update(sold=F("sold") + 1, version=F("version") + 1):
+        raise SoldOut(sku)
+    try:
+        stock.reserve(quantities={sale.product_id: 1}, buyer=user_id, products=[sale.product])
+    except OutOfStock:  # the shelf has fewer units than the sale was to sell
+        raise SoldOut(sku) from None
+    return sale, order

@@ -132,12 +132,6 @@ def badges_of(orders: Collection[Order]) -> dict[UUID, tuple[str, Any]]:
     return badges | {order_id: refund.badge_of_order for order_id, refund in refunds.items()}
 
 
-def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
-    """Map orders to their latest refund, if any; not of payments that the order did not need."""
-    rows = Refund.objects.filter(payment__order_id__in=order_ids, anomaly__isnull=True).select_related("payment")
-    return {refund.payment.order_id: RefundView(refund) for refund in _oldest_first(rows)}
-
-
 def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
     """List what came in and does not count, oldest first.
 
@@ -149,6 +143,12 @@ def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[Unco
     # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")
     return [UncountedPayment(anomaly, by_policy.get(anomaly.pk)) for anomaly in filed]
+
+
+def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
+    """Map orders to their latest refund, if any; not of payments that the order did not need."""
+    rows = Refund.objects.filter(payment__order_id__in=order_ids, anomaly__isnull=True).select_related("payment")
+    return {refund.payment.order_id: RefundView(refund) for refund in _oldest_first(rows)}
 
 
 def _oldest_first(refunds: QuerySet[Refund, Refund]) -> QuerySet[Refund, Refund]:

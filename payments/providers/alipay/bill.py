@@ -66,14 +66,6 @@ def checked_address(url: str, *, gateway_url: str) -> str:
     raise ValueError(f"the bill's address is neither https nor at the gateway: {asked.scheme}://{asked.hostname}")
 
 
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-def _domain(host: str) -> list[str]:
-    return host.split(".")[-2:]
-
-
 def read_bill(
     content: bytes, *, day: date, seller_id: str, max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 ) -> tuple[BillLine, ...]:
@@ -88,6 +80,14 @@ def read_bill(
     if not details:
         raise ValueError(f"no table of the bill has the columns {', '.join(sorted(_NEEDED))}")
     return tuple(line for table in details for line in table)
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _domain(host: str) -> list[str]:
+    return host.split(".")[-2:]
 
 
 def _must_be_small(members: list[zipfile.ZipInfo], most: int) -> None:

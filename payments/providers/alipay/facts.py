@@ -48,28 +48,6 @@ def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, .
     return ()
 
 
-def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
-    if given["trade_status"] != "TRADE_CLOSED" or _back_minor(given) != payment.amount_minor:
-        return ()
-    when = given.get("gmt_refund", "").partition(".")[0]  # it has fractions of a second
-    return (_whole_back(payment, china_time(when) if when else None),)
-
-
-def _whole_back(payment: Fact, occurred_at: datetime | None) -> Fact:
-    return replace(
-        payment,
-        kind=FactKind.REFUNDED,
-        provider_txn_id=payment.out_trade_no,
-        occurred_at=occurred_at,
-        paid_txn_id=payment.provider_txn_id,
-        is_whole=True,
-    )
-
-
-def _back_minor(given: Mapping[str, str]) -> int:
-    return money.from_decimal(given.get("refund_fee") or "0", CURRENCY)
-
-
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
     """Read a payment of a notification, or of a query's answer, which names no seller: ours."""
     when = trade.get("gmt_payment") or trade.get("send_pay_date")
@@ -124,3 +102,25 @@ def refunded_fact(
         paid_txn_id=str(answer.get("trade_no", "")),
         paid_minor=paid_minor,
     )
+
+
+def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
+    if given["trade_status"] != "TRADE_CLOSED" or _back_minor(given) != payment.amount_minor:
+        return ()
+    when = given.get("gmt_refund", "").partition(".")[0]  # it has fractions of a second
+    return (_whole_back(payment, china_time(when) if when else None),)
+
+
+def _whole_back(payment: Fact, occurred_at: datetime | None) -> Fact:
+    return replace(
+        payment,
+        kind=FactKind.REFUNDED,
+        provider_txn_id=payment.out_trade_no,
+        occurred_at=occurred_at,
+        paid_txn_id=payment.provider_txn_id,
+        is_whole=True,
+    )
+
+
+def _back_minor(given: Mapping[str, str]) -> int:
+    return money.from_decimal(given.get("refund_fee") or "0", CURRENCY)
