@@ -84,15 +84,15 @@ def request_refund(
         amount_minor = payment.refundable_minor
     if not 0 < amount_minor <= payment.refundable_minor:
         raise exceeds(payment)
-    Payment.objects.filter(pk=payment_id).update(
-        reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now()
-    )
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     if not channels.can(captured.account, Capability.REFUND):
         raise RefundUnavailable(_("%(account)s gives nothing back.") % {"account": account_name(captured.account)})
     if amount_minor < captured.amount_minor and not channels.can(captured.account, Capability.PARTIAL_REFUND):
         whole = _("%(account)s gives all of a payment back, or nothing.")
         raise RefundUnavailable(whole % {"account": account_name(captured.account)})
+    Payment.objects.filter(pk=payment_id).update(
+        reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now()
+    )
     return Refund.objects.create(
         id=refund_id or new_id(),
         attempt=captured,
