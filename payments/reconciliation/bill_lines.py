@@ -121,7 +121,7 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
     """
     days_of = {one.identity: _other_days(provider, day, one) for one in missing}
     found = set[Identity]()
-    for other in sorted(set().union(*days_of.values()), key=lambda other: (other < day, day - other)):
+    for other in sorted(set().union(*days_of.values()), reverse=True):
         asked = {identity for identity, days in days_of.items() if other in days} - found
         if asked and (other < day or _is_compared(provider, other)):
             found |= asked & _agreed_on(provider, other)
