@@ -3,6 +3,7 @@
 Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read 2026-11).
 """
 
+import math
 import sqlite3
 from datetime import datetime
 from operator import itemgetter
@@ -122,7 +123,7 @@ def transactions(request: HttpRequest, wanted: Any) -> Answer:
         "transaction_details": moved[(page - 1) * size : page * size],
         "page": page,
         "total_items": len(moved),
-        "total_pages": -(-len(moved) // size),
+        "total_pages": math.ceil(len(moved) / size),
     }
 
 

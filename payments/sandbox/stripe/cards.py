@@ -28,8 +28,8 @@ def choices() -> list[dict[str, str]]:
 
 def shown(number: str) -> str:
     """Write a test card's number in groups of four; the first card's for any other number."""
-    number = _digits(number)
-    return re.sub(r"(?<=\d)(?=(\d{4})+$)", " ", number if number in _CARDS else next(iter(_CARDS)))
+    digits = _digits(number) if _digits(number) in _CARDS else next(iter(_CARDS))
+    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
 def refusal(number: str) -> str:
