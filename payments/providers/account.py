@@ -98,7 +98,7 @@ class Account:
         self._clock = clock
         self._limits = limits
         self._http = client(timeout_seconds=timeout_seconds)
-        # no method: what holds it, as a token's fetcher does, must not keep an account that was built again
+        # a partial, no method: its holder, such as a token's fetcher, must not keep a replaced account alive
         self.send = partial(ask, self._http, limits)
 
     def create(self, *, method: str | None = None, payer: Payer = NOBODY, **wanted: Any) -> NextAction:
