@@ -106,7 +106,6 @@ TEMPLATES = [
     },
 ]
 
-
 DATABASES = {"default": env.database("DATABASE_URL")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

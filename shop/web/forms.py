@@ -143,7 +143,6 @@ class PayForm(forms.Form):
         widget=forms.RadioSelect,
         error_messages=dict.fromkeys(("required", "invalid_choice"), _("Choose how you want to pay.")),
     )
-
     method = forms.SlugField(max_length=16, required=False)  # the checkout knows which there are
 
     def __init__(self, *args: Any, currency: str | None = None, begun: str = "", **kwargs: Any) -> None:

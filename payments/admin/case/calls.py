@@ -23,7 +23,6 @@ KEYS_MAX = 20  # each is looked up in Redis, too
 _WITH_ANSWER = frozenset({ArrivalOutcome.EXECUTED, ArrivalOutcome.REPLAYED, ArrivalOutcome.REFUSED})
 _REFUSALS = frozenset({ArrivalOutcome.REUSED, ArrivalOutcome.FAILED, ArrivalOutcome.UNCERTAIN})
 
-
 CALLS = {
     "create": gettext_noop("asked the provider to open"),
     "query": gettext_noop("asked the provider about the payment"),
