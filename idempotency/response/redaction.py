@@ -36,18 +36,14 @@ def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes
     media_type = content_type.split(";", 1)[0].strip().lower()
     if not names or not (media_type == "application/json" or media_type.endswith("+json")):
         return body
+    hidden, found = frozenset(names), set[str]()
+
+    def masked(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        found.update(hidden.intersection(name for name, _ in members))
+        return {name: MASK if name in hidden else value for name, value in members}
+
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=masked)
     except ValueError:
         return body
-    hidden = frozenset(names)
-    masked = _mask(document, hidden)
-    return body if masked == document else json.dumps(masked, ensure_ascii=False).encode()
-
-
-def _mask(value: Any, hidden: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return {name: MASK if name in hidden else _mask(member, hidden) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_mask(member, hidden) for member in value]
-    return value
+    return json.dumps(document, ensure_ascii=False).encode() if found else body

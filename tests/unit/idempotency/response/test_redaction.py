@@ -13,6 +13,11 @@ def test_members_of_that_name_are_masked_at_any_depth() -> None:
     assert masked == {"card": MASK, "items": [{"card": MASK, "sku": "a"}], "名": "值"}
 
 
+def test_members_are_masked_as_deep_as_json_is_read() -> None:
+    deep = b"[" * 600 + b'{"card": "4111"}' + b"]" * 600
+    assert MASK.encode() in redacted(deep, content_type="application/json", names=("card",))
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "names"),
     [
