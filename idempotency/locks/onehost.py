@@ -47,6 +47,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
     def __init__(self, name: str, *, permits: int, folder: Path | None = None, **settings: Unpack[Common]) -> None:
         super().__init__(name, **settings)
         self.permits = whole_number("permits", permits)
+        self._is_shared = folder is not None
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
 
@@ -55,6 +56,9 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
         """Take one permit; return False when the time was over. OSError where the folder cannot be written."""
         rest = Rest(deadline_of(self._limit(wait_seconds)))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # anyone may have taken the name in the temporary folder first, to hold our permits or link our files there
+        if not self._is_shared and self._folder.lstat().st_uid != os.getuid():
+            raise PermissionError(f"{self._folder} is another user's. Name a folder= of your own.")
         self._waits.add(rest)
         line, head, place = next(self._paths("line")), None, None
         try:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -270,6 +271,15 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         semaphore.acquire(wait_seconds=0)
     assert precious.read_text() == "kept"
+
+
+def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    semaphore = locks.HostSemaphore("cpu", permits=1)
+    with pytest.raises(PermissionError, match="another user's"):
+        semaphore.acquire(wait_seconds=0)
+    assert not any(semaphore._folder.iterdir())
 
 
 def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
