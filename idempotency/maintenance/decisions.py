@@ -55,12 +55,14 @@ def resolve(decision: Decision, *, status: int, body: str, location: str = "") -
 
     Raises:
         NotDecidable: see there.
-        ValueError: no reason, another status, or a body that is not JSON.
+        ValueError: no reason, another status, a body that is not JSON, or a location with spaces.
     """
     if status not in RESOLVE_STATUSES:
         raise ValueError(f"The status must be one of {', '.join(map(str, RESOLVE_STATUSES))}.")
     if status != 204:
         must_be_json(body)
+    if location.split() not in ([], [location]):  # one with a line break would make each retry a 500
+        raise ValueError("The location must be an address, without spaces.")
     headers = {"Content-Type": "application/json"} | ({"Location": location} if location else {})
     _close(
         decision, Outcome.RESOLVED, status=status, headers=headers, body=b"" if status == 204 else body.encode()

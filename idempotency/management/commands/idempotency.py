@@ -24,7 +24,6 @@ from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable
 from idempotency.webhooks import NotReplayable, apply_stored_events, replay
 
-FOUND_MAX = 20
 SCHEDULED = ("reap", "complete", "apply")
 
 
@@ -84,7 +83,7 @@ class Command(LedgerCommand):
         every = LedgerEntry.objects.all()
         by_number = wanted.startswith("#")
         numbers = {_number(wanted)} if by_number else searching.entries(every, wanted, scopes=False)
-        found = list(every.filter(pk__in=numbers).order_by("pk")[:FOUND_MAX])
+        found = list(every.filter(pk__in=numbers).order_by("pk"))
         if not found:
             raise CommandError(
                 f"There is no entry with the key or subject {wanted!r}, and none of the newest "

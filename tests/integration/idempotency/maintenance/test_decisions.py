@@ -226,11 +226,20 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
         ("abandon", "#0", "--note", "x"): "There is no entry",
         ("abandon", "abc", "--note", "x"): "no entry's number",
         ("resolve", str(uncertain.pk), "--note", "x", "--body", "{"): "JSON",
+        ("resolve", str(uncertain.pk), "--note", "x", "--location", "/a\nb"): "without spaces",
         **{("reap", "--batch", batch): "must be a whole number from 1" for batch in ("0", "-1", "x", "9" * 20)},
     }
     for arguments, sentence in mistakes.items():
         with pytest.raises(CommandError, match=sentence):
             run(*arguments)
+
+
+def test_every_entry_of_a_subject_is_shown(caller: Caller) -> None:
+    PLAN["about"] = ("order", "0190")
+    with override_settings(ROOT_URLCONF=API):
+        for number in range(21):
+            caller.post("/phased", body={}, key=f"key-{number}")
+    assert run("show", "order:0190").count("  key key-") == 21
 
 
 def test_where_a_user_id_has_no_name_the_operator_must_be_named(
