@@ -1,5 +1,6 @@
 """Receipts by e-mail: queued in the transaction that handles the payment's event, sent once."""
 
+from smtplib import SMTPDataError, SMTPException, SMTPRecipientsRefused
 from uuid import UUID
 
 from django.conf import settings
@@ -27,7 +28,10 @@ def send(*, order_id: UUID) -> None:
 
     Transaction: NONE may be open.
     """
-    once("shop.receipt", key=order_id.hex, lease=LEASE_SECONDS).run(_send, order_id)
+    try:
+        once("shop.receipt", key=order_id.hex, lease=LEASE_SECONDS).run(_send, order_id)
+    except (SMTPDataError, SMTPRecipientsRefused) as refused:  # which quotes the address, and is logged
+        raise SMTPException(f"{type(refused).__name__}: the mail server refuses it") from None
 
 
 def _send(order_id: UUID) -> None:

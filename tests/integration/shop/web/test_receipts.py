@@ -1,6 +1,8 @@
 """The receipt of a paid order: one e-mail, in the language of the order, whatever is sent or run twice."""
 
 import asyncio
+import traceback
+from smtplib import SMTPDataError, SMTPException, SMTPRecipientsRefused
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,6 +78,25 @@ def test_a_mail_server_that_is_away_is_tried_again(paid: Order, monkeypatch: pyt
 
 def _refuse(*_: Any) -> int:
     raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        SMTPRecipientsRefused({"demo@example.com": (550, b"no such user")}),
+        SMTPDataError(554, b"<demo@example.com>: rejected"),
+    ],
+)
+def test_an_address_that_a_mail_server_refuses_is_in_no_log(
+    paid: Order, monkeypatch: pytest.MonkeyPatch, refusal: SMTPException
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise refusal
+
+    monkeypatch.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", refuse)
+    with pytest.raises(SMTPException, match=type(refusal).__name__) as raised:
+        tasks.send_receipt(paid.id.hex)
+    assert "demo@" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_receipt_outlives_the_database_and_its_worker(paid: Order) -> None:
