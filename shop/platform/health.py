@@ -4,6 +4,7 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from idempotency.postgres.availability import outage
 from idempotency.redis import fastpath
 
 
@@ -21,7 +22,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             cursor.fetchone()
-    except DatabaseError:
+    except DatabaseError as error:
+        outage(error)  # logs the reason
         return JsonResponse({"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"})
     return JsonResponse({"status": "ready", "postgresql": True, "redis": fastpath.ping()})
 

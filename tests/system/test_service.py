@@ -39,10 +39,11 @@ def test_health_readiness_and_metrics(client: Client) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_not_ready_without_postgresql(client: Client) -> None:
+def test_not_ready_without_postgresql(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with database_away():
         answer, metrics = client.get("/readyz"), client.get("/metrics")
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "The database is away: OperationalError" in caplog.messages[0]
     assert metrics.status_code == 200
     assert b"idempotency_redis_failures_total" in metrics.content
     assert b"idempotency_open_entries" not in metrics.content
