@@ -262,12 +262,16 @@ LOGGING = {
     "filters": {
         "context": {"()": "idempotency.observability.logs.ContextFilter"},
         "refusals": {"()": "shop.platform.logs.RefusalFilter"},
+        "jobs": {"()": "shop.platform.logs.JobsFilter"},
     },
     "formatters": {"json": {"()": "shop.platform.logs.json_formatter"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["jobs", "context"]}
+    },
     "root": {"handlers": ["console"], "level": env.log_level("LOG_LEVEL")},
     "loggers": {
-        **{name: {"level": "WARNING"} for name in ("httpx", "procrastinate", "stripe")},
+        **{name: {"level": "WARNING"} for name in ("httpx", "stripe")},
+        "procrastinate": {"level": "INFO"},  # less what `jobs` drops
         "django.request": {"filters": ["refusals"]},
         "django": {"level": "INFO", "handlers": []},  # not its own too, which with DEBUG writes plain lines
     },

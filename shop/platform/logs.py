@@ -43,6 +43,14 @@ class RefusalFilter(logging.Filter):
         return True
 
 
+class JobsFilter(logging.Filter):
+    """Drop the queue's lines of INFO, some for each job, but keep the error of a job that is retried."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        goes_well = record.levelno <= logging.INFO and not record.exc_info
+        return not (goes_well and record.name.startswith("procrastinate"))
+
+
 def _cut_details(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
     for name in ("event", "exception"):
         if isinstance(line.get(name), str):
