@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from procrastinate.contrib.django import app
-
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
 from payments.conf import orders
@@ -72,9 +70,8 @@ def record(
 def queue_refund(refund: PolicyRefund, payment_id: UUID | None) -> None:
     """Queue a policy refund, in the very transaction that stores it: it is known and queued, or neither."""
     lock = payment_id.hex if payment_id else ""
-    app.configure_task("payments.submit_refund", lock=lock, queueing_lock=refund.id.hex).defer(
-        refund_id=refund.id.hex
-    )
+    number = refund.id.hex
+    events.defer("payments.submit_refund", lock=lock, queueing_lock=number, refund_id=number)
 
 
 def _step_order(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:

@@ -22,6 +22,9 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
+from procrastinate.contrib.django.django_connector import DjangoConnector
+from procrastinate.contrib.django.settings import settings as queue
+from procrastinate.manager import JobManager
 
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
@@ -46,6 +49,15 @@ def stage(payment: PaymentRow) -> Statement:
     """
     event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
     return Statement(queries.STAGE_EVENT, event, rows=1, certain=True)
+
+
+def defer(name: str, *, lock: str | None = None, queueing_lock: str | None = None, **arguments: str) -> None:
+    """Queue a job in the caller's transaction.
+
+    A worker's `app` has connections of its own: a job of it begins before our commit, and outlives our rollback.
+    """
+    made = app.configure_task(name, lock=lock, queueing_lock=queueing_lock, task_kwargs={**arguments})
+    JobManager(DjangoConnector(queue.DATABASE_ALIAS)).defer_job(made.job)
 
 
 def queue_waiting() -> int:

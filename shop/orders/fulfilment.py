@@ -1,9 +1,9 @@
 """Instructions to the warehouse, from payment events, one at a time and in order. The only writer of its table."""
 
 from django.db.models.functions import Now
-from procrastinate.contrib.django import app
 
 from payments.models import PaymentEvent
+from payments.settlement import events
 from payments.states import PaymentStatus
 from shop.models import Fulfilment, Order
 from shop.orders import changes
@@ -38,7 +38,7 @@ def on_event(event: PaymentEvent) -> None:
     changes.announce(order_id)  # the order itself does not know of refunds in part
     mailed = Order.objects.filter(pk=order_id).exclude(user__email="")
     if event.status == PaymentStatus.SUCCEEDED and mailed.exists():
-        app.configure_task("shop.send_receipt").defer(order_id=order_id.hex)  # commits with the event
+        events.defer("shop.send_receipt", order_id=order_id.hex)  # commits with the event
     if Fulfilment.objects.filter(order_id=order_id, number__lt=event.number).update(number=event.number, **change):
         return
     if Fulfilment.objects.filter(order_id=order_id).exists():

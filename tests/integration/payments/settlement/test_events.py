@@ -1,17 +1,22 @@
 """What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, connections, transaction
 from django.test import override_settings
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from payments.models import Payment, PaymentEvent
 from payments.settlement import events
+from payments.settlement.apply import queue_refund
+from payments.settlement.decision import PolicyRefund
 from shop.models import Fulfilment, Order
 from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
 from tests.payments_settings import changed
@@ -58,6 +63,26 @@ def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
 
 def numbers(payment: Payment) -> list[int]:
     return list(payment.events.order_by("id").values_list("number", flat=True))
+
+
+def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
+    refund = PolicyRefund(id=uuid4(), attempt_id=uuid4(), amount_minor=1, reason="paid twice")
+
+    def undone() -> None:
+        try:
+            with transaction.atomic():
+                queue_refund(refund, None)
+                transaction.set_rollback(True)
+        finally:
+            connections.close_all()
+
+    async def work(worker: Any) -> None:
+        async with worker.open_async():
+            await sync_to_async(undone, thread_sensitive=False)()
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        asyncio.run(work(worker))
+    assert not ProcrastinateJob.objects.filter(queueing_lock=refund.id.hex).exists()
 
 
 def jobs(payment: Payment) -> int:

@@ -7,18 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core import mail
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, connections, transaction
 from django.test import Client
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Job
 
-from payments.models import Payment
+from payments.models import Payment, PaymentEvent
 from payments.settlement import events
 from shop import tasks
 from shop.models import Order, Product
+from shop.orders.fulfilment import OutOfOrder, on_event
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import form_of, pay
 
@@ -113,6 +115,25 @@ def test_a_receipt_outlives_the_database_and_its_worker(paid: Order) -> None:
     with app.replace_connector(app.connector.get_worker_connector()) as worker:
         assert asyncio.run(take_up(worker)) >= 1
     assert ProcrastinateJob.objects.get(pk=queued.pk).status == "todo"
+
+
+def test_a_worker_queues_none_for_an_event_that_it_could_not_handle(paid: Order) -> None:
+    event = PaymentEvent.objects.get()
+
+    def late() -> None:
+        try:
+            with pytest.raises(OutOfOrder), transaction.atomic():
+                on_event(event)
+        finally:
+            connections.close_all()
+
+    async def work(worker: Any) -> None:
+        async with worker.open_async():
+            await sync_to_async(late, thread_sensitive=False)()
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        asyncio.run(work(worker))
+    assert jobs(paid) == 1
 
 
 def test_a_buyer_without_an_address_gets_none(shopper: Client, mug: Product, channels: Any) -> None:
