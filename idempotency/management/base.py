@@ -34,7 +34,7 @@ class LedgerCommand(BaseCommand):
             if getattr(error.__cause__, "sqlstate", None) != UNDEFINED_TABLE:
                 raise
             raise CommandError(f"A table is missing: run `manage.py migrate`. ({error})") from error
-        except ImproperlyConfigured as error:
+        except (ImproperlyConfigured, UnicodeEncodeError) as error:  # an argument's bytes are no text
             raise CommandError(str(error)) from error
         except BrokenPipeError as error:
             # else the interpreter fails once more as it flushes standard output at its end

@@ -223,6 +223,7 @@ def test_from_a_terminal_as_the_page_says(
 def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
     mistakes = {
         ("show", "nothing"): "no entry with the key",
+        ("show", "\udcff"): "surrogates not allowed",
         ("abandon", "#0", "--note", "x"): "There is no entry",
         ("abandon", "abc", "--note", "x"): "no entry's number",
         ("resolve", str(uncertain.pk), "--note", "x", "--body", "{"): "JSON",
