@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,6 +74,18 @@ def servers(stores: Callable[[str], Any]) -> Iterator[Callable[[str], Any]]:
     yield named
     for topology in known.values():
         topology.client.close()
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collect the connections of the test's own clients here, where nobody takes them for another test's.
+
+    The locks keep connections beside a client's pool, in a circle with it where the pool is one of a Sentinel.
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

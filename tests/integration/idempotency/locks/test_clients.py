@@ -79,6 +79,7 @@ def test_the_wait_is_a_bound_however_long_the_client_waits_for_a_silent_server(o
             os.kill(server, signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("collected")
 class TestPermissions:
     """Each on Redis 6 and on Valkey, which say it differently."""
 

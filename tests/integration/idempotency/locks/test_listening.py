@@ -115,6 +115,7 @@ def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: list[tuple[str, 
     assert (ends[2][0], len(ends)) == ("expired", 3)
 
 
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "PermitExpirableSemaphore"])
 def test_of_a_release_by_another_process(bench: Bench, kind: str) -> None:
     """Another pool is to the server what another process is; no renewal is near."""
