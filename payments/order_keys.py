@@ -1,4 +1,4 @@
-"""Which payment is of which order: the columns that an order's primary key fills, and the key that they name."""
+"""Orders of payments: the columns that an order's primary key fills, and the key that they name."""
 
 from collections.abc import Mapping
 from typing import Any

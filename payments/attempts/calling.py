@@ -1,4 +1,4 @@
-"""Which provider an attempt belongs to, the rule for calling it, and whether its order still waits for money."""
+"""The provider of an attempt, the rule for calling it, and a check that its order still waits for money."""
 
 from django.db import transaction
 from django.utils import timezone

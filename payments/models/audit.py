@@ -1,4 +1,4 @@
-"""What operators did about money, and calls to providers. Append-only, by trigger."""
+"""Acts of operators about money, and calls to providers. Append-only, by trigger."""
 
 from django.db import models
 from django.db.models.functions import Now

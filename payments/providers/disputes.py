@@ -1,4 +1,4 @@
-"""What a provider states of a dispute: the payer, or a bank, takes back a payment without us. Pure."""
+"""Statements of a provider about a dispute: the payer, or a bank, takes back a payment without us. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime

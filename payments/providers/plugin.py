@@ -1,4 +1,4 @@
-"""What a channel is before an account of it is configured: its settings, headers and acknowledgement."""
+"""A channel before an account of it is configured: its settings, headers and acknowledgement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -25,7 +25,7 @@ Kind = Difference.Kind
 SLOW_REFUND_DAYS = 14
 
 Identity = tuple[str, str]
-"""What moved, and the provider's number of it."""
+"""Kind of a movement, and the provider's number of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

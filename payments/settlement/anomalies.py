@@ -1,4 +1,4 @@
-"""What a person should look at: the only writer of its table."""
+"""Anomalies, for a person to look at: the only writer of their table."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""When the timer asks a provider again, and how long a command is in doubt. Clock: the database's."""
+"""Back-off of the timer's questions, and how long a command is in doubt. Clock: the database's."""
 
 from datetime import timedelta
 

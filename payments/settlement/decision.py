@@ -1,4 +1,4 @@
-"""What a decision about money is made of: everything that follows from a fact, and nothing done yet. Pure."""
+"""Parts of a decision about money: everything that follows from a fact, and nothing done yet. Pure."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is known of one dispute, folded from statements in any order: the latest one counts. Pure: no Django."""
+"""A dispute as it is known, folded from statements in any order: the latest one counts. Pure: no Django."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is known about one payment, frozen: all that a decision about its money may look at. Pure: no Django."""
+"""A payment as it is known, frozen: all that a decision about its money may look at. Pure: no Django."""
 
 import uuid
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a case has at hand: the plug-in's provider, its simulator, the relay between them, a shopper."""
+"""Bench of a case: the plug-in's provider, its simulator, the relay between them, a shopper."""
 
 import queue
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a notification says, as one digest: its bytes differ between copies, because each is encrypted afresh."""
+"""Digest of what a notification says: its bytes differ between copies, because each is encrypted afresh."""
 
 import hashlib
 import json

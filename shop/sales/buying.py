@@ -99,7 +99,7 @@ def returned(*, order_id: UUID) -> None:
 def reconcile(*, sale: FlashSale) -> int | None:
     """Make Redis agree with the database about who has bought.
 
-    Who meanwhile returns a unit and buys another may be missed; then the database refuses one buyer too many.
+    A buyer who returns a unit and buys another meanwhile may be missed: the database then refuses one too many.
 
     Args:
         sale: with its product.
