@@ -266,13 +266,16 @@ LOGGING = {
     },
     "formatters": {"json": {"()": "shop.platform.logs.json_formatter"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["jobs", "context"]}
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "json",
+            "filters": ["jobs", "refusals", "context"],
+        }
     },
     "root": {"handlers": ["console"], "level": env.log_level("LOG_LEVEL")},
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("httpx", "stripe")},
         "procrastinate": {"level": "INFO"},  # less what `jobs` drops
-        "django.request": {"filters": ["refusals"]},
         "django": {"level": "INFO", "handlers": []},  # not its own too, which with DEBUG writes plain lines
     },
 }

@@ -101,6 +101,15 @@ def test_a_foreign_host_is_a_problem_document_under_the_api_and_a_page_elsewhere
     assert (page.status_code, page["Content-Type"].startswith("text/html")) == (400, True)
 
 
+def test_a_foreign_host_is_logged_without_a_traceback(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.get("/", headers={"host": "evil.example"})
+    (console,) = (one for one in logging.getLogger().handlers if one.get_name() == "console")
+    for line in caplog.records:
+        assert console.filter(line)
+        assert line.exc_info is None
+    assert "django.security.DisallowedHost" in {line.name for line in caplog.records}
+
+
 @pytest.mark.parametrize("debug", [True, False])
 def test_nul_in_a_query_is_a_problem_document_under_the_api(client: Client, settings: Any, debug: bool) -> None:
     settings.DEBUG = debug
