@@ -99,39 +99,38 @@ class BodyMiddleware(Middleware):
     to the limit of all bodies: Django and REST framework take one without Content-Length for empty. A WSGI server
     that ends the stream with the body says so (`wsgi.input_terminated`); behind ASGI the body is read already.
 
+    Refuses an upload above that limit: Django counts fields alone, and would write a stranger's files of any size
+    to the disk, for the form's token.
+
     Drains an unread body: a server ends the connection after a large one, and a keep-alive caller would lose the
     next request on it, which is the retry.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase
-        if not getattr(request, "is_readable", True):
-            _speak_to(request)
-            response = fallbacks.bad_request(request, malformed())
-        elif (problem := _measure(request)) is not None:
-            _speak_to(request)
-            response = problem_response(problem, request)
-        else:
+        problem = _measure(request) if getattr(request, "is_readable", True) else malformed()
+        if problem is None:
             response = self.get_response(request)
+        else:
+            # before `LocaleMiddleware`: the caller's language, not the one of this thread's last request
+            translation.activate(translation.get_language_from_request(request))
+            response = fallbacks.bad_request(request, problem)
         _drain(request)
         return response
 
 
-def _speak_to(request: HttpRequest) -> None:
-    """Activate the caller's language before `LocaleMiddleware`, not the one of this thread's last request."""
-    translation.activate(translation.get_language_from_request(request))
-
-
 def _measure(request: Any) -> Problem | None:
     """Read a chunked body and set its length; the refusal if it is too long or broken."""
-    if "HTTP_TRANSFER_ENCODING" not in request.META or request.META.get("CONTENT_LENGTH"):
+    most, length = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, request.META.get("CONTENT_LENGTH") or ""
+    if request.content_type == "multipart/form-data" and length.isdecimal() and int(length[:20]) > most:
+        return payload_too_large()
+    if "HTTP_TRANSFER_ENCODING" not in request.META or length:
         return None
     stream = request._stream
     if isinstance(request, WSGIRequest):
         if not request.META.get("wsgi.input_terminated"):
             return None  # a read would wait for ever
         stream = request.META["wsgi.input"]
-    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     try:
         body = stream.read(most + 1)
     except Exception:  # each server has its own for a broken chunk, and for a caller that went away

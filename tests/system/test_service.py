@@ -152,6 +152,15 @@ def test_a_body_in_chunks_has_its_length(client: Client, body: Any, ends: bool, 
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/accounts/login/", 400), ("/nowhere", 400), ("/webhooks/wechat", 400), ("/api/v1/orders", 413)],
+)
+def test_a_large_upload_is_not_written_to_the_disk(client: Client, path: str, status: int) -> None:
+    assert client.post(path, {"file": io.BytesIO(b"x" * 270_000)}).status_code == status
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/webhooks/wechat", "/api/v1/orders"])
 def test_what_nobody_read_of_a_body_is_read_in_the_end(client: Client, path: str) -> None:
     body = io.BytesIO(b"{" * 200_000)
