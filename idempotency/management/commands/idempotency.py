@@ -200,12 +200,14 @@ class Command(LedgerCommand):
 
     def _summarize(self, text: str) -> None:
         """Print what a run of a timer did, but for cron, which mails all that ``-v 0`` prints."""
+        self._progress()
         if self._verbosity > 0:
             self.stdout.write(text)
 
-    def _progress(self, what: str, count: int) -> None:
+    def _progress(self, *counted: object) -> None:
+        """Show on a terminal what is counted by now, in place of what was shown before."""
         if self.stderr.isatty():
-            self.stderr.write(f"\r{what}: {count}", ending="")
+            self.stderr.write(f"\r\x1b[K{': '.join(map(str, counted))}", style_func=str, ending="")
 
 
 def _counts(results: dict[str, int]) -> str:

@@ -255,6 +255,15 @@ def test_where_a_user_id_has_no_name_the_operator_must_be_named(
     assert "is closed" in run("abandon", f"#{uncertain.pk}", "--note", "x", "--operator", "bo")
 
 
+def test_on_a_terminal_the_summary_takes_the_place_of_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    call_command("idempotency", "reap", stdout=terminal, stderr=terminal)
+    first, *shown, summary = terminal.getvalue().split("\r\x1b[K")
+    assert (first, shown[0], shown[-1]) == ("", "bodies: 0", "deliveries: 0")
+    assert summary.startswith("0 bodies, ")
+
+
 def test_the_other_commands_print_what_they_did() -> None:
     removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
     assert run("reap") == ", ".join(f"0 {what}" for what in removed) + " removed\n"
