@@ -37,7 +37,7 @@ def prefix() -> str:
             raise
         return ROOT
     place = database.settings_dict["NAME"], _schema_of(database)
-    return _fixed_prefix(own, *place) or _joined(caches[str(own.redis_alias)].make_key(ROOT), *place)
+    return fixed_prefix(own, *place) or _joined(caches[str(own.redis_alias)].make_key(ROOT), *place)
 
 
 def schema(using: str | None = None) -> str:
@@ -50,7 +50,7 @@ def _schema_of(database: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _fixed_prefix(settings: Config, database: Any, schema: str) -> str | None:
+def fixed_prefix(settings: Config, database: Any, schema: str) -> str | None:
     """Build the prefix of one database and schema; None where a function of the project makes the cache's part."""
     own, alias = settings.redis_prefix, settings.redis_alias
     if own:

@@ -21,13 +21,13 @@ from functools import lru_cache
 from uuid import uuid4
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError, OperationalError, connections
 
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity
 from idempotency.ledger.reading import found_in
-from idempotency.names import prefix, schema
+from idempotency.names import fixed_prefix, prefix, schema
 from idempotency.postgres import home
 from idempotency.postgres.statements import Statement, broken_constraint, send
 from idempotency.request.keys import lock_id_of
@@ -50,7 +50,11 @@ def redis_prefix() -> str:
         django.db.Error: the epoch had to be read and the database did not answer.
         ImproperlyConfigured: see `refuse_ledger_of_another`.
     """
-    base, now = prefix(), time.monotonic()
+    settings = config()
+    database, now = connections[settings.database], time.monotonic()
+    schema_name = getattr(database, "schema_name", None) or ""
+    # as `prefix` does, which would cost each call one more module
+    base = fixed_prefix(settings, database.settings_dict["NAME"], schema_name) or prefix()
     known = _epochs.get(base)
     if known is None or now - known[0] >= EPOCH_SECONDS:
         known = _epochs[base] = now, f"{base}:{_epoch()}"
