@@ -121,10 +121,7 @@ def refuse_deferred(function: Callable[..., Any], by: str) -> None:
 def first_missing(names: Iterable[str], taken: Signature) -> str | None:
     """Return the first of some names that is no argument of a function with this signature."""
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
-    for name in names:
-        if name not in taken.parameters and (not takes_any or name == ""):
-            return name
-    return None
+    return next((name for name in names if name not in taken.parameters and (not takes_any or name == "")), None)
 
 
 def arguments_by_name(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
