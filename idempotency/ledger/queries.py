@@ -194,14 +194,15 @@ UPDATE idempotency_ledgerentry SET response_body = NULL, body_key_id = '', purge
 FROM old WHERE idempotency_ledgerentry.id = old.id
 """
 
-# old entries with their history and request log, by number: numbered in order, the oldest are at the beginning of
-# the primary key
+# old entries with their history and request log. Numbered in order, the oldest are the first: no more are read of
+# a ledger of any size, and some among those may not be old yet
 DROP_TOMBSTONES = """
 WITH old AS (
-    SELECT id, scope, key FROM idempotency_ledgerentry
-    WHERE state = 'finished' AND finished_at < statement_timestamp() - %s * interval '1 second'
-      AND created_at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT id, scope, key FROM idempotency_ledgerentry WHERE id IN (
+        SELECT id FROM (
+            SELECT id, finished_at FROM idempotency_ledgerentry WHERE state = 'finished' ORDER BY id LIMIT 10 * %s
+        ) AS first WHERE finished_at < statement_timestamp() - %s * interval '1 second' ORDER BY id LIMIT %s
+    ) FOR UPDATE SKIP LOCKED
 ), history AS (
     DELETE FROM idempotency_ledgerattempt USING old WHERE entry_id = old.id
 ), request_log AS (  -- by `keys.digest_of`
@@ -211,11 +212,12 @@ WITH old AS (
 DELETE FROM idempotency_ledgerentry USING old WHERE idempotency_ledgerentry.id = old.id
 """
 
-# old rows of consumers' inboxes
+# old rows of consumers' inboxes, of the first ones
 DROP_MESSAGES = """
 DELETE FROM idempotency_consumedmessage WHERE id IN (
-    SELECT id FROM idempotency_consumedmessage WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT id FROM (
+        SELECT id, consumed_at FROM idempotency_consumedmessage ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    ) AS first WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
 )
 """
 

@@ -18,13 +18,12 @@ def purge_bodies(*, limit: int) -> int:
 
 def drop_tombstones(*, limit: int) -> int:
     """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`; return the count."""
-    seconds = config().tombstone_seconds
-    return home.execute(queries.DROP_TOMBSTONES, [seconds, seconds, limit])
+    return home.execute(queries.DROP_TOMBSTONES, [limit, config().tombstone_seconds, limit])
 
 
 def drop_messages(*, limit: int) -> int:
     """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`; return the count."""
-    return home.execute(queries.DROP_MESSAGES, [config().tombstone_seconds, limit])
+    return home.execute(queries.DROP_MESSAGES, [limit, config().tombstone_seconds])
 
 
 def note_reaping() -> None:
