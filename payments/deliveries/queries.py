@@ -58,8 +58,12 @@ END = """
 UPDATE payments_delivery
 SET status = 'failed',
     log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp(), 'answer', %s::text))
-WHERE status IN ('waiting', 'sending') AND endpoint <> ALL(%s)
-  AND greatest(due_at, ends_at) < statement_timestamp()
+WHERE id IN (
+    SELECT id FROM payments_delivery WHERE status IN ('waiting', 'sending') AND endpoint <> ALL(%s)
+      AND greatest(due_at, ends_at) < statement_timestamp()
+    LIMIT %s FOR UPDATE SKIP LOCKED
+)
+RETURNING id
 """
 
 # ended ones, but for the last of each payment and endpoint, which its successor is counted from. By number, which

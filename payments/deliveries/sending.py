@@ -94,13 +94,13 @@ def send_again(delivery_id: UUID) -> bool:
 def drop(*, limit: int) -> int:
     """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, but a payment's last to an endpoint.
 
-    First, what waits for a removed endpoint is given up when its time is over: until then the endpoint may only
-    be missing in the settings of this process.
+    First, as many that wait for a removed endpoint are given up when their time is over: until then the endpoint
+    may only be missing in the settings of this process. Return the number of both.
     """
     seconds = idempotency().tombstone_seconds
     before = first_id(timezone.now() - timedelta(seconds=seconds))
-    ending = Statement(queries.END, [REMOVED, list(config().webhooks)])
-    return len(send(ending, Statement(queries.DROP, [before, seconds, limit]))[1])
+    ending = Statement(queries.END, [REMOVED, list(config().webhooks), limit])
+    return sum(map(len, send(ending, Statement(queries.DROP, [before, seconds, limit]))))
 
 
 def undelivered() -> tuple[dict[str, float], dict[str, int]]:
