@@ -19,7 +19,7 @@ NAME = "call"
 class KeyedCall(Protocol):
     """Call that a handler answers. Every door passes it to a parameter named ``call``.
 
-        @idempotent(mode=PHASED)
+        @idempotent(mode=Mode.PHASED)
         def refund(request, call: KeyedCall): ...
 
     A call without a key, where the view's policy lets one through, has its own `key_digest` and is never resumed.

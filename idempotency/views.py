@@ -30,6 +30,7 @@ from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of, wants_page
 from idempotency.request.keys import SAFE_METHODS
 
+R = TypeVar("R")
 V = TypeVar("V")
 View = Callable[..., Any]
 
@@ -39,9 +40,9 @@ REFUSALS = (Problem, Http404, PermissionDenied, *MALFORMED)
 
 
 @overload
-def idempotent(view: View, /) -> View: ...
+def idempotent(view: Callable[..., R], /) -> Callable[..., R]: ...
 @overload
-def idempotent(**options: Unpack[Options]) -> Callable[[View], View]: ...
+def idempotent(**options: Unpack[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
     """Make a view's effect happen once per key, as `@idempotent` or `@idempotent(…)`. Safe methods pass through.
 

@@ -1,6 +1,6 @@
 """A project's code, which `make lint` types strictly without a `type: ignore`; other doors are in `optional.py`."""
 
-from typing import Any
+from typing import Any, assert_type
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
@@ -71,6 +71,11 @@ def task_with_call(number: int, call: KeyedCall) -> dict[str, int]:
 def run() -> int:
     result: dict[str, int] = task(7)
     return result["number"] + task_with_call(7)["number"]
+
+
+async def answers(request: HttpRequest) -> None:
+    assert_type(plain(request), HttpResponse)
+    assert_type(await asynchronous(request), HttpResponse)
 
 
 def test_each_is_keyed() -> None:
