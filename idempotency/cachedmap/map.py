@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
@@ -26,6 +26,7 @@ from idempotency.names import prefix
 
 log = logging.getLogger(__name__)
 
+D = TypeVar("D")
 V = TypeVar("V")
 
 REFUSED, PUT, OTHER = 0, 1, 2  # what the script replies to `add` and `replace`; OTHER: not the expected value
@@ -86,7 +87,11 @@ class CachedMap(InRedis[V], Listenable):
             copies.listening.close()
         self._begin()
 
-    def get(self, key: str, default: Any = None) -> V | Any:
+    @overload
+    def get(self, key: str) -> V | None: ...
+    @overload
+    def get(self, key: str, default: D) -> V | D: ...
+    def get(self, key: str, default: Any = None) -> Any:
         """Return the value of `key`, read if it is missing; `default` where there is none."""
         copies = self._copies()
         value = copies.get(key)
@@ -175,11 +180,15 @@ class CachedMap(InRedis[V], Listenable):
         """Have every process read again; call it after the commit. Return whether Redis has it."""
         return self._change(self._copies(), [], "clear") is not None
 
-    async def aget(self, key: str, default: Any = None) -> V | Any:
+    @overload
+    async def aget(self, key: str) -> V | None: ...
+    @overload
+    async def aget(self, key: str, default: D) -> V | D: ...
+    async def aget(self, key: str, default: Any = None) -> Any:
         """Return what `get` does; a copy costs no thread once changes are heard."""
         copies = self._copies(listen=False)
         value = copies.get(key) if self._hears(copies) else MISSING
-        return await sync_to_async(self.get)(key, default) if value is MISSING else value
+        return await sync_to_async(lambda: self.get(key, default))() if value is MISSING else value
 
     aget_many = awaited(get_many)
     aput_if_absent = awaited(put_if_absent)
@@ -215,7 +224,7 @@ class CachedMap(InRedis[V], Listenable):
                 return self._load(copies, key, filled_at=found and found[0])
             return self._copied(copies, key, *found[1:], changes=changes)
 
-    def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V | Any:
+    def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> Any:
         try:
             value = self._loads(stored)
         except Exception:  # of another version of the caller's code

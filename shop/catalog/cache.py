@@ -64,8 +64,7 @@ def _current() -> _Catalogue:
     # a transaction may hold writes that nobody else may see yet
     if settings.CATALOGUE_SECONDS == 0 or connection.in_atomic_block:
         return _read()
-    found: _Catalogue = _catalogue.get("")
-    return found
+    return _catalogue.get("") or _read()
 
 
 def _read() -> _Catalogue:

@@ -71,10 +71,8 @@ def look(*, sku: str, user_id: int | None) -> Look:
             place=place or None,
             bought=bool(bought),
         )
-    if found is None:
-        seen = _copies.get(sku)
-    else:
-        seen, _ = _read(sku, load=True)
+    copy = _copies.get(sku) if found is None else None
+    seen = copy or _read(sku, load=True)[0]
     if seen.phase is not Phase.RUNNING or user_id is None:
         return seen
     return replace(seen, bought=purchases(sale=seen.sale, buyer=user_id).exists())

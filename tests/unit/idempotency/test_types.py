@@ -12,6 +12,7 @@ from rest_framework.viewsets import ModelViewSet
 
 from idempotency import KeyedCall, Mode, NoOp, Phases, Progress, call_of, drf, idempotent, once
 from idempotency import Response as Answer
+from idempotency.cachedmap import CachedMap
 
 steps = Phases("tests.types")
 
@@ -73,9 +74,11 @@ def run() -> int:
     return result["number"] + task_with_call(7)["number"]
 
 
-async def answers(request: HttpRequest) -> None:
+async def answers(request: HttpRequest, names: CachedMap[str]) -> None:
     assert_type(plain(request), HttpResponse)
     assert_type(await asynchronous(request), HttpResponse)
+    assert_type((names.get("7"), await names.aget("7")), tuple[str | None, str | None])
+    assert_type((names.get("7", 0), await names.aget("7", 0)), tuple[str | int, str | int])
 
 
 def test_each_is_keyed() -> None:
