@@ -1,7 +1,5 @@
 """Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`."""
 
-# ruff: noqa: F401  `__all__` is that of the package
-from idempotency import locks
 from idempotency.locks.engine.tasks import close
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet
@@ -21,5 +19,8 @@ from idempotency.locks.state import Owner, State
 from idempotency.locks.synchronized import synchronized
 from idempotency.locks.topic import AsyncTopic as Topic
 
-__all__ = ["close"]
-__all__ += locks.__all__
+# that of the package and `close`, in a form that type checkers read
+__all__ = ["CountDownLatch", "ExpiringSet", "FairLock", "HostSemaphore", "Lock", "LockError", "LockLost"]
+__all__ += ["LockTimeout", "LockUnavailable", "MultiLock", "NotHeld", "Owner", "PermitExpirableSemaphore", "Rate"]
+__all__ += ["RateExceeded", "RateLimiter", "ReadWriteLock", "RedLock", "Semaphore", "State", "TokenBucket"]
+__all__ += ["Topic", "UpgradeRefused", "close", "synchronized"]

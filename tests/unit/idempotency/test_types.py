@@ -13,6 +13,7 @@ from rest_framework.viewsets import ModelViewSet
 from idempotency import KeyedCall, Mode, NoOp, Phases, Progress, call_of, drf, idempotent, once
 from idempotency import Response as Answer
 from idempotency.cachedmap import CachedMap
+from idempotency.locks import aio
 
 steps = Phases("tests.types")
 
@@ -79,6 +80,8 @@ async def answers(request: HttpRequest, names: CachedMap[str]) -> None:
     assert_type(await asynchronous(request), HttpResponse)
     assert_type((names.get("7"), await names.aget("7")), tuple[str | None, str | None])
     assert_type((names.get("7", 0), await names.aget("7", 0)), tuple[str | int, str | int])
+    async with aio.Lock("orders") as lock:
+        assert_type((await lock.acquire(), await lock.owner()), tuple[bool, aio.Owner | None])
 
 
 def test_each_is_keyed() -> None:
