@@ -47,15 +47,12 @@ class Keys(Protocol):
         Raises:
             IntentBoundElsewhere: the key was made for another target.
         """
-        ...
 
     def forget(self, intent: str) -> bool:
         """Drop the intent's key: used again, the intent is a new one. Return whether there was one."""
-        ...
 
     def prune(self, *, older_than_seconds: float) -> int:
         """Drop the intents that were not used for longer than this; return their number."""
-        ...
 
 
 @dataclass(slots=True)

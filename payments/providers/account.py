@@ -14,7 +14,7 @@ import httpx
 
 from idempotency.webhooks.verifiers import Verifier
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.actions import NEEDED, NOBODY, NextAction, Payer, PayMethod
+from payments.providers.actions import NEEDED, NOBODY, NextAction, Payer
 from payments.providers.answers import follow_up, must_match
 from payments.providers.authenticity import must_be_signed, readable
 from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
@@ -37,7 +37,7 @@ class Opening:
     notify_url: str
     return_url: str
     expires_at: datetime
-    method: PayMethod
+    method: str
     payer: Payer
 
 
@@ -78,7 +78,7 @@ class Account:
     """
 
     channel: str
-    methods: tuple[PayMethod, ...]
+    methods: tuple[str, ...]
     url: str
     verifier: Verifier
     unknown: Collection[str] = ()
@@ -119,7 +119,7 @@ class Account:
                 raise
             return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
 
-    def open(self, wanted: Opening) -> NextAction:
+    def open(self, wanted: Opening, /) -> NextAction:
         """Open a trade; see `Provider.create`."""
         raise NotImplementedError
 
@@ -170,31 +170,31 @@ class Account:
         """See `Provider.capture`."""
         raise NotImplementedError
 
-    def give_back(self, wanted: Refunding) -> RefundResult:
+    def give_back(self, wanted: Refunding, /) -> RefundResult:
         """Make a refund; see `Provider.refund`."""
         raise NotImplementedError
 
-    def find(self, out_trade_no: str, reference: str) -> Trade:
+    def find(self, out_trade_no: str, reference: str, /) -> Trade:
         """Ask about a trade; see `Provider.query`."""
         raise NotImplementedError
 
-    def end(self, out_trade_no: str, reference: str) -> Trade:
+    def end(self, out_trade_no: str, reference: str, /) -> Trade:
         """Close a trade; see `Provider.close`."""
         raise NotImplementedError
 
-    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str) -> RefundResult:
+    def find_refund(self, out_trade_no: str, out_refund_no: str, reference: str, /) -> RefundResult:
         """Ask about a refund; see `Provider.query_refund`."""
         raise NotImplementedError
 
-    def lines(self, day: date) -> Iterable[BillLine]:
+    def lines(self, day: date, /) -> Iterable[BillLine]:
         """List what moved; see `Provider.bill`."""
         raise NotImplementedError
 
-    def notice(self, document: Any) -> Notice:
+    def notice(self, document: Any, /) -> Notice:
         """Read a genuine notification."""
         raise NotImplementedError
 
-    def number(self, ours: str) -> str:
+    def number(self, ours: str, /) -> str:
         """Write a number of ours, 32 lower-case hexadecimal digits, in the form that the provider takes.
 
         `open` to `find_refund` get numbers in this form, and what they return is read back. The form must keep all
@@ -202,19 +202,19 @@ class Account:
         """
         return ours
 
-    def read_number(self, theirs: str) -> str:
+    def read_number(self, theirs: str, /) -> str:
         """Read a number back. Raises ValueError, or returns any text, for one that is not ours."""
         return theirs
 
-    def signed(self, method: str, path: str, body: bytes) -> Mapping[str, str]:
+    def signed(self, method: str, path: str, body: bytes, /) -> Mapping[str, str]:
         """Return headers that sign a call."""
         return {}
 
-    def refusal(self, document: dict[str, Any]) -> tuple[str, str]:
+    def refusal(self, document: dict[str, Any], /) -> tuple[str, str]:
         """Read the code and the sentence of an answer with a status of 400 or more."""
         raise NotImplementedError
 
-    def must_be_genuine(self, answer: Answer) -> None:
+    def must_be_genuine(self, answer: Answer, /) -> None:
         """Require the provider to have signed an answer, where it signs any. Raises OutcomeUnknown."""
 
     def call(self, method: str, path: str, body: object = None, *, asked: Mapping[str, object]) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Account:
         read = {name: ours[value] for name in names if (value := getattr(said, name, "")) in ours}
         return cast("T", replace(said, **read))
 
-    def _method(self, wanted: str | None, payer: Payer) -> PayMethod:
+    def _method(self, wanted: str | None, payer: Payer) -> str:
         """Return `wanted`, or the channel's first method; raises as `Provider.create`."""
         chosen = next((one for one in self.methods if wanted in {None, one}), None)
         if chosen is None:

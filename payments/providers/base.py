@@ -209,12 +209,14 @@ class Provider(Protocol):
     channel: str
     merchant: str
     currencies: frozenset[str]  # in which it can be paid
-    zone: tzinfo  # in which its days begin
+
+    @property
+    def zone(self) -> tzinfo:
+        """Zone in which its days begin."""
 
     @property
     def methods(self) -> tuple[str, ...]:
         """Ways to pay; the first is the one that is used where none is asked for."""
-        ...
 
     def create(
         self,
@@ -234,18 +236,15 @@ class Provider(Protocol):
         Raises:
             ValueError: not one of `methods`, or `payer` lacks what the method needs.
         """
-        ...
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Ask about `out_trade_no`, and move nothing; an unknown number is `NOT_FOUND`, no error."""
-        ...
 
     def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Take the money of a trade that is `APPROVED`, once however often called; any other is left as it is.
 
         Called for a channel alone whose `query` says `APPROVED`; still so is a trade that the provider refused.
         """
-        ...
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Close the trade unpaid: `CLOSED` with its fact, or `PAID` if the shopper was faster.
@@ -256,7 +255,6 @@ class Provider(Protocol):
         A number that the provider never saw counts as closed: `create` is not called again. `Trade.may_yet_begin`
         is set where the shopper can begin it nevertheless.
         """
-        ...
 
     def refund(
         self,
@@ -271,11 +269,9 @@ class Provider(Protocol):
         reference: str = "",
     ) -> RefundResult:
         """Give back `amount_minor` of `paid_minor`. The same `out_refund_no` again moves nothing twice."""
-        ...
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         """Ask about the refund `out_refund_no`."""
-        ...
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """Fetch everything that moved on `day`, in the provider's `zone`; empty where nothing did.
@@ -283,7 +279,6 @@ class Provider(Protocol):
         Raises:
             ProviderError: the bill is not there (yet), or is not the one that was announced.
         """
-        ...
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         """Verify and read a callback. No outbound call, whatever the bytes say.
@@ -297,4 +292,3 @@ class Provider(Protocol):
             SignatureInvalid: not the provider's, stale, or by a key that we don't hold.
             NotificationMalformed: cannot be decoded.
         """
-        ...

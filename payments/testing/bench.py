@@ -68,7 +68,6 @@ class Simulator(Protocol):
             url: to reach the provider at, instead of `self.url`.
             notify_url: where the account's notifications go, if they don't go to the `notify_url` of `create`.
         """
-        ...
 
     def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
         """Pay as the shopper; the notification is sent `copies` times, and again where it is not acknowledged.
@@ -79,15 +78,12 @@ class Simulator(Protocol):
         Returns:
             False if the trade cannot be paid (any more).
         """
-        ...
 
     def charge(self, out_trade_no: str) -> Charge:
         """Return what was charged and given back."""
-        ...
 
     def dispute(self, out_trade_no: str, *, status: DisputeStatus) -> None:
         """Dispute all of a payment as the payer, or end that; called where `Capability.DISPUTE` is declared."""
-        ...
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ class WeChatPay(WeChatCalls):
     unfunded = "NOT_ENOUGH"
 
     def open(self, wanted: Opening) -> NextAction:
-        chosen = wanted.method
+        chosen = PayMethod(wanted.method)
         body: dict[str, Any] = {
             "appid": self._app_id,
             "mchid": self.merchant,
