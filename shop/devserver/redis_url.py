@@ -47,6 +47,7 @@ def caches(url: str) -> dict[str, Any]:
         _address(url, _CLUSTER, port=6379)
         return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     options: dict[str, Any] = {
+        "SERIALIZER": "django_redis.serializers.json.JSONSerializer",  # pickle would run what others write there
         "SOCKET_CONNECT_TIMEOUT": TIMEOUT_SECONDS,
         "SOCKET_TIMEOUT": TIMEOUT_SECONDS,
         "CONNECTION_POOL_KWARGS": {"max_connections": CONNECTIONS_MAX, "retry": None},

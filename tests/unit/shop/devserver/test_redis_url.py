@@ -1,8 +1,10 @@
 """What `REDIS_URL` may say, and what is said about a mistake in it."""
 
+import pickle
 from typing import Any
 
 import pytest
+from django_redis.cache import RedisCache
 
 from shop.devserver import redis_url
 from tests.settings import REDIS_SECONDS
@@ -69,3 +71,9 @@ def test_a_mistake_is_named_without_the_password(url: str, named: str) -> None:
         redis_url.caches(url)
     assert named in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_what_others_write_into_the_cache_is_never_run() -> None:
+    url = "redis://127.0.0.1:6379/0"
+    with pytest.raises(ValueError, match="codec"):
+        RedisCache(url, default(url)).client.decode(pickle.dumps("anything"))
