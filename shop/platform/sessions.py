@@ -80,6 +80,8 @@ class GuestsMiddleware(Middleware):
         session = SessionStore(cookie, guest=lambda: guest_key(_secret(request)), looks=looks)
         request.session = session
         response = self.get_response(request)
+        if "CSRF_COOKIE" in request.META:  # a cache would make its guests one
+            response.headers.setdefault("Cache-Control", "private")
         if session is request.session and session.has_guest and session.session_key is not None:
             _set_cookie(response, session)
         return response

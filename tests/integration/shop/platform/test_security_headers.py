@@ -158,3 +158,12 @@ def test_with_debug_plain_http_is_answered_while_providers_are_given_https(
     assert (answer.status_code, answer.get("Strict-Transport-Security")) == (401, None)
     assert not any((settings.SESSION_COOKIE_SECURE, settings.CSRF_COOKIE_SECURE, settings.LANGUAGE_COOKIE_SECURE))
     assert settings.SECURE_PROXY_SSL_HEADER
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/accounts/login/"])
+def test_no_shared_cache_gives_two_guests_one_cookie(client: Client, path: str) -> None:
+    """From which the key of a guest's session follows."""
+    answer = client.get(path)
+    assert "csrftoken" in answer.cookies
+    assert "private" in answer["Cache-Control"]
