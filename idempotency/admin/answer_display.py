@@ -2,7 +2,6 @@
 
 import html
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -17,7 +16,7 @@ from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 SHOWN_MAX = 20_000  # characters
-_HEADING = re.compile(r"<h1\b.*?</h1>", re.DOTALL)
+HEADING_MAX = 1_000  # characters, tags too
 
 
 def headers(entry: LedgerEntry) -> SafeString | str:
@@ -53,8 +52,8 @@ def heading(entry: LedgerEntry) -> str:
         return ""
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         return _writable(str(json.loads(text)["detail"]))
-    found = _HEADING.search(text)
-    return html.unescape(strip_tags(found[0])).strip() if found else ""
+    words, end, _rest = text.partition("<h1")[2].partition("</h1>")
+    return html.unescape(strip_tags(f"<h1{words}"[:HEADING_MAX])).strip() if end else ""
 
 
 def _plain(entry: LedgerEntry) -> bytes:
