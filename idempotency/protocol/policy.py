@@ -143,7 +143,7 @@ class Policy:
         token = request.META.get("HTTP_IDEMPOTENCY_TOKEN")
         if not token:
             token = request.POST.get(keys.FORM_FIELD) if request.content_type in keys.FORMS else None
-        given = request.META.get(_in_meta(header))
+        given: Any = request.META.get(_in_meta(header))
         if token is None and given is None:
             return self._identify_without_key(request, caller, header)
         principal = caller_of(caller, by=self.principal)  # authentication comes before the key
