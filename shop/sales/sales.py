@@ -59,10 +59,7 @@ def place_of(*, order_id: UUID) -> int | None:
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
-def running(*, now: datetime, limit: int) -> list[FlashSale]:
+def running(*, now: datetime) -> list[FlashSale]:
     """List running sales, the first to end first."""
-    return list(
-        FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
-        .select_related("product")
-        .order_by("ends_at", "pk")[:limit]
-    )
+    sales = FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
+    return list(sales.select_related("product").order_by("ends_at", "pk"))

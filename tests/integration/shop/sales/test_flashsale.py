@@ -306,8 +306,11 @@ class TestRedisIsNotTheJudge:
         assert redis_server.scard(key(BUYERS)) == UNITS
 
     def test_it_withholds_what_is_there_until_the_sweep(
-        self, buyers: list[Caller], redis_server: redis.Redis
+        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
     ) -> None:
+        for hours in range(1, 21):  # those that end sooner must not keep it waiting
+            began, ends = sale.starts_at - timedelta(hours=hours), sale.ends_at - timedelta(seconds=1)
+            flashsale.announce(product_id=sale.product_id, units=1, starts_at=began, ends_at=ends)
         buyers[0].post(PATH, key="k")
         redis_server.sadd(key(BUYERS), 10**9, 10**9 + 1)
         assert codes([buyers[1].post(PATH, key="k")]) == ["sold_out"]
