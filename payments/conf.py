@@ -48,40 +48,40 @@ class Payable(ABC):
                 raise TypeError(f"{cls.__qualname__}.{name} is async. Write def: it is called in a transaction.")
 
     @abstractmethod
-    def amount(self, order: Any) -> int:
+    def amount(self, order: Any, /) -> int:
         """Return what is to be paid, above zero, in minor units; the first attempt fixes it."""
 
     @abstractmethod
-    def describe(self, order: Any) -> str:
+    def describe(self, order: Any, /) -> str:
         """Return what the shopper's wallet shows: 127 characters, the rest is cut."""
 
     @abstractmethod
-    def return_url(self, order: Any) -> str:
+    def return_url(self, order: Any, /) -> str:
         """Return the page to which a provider sends the shopper back: a path, or a whole address."""
 
     @abstractmethod
-    def is_payable(self, order: Any) -> bool:
+    def is_payable(self, order: Any, /) -> bool:
         """Return whether it is open, and waits for money."""
 
     @abstractmethod
-    def mark_paid(self, order: Any) -> bool:
+    def mark_paid(self, order: Any, /) -> bool:
         """Take the money; return False if it must go back.
 
         Raise `IntegrityError` if the order's own version has changed since it was read: all is read again.
         """
 
     @abstractmethod
-    def mark_refunded(self, order: Any) -> None:
+    def mark_refunded(self, order: Any, /) -> None:
         """All of the money went back."""
 
-    def mark_closed(self, order: Any) -> None:  # noqa: B027  most orders stay as they are
+    def mark_closed(self, order: Any, /) -> None:  # noqa: B027  most orders stay as they are
         """Every attempt is closed unpaid; a new one may begin while the order is payable."""
 
-    def account(self, order: Any, channel: str) -> str | None:
+    def account(self, order: Any, channel: str, /) -> str | None:
         """Return the account of `channel` that takes the money; None: the one named like it, or its only one."""
         return None
 
-    def owner(self, order: Any) -> Any:
+    def owner(self, order: Any, /) -> Any:
         """Return the user who may see the payment and refund it; None: staff alone."""
         return None
 
