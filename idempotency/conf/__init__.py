@@ -79,8 +79,10 @@ def parse(raw: Any) -> Config:
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
     for mistake in mistakes(raw):
         raise ImproperlyConfigured(mistake)
-    left_out = {} if "REDIS" in raw or _is_of_django_redis(DEFAULT_CACHE_ALIAS) else {"redis": None}
-    config = Config(**{_KNOWN[name].name: value for name, value in raw.items()}, **left_out)
+    given = {_KNOWN[name].name: value for name, value in raw.items()}
+    if "redis" not in given and not _is_of_django_redis(DEFAULT_CACHE_ALIAS):
+        given["redis"] = None
+    config = Config(**given)
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."

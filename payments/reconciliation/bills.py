@@ -197,7 +197,8 @@ def _record(
     compared += absent
     # once, though several lines may name it
     ours = {one.fact.pk: one.fact for one in compared if one.fact is not None}.values()
-    currency = next((one.currency for one in (*theirs, *ours)), "")
+    currencies = [line.currency for line in theirs] + [fact.currency for fact in ours]
+    currency = currencies[0] if currencies else ""
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,

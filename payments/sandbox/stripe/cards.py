@@ -37,5 +37,14 @@ def refusal(number: str) -> str:
     return _CARDS.get(_digits(number), ("no_test_card", ""))[0]
 
 
+def record(transaction_id: str, number: str) -> None:
+    """Record the last four digits of the card that is charged with the intent; a second press changes nothing."""
+    with state.store().write() as connection:
+        connection.execute(
+            "UPDATE objects SET kept = json_insert(kept, '$.card', ?) WHERE id = ?",
+            [_digits(number)[-4:], transaction_id],
+        )
+
+
 def _digits(number: str) -> str:
     return re.sub(r"[\s-]", "", number)
