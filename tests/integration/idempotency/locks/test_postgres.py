@@ -276,18 +276,23 @@ def test_a_listener_may_take_a_lock_when_an_acquire_notices_the_loss() -> None:
     heard = threading.Event()
 
     def hear(*_: Any) -> None:
-        assert AdvisoryLock("drawer").acquire()
-        heard.set()
+        with AdvisoryLock("drawer"):
+            heard.set()
 
     def lose() -> None:
         lock = AdvisoryLock("till", on_lost=hear)
         assert lock.acquire()
-        terminate()
+        elsewhere(terminate)
         with pytest.raises(LockLost):
             lock.acquire()
+        with pytest.raises(LockLost):
+            lock.release()
 
-    threading.Thread(target=lose, daemon=True).start()
-    assert heard.wait(30)
+    thread = threading.Thread(target=lose, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert heard.is_set()
+    until(lambda: "locks-sessions" not in {one.name for one in threading.enumerate()})
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
