@@ -76,5 +76,6 @@ def _recorded() -> Iterator[Any]:
         try:
             yield started
         except Exception as error:
-            started.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            if getattr(error, "status", 500) >= 500:  # another one is the caller's fault
+                started.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise

@@ -202,6 +202,8 @@ class TestTraces:
         assert outcomes == ["executed", "replayed", "reused", "failed"]
         assert [each["idempotency.mode"] for each in shown] == ["phased"] * 3 + ["atomic"]
         assert shown[0]["idempotency.subject"] == "order:0190"
+        failed = [span.status.status_code is trace.StatusCode.ERROR for span in spans.get_finished_spans()]
+        assert failed == [False, False, False, True]
         assert "secret-key" not in str(shown)
 
     def test_an_exception_is_logged_by_its_name(self, spans: InMemorySpanExporter) -> None:
