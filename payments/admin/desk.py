@@ -147,7 +147,7 @@ def _note(work: Work) -> str:
     if work.source in {"attempt", "refund"}:
         return _next_question(work)
     if work.source == "event":
-        return _("It is tried again twice a minute.")
+        return _("It is tried again twice a minute; the worker's log says why it waits.")
     if work.source == "delivery":
         given_up = _("%(endpoint)s did not take it in time; it is not sent again by itself.")
         return given_up % {"endpoint": work.reference}
