@@ -1,10 +1,13 @@
-"""Run the same thing in many threads at the same instant, each with a database connection of its own."""
+"""Run the same thing in many threads at the same instant, or in a worker's, with database connections of their own."""
 
+import asyncio
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import connections
+from procrastinate.contrib.django import app
 
 T = TypeVar("T")
 
@@ -34,3 +37,20 @@ def at_once(*jobs: Callable[[], T]) -> list[T]:
     if failures:
         raise failures[0]
     return results  # type: ignore[return-value]
+
+
+def as_a_job(act: Callable[[], None]) -> None:
+    """Run it in a thread of a worker, whose queue has connections of its own."""
+
+    def work() -> None:
+        try:
+            act()
+        finally:
+            connections.close_all()
+
+    async def run(worker: Any) -> None:
+        async with worker.open_async():
+            await sync_to_async(work, thread_sensitive=False)()
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        asyncio.run(run(worker))

@@ -1,14 +1,12 @@
 """What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.test import override_settings
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
@@ -20,7 +18,7 @@ from payments.settlement.decision import PolicyRefund
 from shop.models import Fulfilment, Order
 from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
 from tests.payments_settings import changed
-from tests.threads import at_once
+from tests.threads import as_a_job, at_once
 
 WORKERS = 4
 
@@ -69,19 +67,11 @@ def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
     refund = PolicyRefund(id=uuid4(), attempt_id=uuid4(), amount_minor=1, reason="paid twice")
 
     def undone() -> None:
-        try:
-            with transaction.atomic():
-                queue_refund(refund, None)
-                transaction.set_rollback(True)
-        finally:
-            connections.close_all()
+        with transaction.atomic():
+            queue_refund(refund, None)
+            transaction.set_rollback(True)
 
-    async def work(worker: Any) -> None:
-        async with worker.open_async():
-            await sync_to_async(undone, thread_sensitive=False)()
-
-    with app.replace_connector(app.connector.get_worker_connector()) as worker:
-        asyncio.run(work(worker))
+    as_a_job(undone)
     assert not ProcrastinateJob.objects.filter(queueing_lock=refund.id.hex).exists()
 
 

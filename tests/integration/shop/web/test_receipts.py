@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core import mail
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
@@ -23,6 +22,7 @@ from shop.models import Order, Product
 from shop.orders.fulfilment import OutOfOrder, on_event
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import form_of, pay
+from tests.threads import as_a_job
 
 
 def jobs(order: Order) -> int:
@@ -121,18 +121,10 @@ def test_a_worker_queues_none_for_an_event_that_it_could_not_handle(paid: Order)
     event = PaymentEvent.objects.get()
 
     def late() -> None:
-        try:
-            with pytest.raises(OutOfOrder), transaction.atomic():
-                on_event(event)
-        finally:
-            connections.close_all()
+        with pytest.raises(OutOfOrder), transaction.atomic():
+            on_event(event)
 
-    async def work(worker: Any) -> None:
-        async with worker.open_async():
-            await sync_to_async(late, thread_sensitive=False)()
-
-    with app.replace_connector(app.connector.get_worker_connector()) as worker:
-        asyncio.run(work(worker))
+    as_a_job(late)
     assert jobs(paid) == 1
 
 
