@@ -12,7 +12,7 @@ from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailabl
 from payments.providers import rsa
 from payments.providers.actions import Payer, PayMethod
 from payments.providers.alipay.client import Alipay
-from payments.providers.alipay.signing import signed_member, signed_text
+from payments.providers.alipay.signing import signed_member
 from payments.providers.base import RefundStatus, TradeStatus
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.signing import answer_message
@@ -403,7 +403,3 @@ def test_of_two_members_of_one_name_the_one_that_is_signed_is_read(alipay: Alipa
 def test_the_signed_part_is_taken_as_it_stands(member: str) -> None:
     assert signed_member(f'{{"x_response": {member},"sign":"s"}}', "x_response") == member
     assert signed_member(f'{{"sign":"s" , "x_response"  :\n{member}}}', "x_response") == member
-
-
-def test_the_signed_text_is_sorted_and_leaves_out_what_is_empty() -> None:
-    assert signed_text({"b": "2", "a": "1", "c": "", "sign": "x"}) == b"a=1&b=2"

@@ -263,12 +263,6 @@ def test_one_charge_counts_and_the_others_go_back(reported: list[Fact], copies: 
     }
 
 
-def test_an_unknown_number_is_filed_and_nothing_else() -> None:
-    decision = decide(None, paid(), source="query")
-    assert (decision.outcome, decision.bookings) == (Outcome.ANOMALY, ())
-    assert [filing.kind for filing in decision.filings] == [AnomalyKind.UNKNOWN_TRADE]
-
-
 def test_a_first_payment_asks_the_order_and_changes_nothing_of_the_state_it_was_given() -> None:
     state = payment(WECHAT, ALIPAY)
     decision = decide(state, paid(), source="notification")
@@ -276,18 +270,6 @@ def test_a_first_payment_asks_the_order_and_changes_nothing_of_the_state_it_was_
     assert decision.order_events == (OrderEvent.PAID,)
     assert [one.id for one in decision.to_close] == [ALIPAY]
     assert [(one.status, one.version) for one in decision.events] == [("succeeded", 2)]
-
-
-def test_each_decision_counts_the_version_up() -> None:
-    state = payment(WECHAT)
-    for fact in (closed(), paid(), refunded(990, "a" * 32)):
-        decision = decide(state, fact, source="query")
-        assert decision.state is not None
-        assert decision.state.payment.version == state.payment.version + 1
-        state = decision.state
-    again = refresh(state)
-    assert again.state is not None
-    assert again.state.payment == replace(state.payment, version=state.payment.version + 1)
 
 
 def test_a_charge_goes_back_under_one_number_however_often_it_is_decided() -> None:
@@ -315,56 +297,6 @@ def test_a_closing_in_another_currency_is_the_same_one() -> None:
     known = decide(payment(WECHAT), closed(), source="close").state
     again = decide(known, replace(closed(), currency="EUR"), source="notification")
     assert (again.outcome, again.filings) == (Outcome.DUPLICATE, ())
-
-
-def test_a_dispute_is_one_piece_of_work_that_says_all_of_it() -> None:
-    state, filings = decide(payment(WECHAT), paid(), source="query").state, []
-    opened = disputed(DisputeStatus.OPEN, 1, due=90)
-    for fact in (
-        opened,
-        moved_by(FactKind.TAKEN),
-        disputed(DisputeStatus.LOST, 5),
-        opened,
-        moved_by(FactKind.TAKEN),
-    ):
-        decision = decide(state, fact, source="notification")
-        filings.append(decision.filings)
-        state = decision.state
-        assert state is not None
-    [[first], [_], [last], again, copy] = filings
-    assert (again, copy) == ((), ())
-    assert (first.kind, first.reference) == (last.kind, last.reference)
-    assert (first.kind, first.payment_id) == (AnomalyKind.DISPUTED, PAYMENT)
-    assert first.detail | {"stated_at": ""} == {
-        "out_trade_no": WECHAT.hex,
-        "merchant": "merchant of wechat",
-        "currency": "CNY",
-        "charged_as": "4200",
-        "amount_minor": PRICE_MINOR,
-        "claimed_minor": PRICE_MINOR,
-        "taken_minor": 0,
-        "returned_minor": 0,
-        "status": "open",
-        "reason": "fraudulent",
-        "respond_by": "2026-11-27T01:30:00+00:00",
-        "stated_at": "",
-    }
-    assert (last.detail["status"], last.detail["taken_minor"], last.detail["respond_by"]) == (
-        "lost",
-        PRICE_MINOR,
-        "",
-    )
-    assert (state.payment.status, state.payment.refunded_minor) == ("succeeded", 0)
-
-
-def test_a_statement_that_says_the_same_later_is_no_new_work() -> None:
-    """It opens no row again that a person has resolved; but an older statement no longer changes it."""
-    first, later = disputed(DisputeStatus.OPEN, 1, due=90), disputed(DisputeStatus.OPEN, 9, due=90)
-    state = decide(payment(WECHAT), first, source="notification").state
-    decision = decide(state, later, source="notification")
-    assert [filing.is_news for filing in decision.filings] == [False]
-    between = decide(decision.state, disputed(DisputeStatus.OPEN, 5, due=95), source="notification")
-    assert (between.outcome, between.filings) == (Outcome.DUPLICATE, ())
 
 
 def test_a_dispute_of_another_account_moves_nothing() -> None:
