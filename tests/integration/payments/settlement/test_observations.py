@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, PaymentEvent, Refund
+from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
 from payments.settlement import anomalies
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
@@ -80,17 +80,6 @@ def test_a_payment_of_nothing_is_filed_without_a_refund(open_attempt: OpenAttemp
     """There is nothing to give back, and the provider must not be made to send it for ever."""
     assert fold(paid(open_attempt(), amount_minor=0)) == [Outcome.ANOMALY]
     assert (Anomaly.objects.get().kind, Refund.objects.count()) == ("amount_mismatch", 0)
-
-
-def test_what_rolls_back_counts_when_it_is_sent_again(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    with transaction.atomic():
-        settle_here(paid(attempt), source="query")
-        assert PaymentEvent.objects.exists()
-        transaction.set_rollback(True)
-    rows = (Observation.objects.count(), PaymentEvent.objects.count())
-    assert (payment_of(attempt).status, *rows) == ("pending", 0, 0)
-    assert fold(paid(attempt)) == [Outcome.APPLIED]
 
 
 @pytest.mark.parametrize(

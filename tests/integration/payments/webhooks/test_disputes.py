@@ -115,6 +115,7 @@ def test_what_is_lost_stays_in_the_books_and_on_the_case_file(open_attempt: Open
     filed = Anomaly.objects.get()
     assert filed.detail["respond_by"] == datetime.fromtimestamp(DUE, UTC).isoformat()
     received(event(attempt, "closed", "lost", OPENED_AT + 5, TAKEN))
+    assert Anomaly.objects.get().detail["respond_by"] == ""
     assert books() == {"orders": -1990, "disputed": 1990}
     browser = Client()
     browser.force_login(User.objects.create_superuser("root"))
