@@ -199,15 +199,6 @@ def test_it_is_tried_for_three_days(open_attempt: OpenAttempt, endpoint: Configu
     assert sending.due_endpoints() == []
 
 
-def test_a_receiver_that_is_gone_is_not_tried_again(
-    open_attempt: OpenAttempt, endpoint: Configure, receiver: Receiver
-) -> None:
-    fold(paid(open_attempt()))
-    receiver.answers = [410]
-    assert send() == {"not delivered": 1}
-    assert (statuses(), sending.due_endpoints()) == ({"failed": 1}, [])
-
-
 @pytest.mark.parametrize(("status", "ends"), [(200, "delivered"), (410, "failed"), (400, "waiting")])
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
 def test_what_an_answer_says_beside_its_status_does_not_count(

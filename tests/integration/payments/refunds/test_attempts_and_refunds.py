@@ -60,16 +60,6 @@ def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
             call()
 
 
-def test_a_refused_attempt_has_failed_and_leaves_room(attempt: Attempt, provider: ScriptedProvider) -> None:
-    provider.failing, provider.failure = frozenset({"create"}), ProviderRejected("PARAM_ERROR", "no")
-    with pytest.raises(ProviderRejected):
-        submission.submit_attempt(attempt.id)
-    attempt.refresh_from_db()
-    assert (attempt.status, attempt.message) == ("failed", "PARAM_ERROR: no")
-    assert attempt.payment.status == "pending"
-    assert opened(Order.objects.get()) != attempt
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_opened_after_it_was_closed_is_closed_in_the_end(
     attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, fails: bool
