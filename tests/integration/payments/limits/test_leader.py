@@ -87,7 +87,11 @@ def test_without_redis_workers_share_the_rows(due: Callable[[int], None], compan
 
 @pytest.mark.parametrize("trouble", ["goes away", "forgets"])
 def test_a_redis_that_is_in_trouble_in_the_middle_costs_nothing(
-    due: Callable[[int], None], company: Company, redis_server: redis.Redis, trouble: str
+    due: Callable[[int], None],
+    company: Company,
+    redis_server: redis.Redis,
+    trouble: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     due(2)
     answer = company.answer
@@ -102,6 +106,7 @@ def test_a_redis_that_is_in_trouble_in_the_middle_costs_nothing(
 
         company.answer = stop
         assert reconcile.run_as_leader() == 2
+    assert ("more may have run at once" in caplog.text) is (trouble == "forgets")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Calls to a provider: so many at once, so many a second, over all threads and processes; without Redis unlimited."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,11 +14,10 @@ from payments.channels.sharing import UNSHARED
 from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
 from payments.models import Attempt
 from payments.providers.base import Provider, TradeStatus
-from tests.conftest import hanging
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.payments.limits.conftest import Desk, OpenAttempt, counted, in_background, scripts_run
 from tests.payments_settings import limited
-from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed, unpaid
+from tests.unit.payments.providers.conftest import Company, alipay_says, signed, unpaid
 
 pytestmark = pytest.mark.usefixtures("redis_server")
 
@@ -81,21 +79,6 @@ def test_shoppers_questions_leave_permits_for_all_other_calls(
     assert len(company.asked) == 4
     desk.let_go(4)
     assert [call.result() for call in [first, *others]] == [TradeStatus.PENDING] * 4
-
-
-def test_shoppers_questions_have_a_share_of_the_rate(
-    wechat: Provider, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-    settings.PAYMENTS = limited(CALLS_PER_SECOND=8, WAIT_SECONDS=0)
-    asked = [by_shopper(wechat), by_shopper(wechat)]
-    for _ in range(10):
-        with pytest.raises(NoRoom):
-            by_shopper(wechat)
-    assert [*asked, *(ask(wechat) for _ in range(6))] == [TradeStatus.PENDING] * 8
-    with pytest.raises(NoRoom, match="8 calls a second to wechat"):
-        ask(wechat)
-    assert len(company.asked) == 8
 
 
 @pytest.mark.django_db(transaction=True)
@@ -193,29 +176,6 @@ def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, setti
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS": None}
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1)
     assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
-
-
-def test_a_redis_that_forgets_or_goes_away_in_the_middle_does_not_cost_the_answer(
-    wechat: Provider, company: Company, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
-    answer, before = company.answer, counted(UNSHARED, what=limits.PERMIT)
-
-    def forget(body: bytes) -> Answer:
-        redis_server.flushall()
-        return answer(body)
-
-    company.answer = forget
-    assert ask(wechat) is TradeStatus.PENDING
-    assert "more may have run at once" in caplog.text
-    with ExitStack() as stack:
-
-        def stop(body: bytes) -> Answer:
-            stack.enter_context(hanging(redis_server))
-            return answer(body)
-
-        company.answer = stop
-        assert ask(wechat) is TradeStatus.PENDING
-    assert counted(UNSHARED, what=limits.PERMIT) == before + 1
 
 
 @pytest.mark.django_db(transaction=True)
