@@ -1,5 +1,6 @@
 """Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -77,10 +78,6 @@ class Priced(Numbered):
 
     def amount(self, order: Any) -> int:
         return self.price_minor
-
-
-class Yuan(Priced):
-    price_minor = Decimal("5.00")  # type: ignore[assignment]
 
 
 class Forgetful(Numbered):
@@ -310,44 +307,22 @@ def test_a_refund_names_the_trade_by_the_number_of_its_opening(
     assert named == ["order 1"]
 
 
-def test_an_amount_that_is_no_whole_number_of_minor_units_is_refused(bought: list[Group]) -> None:
-    """It would be cut to one, and the order of a project that counts in yuan be refunded in fen."""
-    for amount in (1.5, Decimal("1.99"), "1", True):
-        with pytest.raises(TypeError):
-            payments.refund(bought[0], amount_minor=amount)  # type: ignore[arg-type]
-    assert (Refund.objects.count(), Payment.objects.filter(reserved_minor=0).count()) == (0, 2)
-
-
-@pytest.mark.parametrize("amount", [0, -1])
-def test_an_amount_of_nothing_is_refused(bought: list[Group], amount: int) -> None:
-    with pytest.raises(ValueError, match=rf"^An amount is above zero, in minor units, not {amount}\.$"):
-        payments.refund(bought[0], amount_minor=amount)
-    assert Refund.objects.count() == 0
-
-
-@pytest.mark.parametrize(
-    ("amount", "refusal", "sentence"),
-    [
-        (0, ValueError, "An amount is above zero, in minor units, not 0."),
-        (-1, ValueError, "An amount is above zero, in minor units, not -1."),
-        (True, TypeError, "An amount is an int in minor units, not True."),
-        (9.0, TypeError, "An amount is an int in minor units, not 9.0."),
-        (None, TypeError, "An amount is an int in minor units, not None."),
-    ],
-)
-def test_an_adapter_whose_amount_is_none_writes_nothing(
-    settings: Any,
-    provider: ScriptedProvider,
-    monkeypatch: pytest.MonkeyPatch,
-    amount: Any,
-    refusal: type[Exception],
-    sentence: str,
+@pytest.mark.parametrize("amount", [0, -1, True, 9.0, "1", Decimal("5.00")])
+def test_what_is_no_amount_is_neither_charged_nor_given_back(
+    settings: Any, bought: list[Group], monkeypatch: pytest.MonkeyPatch, amount: Any
 ) -> None:
+    """It would be cut to an int, and the order of a project that counts in yuan be charged or refunded in fen."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
     monkeypatch.setattr(Priced, "price_minor", amount)
-    with pytest.raises(refusal, match=f"^{sentence}$"):
-        payments.start(Group.objects.create(name="a room"), method="wechat.native")
-    assert (Payment.objects.count(), Attempt.objects.count()) == (0, 0)
+    third = Group.objects.create(name="a third")
+    error = ValueError if amount in (0, -1) else TypeError
+    for call in (
+        partial(payments.refund, bought[0], amount_minor=amount),
+        partial(payments.start, third, method="wechat"),
+    ):
+        with pytest.raises(error, match=f"^An amount is .* minor units, not {re.escape(repr(amount))}"):
+            call()
+    assert (Payment.objects.filter(reserved_minor=0).count(), Attempt.objects.count()) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -486,9 +461,6 @@ def test_what_cannot_be_started_leaves_nothing(settings: Any, provider: Scripted
         with pytest.raises(refusal):
             payments.start(order, method=method)
         asked.clear()
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.Yuan")  # a price in yuan is not charged in fen
-    with pytest.raises(TypeError, match="minor units"):
-        payments.start(order, method="wechat")
     settings.PAYMENTS = changed(ORDER="shop.orders.lifecycle")
     with pytest.raises(ImproperlyConfigured, match=r"is no payments\.Payable"):
         payments.start(order, method="wechat")
