@@ -100,22 +100,6 @@ class TestPayment:
         late = checkout.pay("alipay", key="pay3")
         assert (late.status_code, late.json()["code"]) == (409, "order_paid")
 
-    def test_a_silent_provider_is_202_and_the_same_key_shows_how_it_ends(self, checkout: Checkout) -> None:
-        checkout.wechat.fails(SILENCE, "create", "query")
-        first = checkout.pay()
-
-        assert first.status_code == 202
-        assert first.json()["status"] == "uncertain"
-
-        checkout.wechat.works()
-        second = checkout.pay()
-
-        assert second.status_code == 202
-        assert second.json()["status"] == "pending"
-        assert second["Idempotent-Replayed"] == "true"
-        assert second.json()["attempts"][0]["out_trade_no"] == first.json()["attempts"][0]["out_trade_no"]
-        assert Attempt.objects.count() == 1
-
     def test_a_retry_after_202_opens_no_second_attempt(self, checkout: Checkout) -> None:
         """Whatever became of the first: here it was charged in another amount, and the order is still to be paid."""
         checkout.wechat.fails(SILENCE, "create", "query")

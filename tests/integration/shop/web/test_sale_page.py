@@ -82,22 +82,6 @@ def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale) -
     assert f"Sale ends {sale.ends_at:%-d %b %Y, %H:%M} UTC" in shown
 
 
-def test_one_button_one_order_and_the_number_of_arrival(shopper: Client) -> None:
-    page = shopper.get(PAGE)
-    fields = form_of(page, BUY)
-    first, second = (shopper.post(BUY, fields) for _ in range(2))
-    order = Order.objects.get()
-    assert first["Location"] == second["Location"] == f"/orders/{order.id.hex}"
-    assert second["Idempotent-Replayed"] == "true"
-    assert "Place in line 1 " in text(shopper.get(first["Location"]))
-
-    assert poll(shopper, page).json()["state"] == "bought"
-    mine = shopper.get(PAGE)
-    assert "Your place in line: 1 " in text(mine)
-    assert f'href="/orders/{order.id.hex}"' in mine.content.decode()
-    assert BUY not in mine.content.decode()
-
-
 def test_two_tabs_and_who_comes_too_late(
     shopper: Client, demo: User, other: User, django_assert_num_queries: Any
 ) -> None:
