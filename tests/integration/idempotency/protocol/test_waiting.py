@@ -17,7 +17,7 @@ from django.urls import path
 
 from idempotency import views
 from idempotency.functions import once
-from idempotency.redis import fastpath, marker, subscriber
+from idempotency.redis import fastpath, subscriber
 from idempotency.redis.connection import connection_of
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller, Effects
@@ -55,23 +55,6 @@ def first_and_copy(first: Callable[[], Any], then: Callable[[], object]) -> list
 def someone_listens() -> bool:
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         return any(count for _, count in client.pubsub_numsub(*client.pubsub_channels("*:key:*")))
-
-
-@pytest.mark.parametrize("address", ["/held", "/phased"])
-def test_who_waits_is_woken_by_the_answer(
-    user: User, effects: Effects, redis_server: redis.Redis, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[str] = []
-    for name in ("claim", "look"):
-        original = getattr(marker, name)
-        monkeypatch.setattr(marker, name, lambda *a, _f=original, **k: looks.append("look") or _f(*a, **k))
-    with override_settings(IDEMPOTENCY=LONG):
-        first, second = first_and_copy(lambda: Caller(user).post(address, body={"name": "a"}), lambda: None)
-    assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
-    assert second["Idempotent-Replayed"] == "true"
-    assert effects() == 1
-    # the first one's own, and at most: at once, when subscribed, when woken. Nobody asked in between.
-    assert len(looks) <= 4
 
 
 def test_a_lost_message_costs_a_markers_life_and_no_answer(user: User, effects: Effects) -> None:
