@@ -183,12 +183,6 @@ def test_models_that_are_written_elsewhere_are_an_error_until_the_database_is_na
         assert "IDEMPOTENCY['DATABASE']" in str(message.hint)
 
 
-def test_settings_changes_are_seen() -> None:
-    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
-        assert config().wait_seconds == 2
-    assert config().wait_seconds == 0
-
-
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [

@@ -82,13 +82,6 @@ def test_a_refused_connection_is_tried_again(sends: Sends) -> None:
     assert (caught.value.attempts, len(sends.slept)) == (6, 5)
 
 
-def test_waits_grow_until_an_answer_comes(sends: Sends, server: Server) -> None:
-    server.script = [UNAVAILABLE, HANG_UP, UNAVAILABLE, HANG_UP, IN_PROGRESS, CREATED]
-    assert sends("POST", server.url).status_code == 201
-    assert len(set(server.keys)) == 1
-    assert sends.slept == [0.125, 0.25, 0.5, 1.0, 2.0]
-
-
 def test_giving_up_on_an_answer_or_an_error(sends: Sends, server: Server) -> None:
     server.script = [HANG_UP, UNAVAILABLE]
     sends.options = {"attempts_max": 2}

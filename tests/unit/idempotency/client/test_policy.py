@@ -96,14 +96,6 @@ def test_bounds_of_the_drawn_wait_double_up_to_the_cap_and_the_jitter_is_full() 
     assert after(httpx.Response(503), attempt=4, draw=0.25) == Again(0.5)
 
 
-def test_the_last_attempt_is_the_last_and_no_wait_goes_beyond_the_deadline() -> None:
-    assert isinstance(after(httpx.Response(503), attempt=5), Again)
-    assert isinstance(after(httpx.Response(503), attempt=6), Stop)
-    assert isinstance(after(httpx.Response(503), policy=Policy(attempts_max=1)), Stop)
-    assert after(httpx.ReadTimeout("x"), elapsed_seconds=119.8) == Again(0.125)
-    assert isinstance(after(httpx.ReadTimeout("x"), elapsed_seconds=119.9), Stop)
-
-
 def test_retry_after_is_a_minimum_may_exceed_the_longest_wait_and_stops_beyond_the_deadline() -> None:
     assert after(httpx.Response(429, headers={"Retry-After": "0"})) == Again(0.125)
     assert after(httpx.Response(429, headers={"Retry-After": "60"})) == Again(60.0)
