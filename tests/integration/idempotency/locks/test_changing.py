@@ -165,12 +165,6 @@ def test_several_of_another_face_or_server_are_refused(one: Bench) -> None:
         one.locks.MultiLock([])
 
 
-@pytest.mark.parametrize("name", ["", "}", b"thing", None])
-def test_a_name_is_text(one: Bench, name: Any) -> None:
-    with pytest.raises(ValueError, match=r"name must (be text|not be empty)"):
-        one.make("Lock", name)
-
-
 def test_several_as_one(bench: Bench) -> None:
     both = bench.locks.MultiLock.of(["b", "a", "b"], client=bench.client, raise_on_lost=False)
     a, b = both.locks

@@ -1,7 +1,6 @@
 """What is known to break other locks, done to ours: losses, renewals that fail, servers that are away, odd threads."""
 
 import _thread
-import math
 import queue
 import sys
 import threading
@@ -21,6 +20,7 @@ from idempotency.redis.connection import ClientConnection
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, commands_pass
 from tests.integration.idempotency.locks.processes import Pool, hands
+from tests.integration.idempotency.locks.test_arguments import NO_TIMES
 
 
 @pytest.fixture
@@ -324,19 +324,7 @@ class TestALongestTime:
 
     @pytest.mark.parametrize("way", WAYS)
     def test_more_is_refused_and_nothing_written(self, one: Bench, way: str) -> None:
-        for seconds in (
-            sys.maxsize,
-            2**53,
-            LONGEST_SECONDS * 1.001,
-            math.inf,
-            math.nan,
-            0,
-            -1,
-            True,
-            "5",
-            [],
-            b"5",
-        ):
+        for seconds in (*NO_TIMES, -1, 2**53, LONGEST_SECONDS * 1.001):
             with pytest.raises(ValueError, match=r"(lease|life|interval|ttl)_seconds must be above 0 and at most"):
                 one.actor().do(lambda seconds=seconds: self.WAYS[way](one, seconds))
         assert one.plain.keys("*") == []
