@@ -283,14 +283,6 @@ class TestAsDjango:
                 connection.connection.execute(INSERT, ["d"])
         assert names() == ["a", "d"]
 
-    def test_a_server_side_cursor_that_fails_is_undone_with_its_block(self) -> None:
-        with keyed():
-            insert("a")
-            with pytest.raises(DatabaseError, match="division by zero"), transaction.atomic():
-                list(BROKEN.iterator())
-            insert("b")
-        assert names() == ["a", "b"]
-
     def test_logged_queries_are_what_django_ran(self) -> None:
         def logged(block: Callable[[], Any]) -> list[str]:
             with CaptureQueriesContext(connection) as captured, block():
