@@ -22,6 +22,7 @@ from idempotency.redis.connection import connection_of
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN, effect
+from tests.running import until
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -43,8 +44,7 @@ def first_and_copy(first: Callable[[], Any], then: Callable[[], object]) -> list
 
     def conduct() -> Any:
         assert inside.wait(30)
-        while not someone_listens():
-            pass
+        until(someone_listens, seconds=30)
         then()
         go.set()
 
@@ -64,7 +64,7 @@ def test_a_lost_message_costs_a_markers_life_and_no_answer(user: User, effects: 
         with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
             client.client_kill_filter(_type="pubsub")
 
-    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30, "MARKER_SECONDS": 0.2}):
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30, "MARKER_SECONDS": 2}):
         first, second = first_and_copy(lambda: Caller(user).post("/held", body={"name": "a"}), cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
