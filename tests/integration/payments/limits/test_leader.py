@@ -107,6 +107,7 @@ def test_a_redis_that_is_in_trouble_in_the_middle_costs_nothing(
         company.answer = stop
         assert reconcile.run_as_leader() == 2
     assert ("more may have run at once" in caplog.text) is (trouble == "forgets")
+    assert "could not be reconciled" not in caplog.text, "a permit that is lost costs no answer"
 
 
 @pytest.mark.parametrize(
