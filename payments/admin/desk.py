@@ -39,7 +39,6 @@ SOURCES = {
     "notification": (gettext_noop("Failed notifications"), "kind=notification_failed"),
 }
 
-
 # of sources whose rows have no kind of their own: the badge and its words
 _TROUBLES = {
     "attempt": ("uncertain", gettext_noop("payment without an answer")),
