@@ -105,7 +105,7 @@ def test_a_fault_of_ours_has_them_too(https: Client, monkeypatch: pytest.MonkeyP
 
 
 def test_a_notification_has_every_header_that_any_answer_has(https: Client) -> None:
-    of_pages = {"Vary", "Content-Language"}
+    of_pages = {"Vary", "Content-Language", "Cache-Control"}
     assert set(ask(https, "/nowhere").headers) - of_pages <= set(ask(https, "POST /webhooks/wechat").headers)
 
 
