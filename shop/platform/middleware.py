@@ -122,7 +122,11 @@ class BodyMiddleware(Middleware):
 def _measure(request: Any) -> Problem | None:
     """Read a chunked body and set its length; the refusal if it is too long or broken."""
     most, length = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, request.META.get("CONTENT_LENGTH") or ""
-    if request.content_type == "multipart/form-data" and length.isdecimal() and int(length[:20]) > most:
+    if (
+        request.content_type == "multipart/form-data"
+        and length.isdecimal()
+        and int(length.lstrip("0")[:20] or 0) > most
+    ):
         return payload_too_large()
     if "HTTP_TRANSFER_ENCODING" not in request.META or length:
         return None
