@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
+from idempotency.errors import Problem
+
 try:
     from opentelemetry import trace
 except ImportError:  # optional: pip install 'payonce[tracing]'
@@ -76,6 +78,6 @@ def _recorded() -> Iterator[Any]:
         try:
             yield started
         except Exception as error:
-            if getattr(error, "status", 500) >= 500:  # another one is the caller's fault
+            if not isinstance(error, Problem) or error.status >= 500:  # another one is the caller's fault
                 started.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
