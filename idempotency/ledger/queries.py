@@ -200,7 +200,7 @@ DROP_TOMBSTONES = """
 WITH old AS (
     SELECT id, scope, key FROM idempotency_ledgerentry WHERE id IN (
         SELECT id FROM (
-            SELECT id, finished_at FROM idempotency_ledgerentry WHERE state = 'finished' ORDER BY id LIMIT 10 * %s
+            SELECT id, finished_at FROM idempotency_ledgerentry WHERE state = 'finished' ORDER BY id LIMIT %s
         ) AS first WHERE finished_at < statement_timestamp() - %s * interval '1 second' ORDER BY id LIMIT %s
     ) FOR UPDATE SKIP LOCKED
 ), history AS (

@@ -18,7 +18,7 @@ def purge_bodies(*, limit: int) -> int:
 
 def drop_tombstones(*, limit: int) -> int:
     """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`; return the count."""
-    return home.execute(queries.DROP_TOMBSTONES, [limit, config().tombstone_seconds, limit])
+    return home.execute(queries.DROP_TOMBSTONES, [10 * limit, config().tombstone_seconds, limit])
 
 
 def drop_messages(*, limit: int) -> int:

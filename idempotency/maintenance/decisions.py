@@ -61,7 +61,7 @@ def resolve(decision: Decision, *, status: int, body: str, location: str = "") -
         raise ValueError(f"The status must be one of {', '.join(map(str, RESOLVE_STATUSES))}.")
     if status != 204:
         must_be_json(body)
-    if location.split() not in ([], [location]):  # one with a line break would make each retry a 500
+    if location and location.split() != [location]:  # one with a line break would make each retry a 500
         raise ValueError("The location must be an address, without spaces.")
     headers = {"Content-Type": "application/json"} | ({"Location": location} if location else {})
     _close(

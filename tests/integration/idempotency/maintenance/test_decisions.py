@@ -228,6 +228,7 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
         ("abandon", "abc", "--note", "x"): "no entry's number",
         ("resolve", str(uncertain.pk), "--note", "x", "--body", "{"): "JSON",
         ("resolve", str(uncertain.pk), "--note", "x", "--location", "/a\nb"): "without spaces",
+        ("resolve", str(uncertain.pk), "--note", "x", "--location", "\n"): "without spaces",
         **{("reap", "--batch", batch): "must be a whole number from 1" for batch in ("0", "-1", "x", "9" * 20)},
     }
     for arguments, sentence in mistakes.items():
@@ -266,5 +267,6 @@ def test_on_a_terminal_the_summary_takes_the_place_of_the_progress(monkeypatch: 
 
 def test_the_other_commands_print_what_they_did() -> None:
     removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
-    assert run("reap") == ", ".join(f"0 {what}" for what in removed) + " removed\n"
+    for batch in ("1000", "1000000000"):  # the usual and the largest
+        assert run("reap", "--batch", batch) == ", ".join(f"0 {what}" for what in removed) + " removed\n"
     assert run("complete") == "nothing is stalled\n"
