@@ -248,7 +248,7 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
 def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
     """Build a function of a call's arguments by name; TypeError for names that the decorated function has not."""
     if of == "payload" and choose == "arguments":
-        return partial(_beyond_defaults, taken)
+        return partial(_beyond_defaults, {name: each.default for name, each in taken.parameters.items()})
     if not callable(choose):
         raise TypeError(f"once.task({task!r}): {of} is a function of the arguments, not {choose!r}.")
     try:
@@ -266,9 +266,8 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
     return lambda given: choose(**{name: given[name] for name in given if takes_any or name in parameters})
 
 
-def _beyond_defaults(taken: Signature, given: dict[str, Any]) -> dict[str, Any]:
+def _beyond_defaults(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Leave out defaults, so that a parameter which a later version adds makes no other call of a retry."""
-    defaults = {name: each.default for name, each in taken.parameters.items()}
     return {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
 
 

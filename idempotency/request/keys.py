@@ -289,8 +289,11 @@ def _part_that_counts(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
 
 @lru_cache(maxsize=64)  # `json.loads` would make one for every body
 def _decoder_without(names: frozenset[str]) -> json.JSONDecoder:
+    name_of = itemgetter(0)
+
     def sorted_object(pairs: list[tuple[str, Any]]) -> Any:
-        return {"object": sorted([pair for pair in pairs if pair[0] not in names], key=itemgetter(0))}
+        kept = [pair for pair in pairs if pair[0] not in names] if names else pairs
+        return {"object": sorted(kept, key=name_of)}
 
     def spelt_number(text: str) -> Any:
         return {"number": text}
