@@ -94,15 +94,11 @@ def test_a_dispute_in_any_order_is_one_anomaly_and_booked_once(
     received(*(events[one] for one in order), *events)
     filed = Anomaly.objects.get()
     assert (filed.kind, filed.payment_id, filed.reference) == ("disputed", attempt.payment_id, "stripe/du_1")
-    known = {
-        name: filed.detail[name] for name in ("status", "reason", "taken_minor", "returned_minor", "amount_minor")
-    }
-    assert known == {
-        "status": "won",
-        "reason": "fraudulent",
-        "taken_minor": 1990,
-        "returned_minor": 1990,
-        "amount_minor": 1990,
+    assert filed.detail == {
+        **{"out_trade_no": attempt.out_trade_no, "merchant": "stripe", "charged_as": number_of(attempt)},
+        **{"status": "won", "reason": "fraudulent", "respond_by": "", "currency": "CNY"},
+        **dict.fromkeys(("amount_minor", "claimed_minor", "taken_minor", "returned_minor"), 1990),
+        "stated_at": datetime.fromtimestamp(OPENED_AT + 9, UTC).isoformat(),
     }
     assert books() == {"provider:stripe:stripe": 1990, "orders": -1990}
     assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
