@@ -218,8 +218,8 @@ def resolve(row: Anomaly | Difference, *, by: Operator) -> Result:
             raise NotDecidable(_("It has been resolved before: %(resolution)s") % before)
         if getattr(locked, "needs_approval", False):
             raise NotDecidable(_("Its refund waits for approval: approve or decline that."))
-        settle = anomalies.resolve if isinstance(row, Anomaly) else bills.resolve
-        settle(row.pk, resolution=by.reason)
+        resolve_row = anomalies.resolve if isinstance(row, Anomaly) else bills.resolve
+        resolve_row(row.pk, resolution=by.reason)
         audit(row, _("Resolved"), by=by, result=_("settled."))
     return Result(done=True, sentences=[_("The %(what)s is resolved.") % {"what": row._meta.verbose_name}])
 
