@@ -46,4 +46,5 @@ def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes
         document = json.loads(body, object_pairs_hook=masked)
     except ValueError:
         return body
-    return json.dumps(document, ensure_ascii=False).encode() if found else body
+    # half of a surrogate pair is no UTF-8, and its escape is JSON
+    return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace") if found else body

@@ -18,6 +18,12 @@ def test_members_are_masked_as_deep_as_json_is_read() -> None:
     assert MASK.encode() in redacted(deep, content_type="application/json", names=("card",))
 
 
+def test_half_of_an_emoji_that_a_caller_sent_stays() -> None:
+    body = json.dumps({"card": "4111", "note": "\ud83d", "名": "值"}).encode()
+    masked = redacted(body, content_type="application/json", names=("card",))
+    assert json.loads(masked) == {"card": MASK, "note": "\ud83d", "名": "值"}
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "names"),
     [
