@@ -53,16 +53,17 @@ SELECT name FROM unnest(%s::text[]) AS name WHERE EXISTS (
 )
 """
 
-# given up: what the project no longer has an endpoint for, once its time is over
+# given up: what the project no longer has an endpoint for, once its time is over. An array is read once, while IN
+# may be asked for each row, and would then pass the limit
 END = """
 UPDATE payments_delivery
 SET status = 'failed',
     log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp(), 'answer', %s::text))
-WHERE id IN (
+WHERE id = ANY(ARRAY(
     SELECT id FROM payments_delivery WHERE status IN ('waiting', 'sending') AND endpoint <> ALL(%s)
       AND greatest(due_at, ends_at) < statement_timestamp()
     LIMIT %s FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING id
 """
 
