@@ -52,7 +52,7 @@ class AtomicExchange(Exchange):
             self._refuse_reuse(found.fingerprint)
             if (entry := self._find()) is not None:  # a marker may be stale, or lie; the ledger decides
                 return self._replay_entry(entry)
-        raise self._refused("in_progress", InProgress())
+        raise self._refused(InProgress())
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         verdict = self._verdict_on(response)
@@ -146,7 +146,7 @@ class AtomicExchange(Exchange):
             with transaction.atomic(self._config.database, durable=True):
                 ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds)
         except ledger.DuplicateRunning:
-            raise self._refused("in_progress", InProgress()) from None
+            raise self._refused(InProgress()) from None
 
     def _enter(self) -> None:
         self._database = transaction.get_connection(self._config.database)

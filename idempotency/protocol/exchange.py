@@ -26,6 +26,8 @@ from idempotency.response.answers import StoredResponse, Verdict, verdict_on
 
 OWNER_MAX = 128  # characters that the ledger stores
 POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is away
+# how each refusal by the key is counted
+_REFUSALS: dict[type[Problem], str] = {KeyReused: "reused", InProgress: "in_progress", ResultExpired: "expired"}
 
 
 class Exchange(ABC):
@@ -167,16 +169,16 @@ class Exchange(ABC):
 
     def _count_failure(self) -> None:
         """Count a failed call; one that ended with a problem of its key has been counted as that."""
-        if self.outcome not in {"reused", "in_progress", "expired"}:
+        if self.outcome not in _REFUSALS.values():
             self._count("failed")
 
     def _count_conflict(self, kind: str) -> None:
         self.outcome = kind
         metrics.conflicts.labels(kind).inc()
 
-    def _refused(self, kind: str, problem: Problem) -> Problem:
+    def _refused(self, problem: Problem) -> Problem:
         """Count a call that gets no answer, and return its problem to raise."""
-        self._count_conflict(kind)
+        self._count_conflict(_REFUSALS[type(problem)])
         return problem
 
     def _find(self) -> ledger.Found | None:
@@ -184,7 +186,7 @@ class Exchange(ABC):
 
     def _refuse_reuse(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
         if not keys.matches(stored_fingerprint, self._identity.fingerprint, self._content):
-            raise self._refused("reused", KeyReused(answer.headers.get("Location") if answer else None))
+            raise self._refused(KeyReused(answer.headers.get("Location") if answer else None))
 
     def _verdict_on(self, response: HttpResponseBase) -> Verdict:
         return verdict_on(response.status_code) if self._may_store else Verdict.NOT_STORED
@@ -224,7 +226,7 @@ class Exchange(ABC):
         if entry is not None:
             self._refuse_reuse(entry.fingerprint, entry.answer)
         if entry is None or entry.answer is None:
-            raise self._refused("in_progress", InProgress())
+            raise self._refused(InProgress())
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
         answer = encryption.unseal(entry.answer, digest=self.key_digest)
         marker.finish(self._marker, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
@@ -232,7 +234,7 @@ class Exchange(ABC):
 
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
         if answer.body is None:
-            raise self._refused("expired", ResultExpired(answer.headers.get("Location")))
+            raise self._refused(ResultExpired(answer.headers.get("Location")))
         self._visit.look_again()
         _labelled(metrics.replays, source).inc()
         self._count("replayed")

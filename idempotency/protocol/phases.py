@@ -107,7 +107,7 @@ class PhasedExchange(Exchange):
                 return self._replay_entry(entry)
             if self.resume(entry):
                 return None
-        raise self._refused("in_progress", InProgress())
+        raise self._refused(InProgress())
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         self._lease = None
