@@ -214,11 +214,12 @@ DELETE FROM idempotency_ledgerentry USING old WHERE idempotency_ledgerentry.id =
 
 # old rows of consumers' inboxes, of the first ones
 DROP_MESSAGES = """
-DELETE FROM idempotency_consumedmessage WHERE id IN (
-    SELECT id FROM (
-        SELECT id, consumed_at FROM idempotency_consumedmessage ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-    ) AS first WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
+WITH first AS (
+    SELECT id, consumed_at FROM idempotency_consumedmessage ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
 )
+DELETE FROM idempotency_consumedmessage USING first
+WHERE idempotency_consumedmessage.id = first.id
+  AND first.consumed_at < statement_timestamp() - %s * interval '1 second'
 """
 
 # the row is missing where `flush` has emptied its table

@@ -69,7 +69,7 @@ UPDATE idempotency_webhookevent SET body = NULL, headers = '{}' FROM old WHERE i
 
 # applied events, but for the last of each entity: its successor may be still to come
 DROP = """
-DELETE FROM idempotency_webhookevent WHERE id IN (
+WITH old AS (
     SELECT id FROM idempotency_webhookevent event
     WHERE applied_at < statement_timestamp() - %s * interval '1 second'
       AND (sequence IS NULL OR EXISTS (
@@ -78,4 +78,5 @@ DELETE FROM idempotency_webhookevent WHERE id IN (
           AND later.sequence > event.sequence AND later.status = 'applied'))
     ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
 )
+DELETE FROM idempotency_webhookevent USING old WHERE idempotency_webhookevent.id = old.id
 """

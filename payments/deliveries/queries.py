@@ -53,34 +53,35 @@ SELECT name FROM unnest(%s::text[]) AS name WHERE EXISTS (
 )
 """
 
-# given up: what the project no longer has an endpoint for, once its time is over. An array is read once, while IN
-# may be asked for each row, and would then pass the limit
+# given up: what the project no longer has an endpoint for, once its time is over
 END = """
-UPDATE payments_delivery
-SET status = 'failed',
-    log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp(), 'answer', %s::text))
-WHERE id = ANY(ARRAY(
+WITH lapsed AS (
     SELECT id FROM payments_delivery WHERE status IN ('waiting', 'sending') AND endpoint <> ALL(%s)
       AND greatest(due_at, ends_at) < statement_timestamp()
     LIMIT %s FOR UPDATE SKIP LOCKED
-))
-RETURNING id
+)
+UPDATE payments_delivery
+SET status = 'failed',
+    log = log || jsonb_build_array(jsonb_build_object('at', statement_timestamp(), 'answer', %s::text))
+FROM lapsed WHERE payments_delivery.id = lapsed.id
+RETURNING lapsed.id
 """
 
 # ended ones, but for the last of each payment and endpoint, which its successor is counted from. By number, which
 # begins with the time: the table is read no further
 DROP = """
-DELETE FROM payments_delivery WHERE id IN (
-    SELECT id FROM payments_delivery AS old
+WITH old AS (
+    SELECT id FROM payments_delivery AS ended
     WHERE id < %s AND status IN ('delivered', 'failed')
       AND coalesce(delivered_at, ends_at) < statement_timestamp() - make_interval(secs => %s)
       AND (payment_id IS NULL OR EXISTS (
         SELECT FROM payments_delivery AS later
-        WHERE later.payment_id = old.payment_id AND later.endpoint = old.endpoint
-          AND later.sequence > old.sequence))
+        WHERE later.payment_id = ended.payment_id AND later.endpoint = ended.endpoint
+          AND later.sequence > ended.sequence))
     ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
 )
-RETURNING id
+DELETE FROM payments_delivery USING old WHERE payments_delivery.id = old.id
+RETURNING old.id
 """
 
 GIVEN_UP = """

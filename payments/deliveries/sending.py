@@ -99,7 +99,7 @@ def drop(*, limit: int) -> int:
     """
     seconds = idempotency().tombstone_seconds
     before = first_id(timezone.now() - timedelta(seconds=seconds))
-    ending = Statement(queries.END, [REMOVED, list(config().webhooks), limit])
+    ending = Statement(queries.END, [list(config().webhooks), limit, REMOVED])
     return sum(map(len, send(ending, Statement(queries.DROP, [before, seconds, limit]))))
 
 
