@@ -230,6 +230,13 @@ def _refuse_cut(request: Any, stream: Any) -> None:
         raise BadRequest(f"The body ended after {came} of {length} bytes.")
 
 
+def content_length(request: HttpRequest) -> int:
+    """Read how many bytes of body the sender announces; 0 where that is missing or no number."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    # `int` refuses thousands of digits
+    return int(length.lstrip("0")[:20] or 0) if length.isdecimal() else 0
+
+
 def _is_json(media_type: str) -> bool:
     return media_type == "application/json" or media_type.endswith("+json")
 

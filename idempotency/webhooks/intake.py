@@ -21,6 +21,7 @@ from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
 from idempotency.postgres import home
 from idempotency.protocol.problems import problem_of
+from idempotency.request.keys import content_length
 from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
@@ -149,12 +150,11 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         return event
 
     def _body(self, request: HttpRequest) -> bytes:
-        length = request.META.get("CONTENT_LENGTH") or ""
-        wanted = int(length[:20]) if length.isdecimal() else 0  # `int` refuses thousands of digits
+        wanted = content_length(request)
         if wanted > self._max_bytes:
             raise self._refused(payload_too_large())
         # Django takes a chunked body for empty; a server that ends the stream with the body says so
-        is_chunked = not length and request.META.get("wsgi.input_terminated")
+        is_chunked = not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated")
         try:
             body: bytes = (request.META["wsgi.input"] if is_chunked else request).read(self._max_bytes + 1)
         except OSError as error:  # the sender has gone

@@ -19,6 +19,7 @@ from idempotency.errors import Problem, malformed, payload_too_large, problem_re
 from idempotency.middleware import problem_of
 from idempotency.observability import logs
 from idempotency.postgres.availability import outage
+from idempotency.request.keys import content_length
 from payments.api.views import webhook
 from payments.providers import registry
 from shop.platform import fallbacks, health
@@ -121,14 +122,10 @@ class BodyMiddleware(Middleware):
 
 def _measure(request: Any) -> Problem | None:
     """Read a chunked body and set its length; the refusal if it is too long or broken."""
-    most, length = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, request.META.get("CONTENT_LENGTH") or ""
-    if (
-        request.content_type == "multipart/form-data"
-        and length.isdecimal()
-        and int(length.lstrip("0")[:20] or 0) > most
-    ):
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if request.content_type == "multipart/form-data" and content_length(request) > most:
         return payload_too_large()
-    if "HTTP_TRANSFER_ENCODING" not in request.META or length:
+    if "HTTP_TRANSFER_ENCODING" not in request.META or request.META.get("CONTENT_LENGTH"):
         return None
     stream = request._stream
     if isinstance(request, WSGIRequest):
