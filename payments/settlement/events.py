@@ -51,12 +51,22 @@ def stage(payment: PaymentRow) -> Statement:
     return Statement(queries.STAGE_EVENT, event, rows=1, certain=True)
 
 
-def defer(name: str, *, lock: str | None = None, queueing_lock: str | None = None, **arguments: str) -> None:
+def defer(
+    name: str,
+    *,
+    lock: str | None = None,
+    queueing_lock: str | None = None,
+    in_seconds: int | None = None,
+    **arguments: str | int,
+) -> None:
     """Queue a job in the caller's transaction.
 
     A worker's `app` has connections of its own: a job of it begins before our commit, and outlives our rollback.
     """
-    made = app.configure_task(name, lock=lock, queueing_lock=queueing_lock, task_kwargs={**arguments})
+    later = None if in_seconds is None else {"seconds": in_seconds}
+    made = app.configure_task(
+        name, lock=lock, queueing_lock=queueing_lock, schedule_in=later, task_kwargs={**arguments}
+    )
     JobManager(DjangoConnector(queue.DATABASE_ALIAS)).defer_job(made.job)
 
 

@@ -13,7 +13,6 @@ from functools import partial
 
 from django.db import DataError, transaction
 from django.utils import timezone
-from procrastinate.contrib.django import app
 from prometheus_client import Counter
 
 from idempotency.postgres.availability import database_is_away
@@ -27,7 +26,7 @@ from payments.models import Notification
 from payments.providers.base import Notice, Provider
 from payments.providers.documents import is_keepable
 from payments.refunds import steps as refunds
-from payments.settlement import backoff, inbox, read
+from payments.settlement import backoff, events, inbox, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
 from payments.settlement.decision import Outcome
@@ -163,8 +162,8 @@ def _is_early(row: Notification, verdict: str) -> bool:
 
 def _come_again(row: Notification) -> None:
     """Queue a held dispute, later each time."""
-    later = {"seconds": backoff.delay_seconds(row.attempts - 1)}
-    app.configure_task("payments.replay_early", schedule_in=later).defer(notification_pk=row.pk)
+    later = backoff.delay_seconds(row.attempts - 1)
+    events.defer("payments.replay_early", in_seconds=later, notification_pk=row.pk)
 
 
 def _verified(account: str, headers: dict[str, str], body: bytes) -> tuple[Provider, Notice]:
