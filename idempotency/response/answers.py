@@ -75,14 +75,18 @@ class StoredResponse:
     ) -> "StoredResponse":
         """Take from a rendered `response` what may be replayed, without the members named in `redact`.
 
-        A streaming answer has no bytes yet and is stored without a body, like one larger than `max_bytes`. One
-        that a decorator below ours compressed is stored plain: the encoding was this caller's wish.
+        A streaming answer has no bytes yet and is stored without a body, like one that is larger than `max_bytes`
+        or nested too deep to redact. One that a decorator below ours compressed is stored plain: the encoding was
+        this caller's wish.
         """
         given = response.headers
         headers = {name: value for name in STORED_HEADERS if (value := given.get(name)) is not None}
         body = _plain_bytes(response)
         if body and redact:
-            body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
+            try:
+                body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
+            except RecursionError:  # nested too deep to find the members; the effect stays
+                body = None
         if lifetime_seconds is not None:
             headers[LIFETIME] = f"{lifetime_seconds:g}"
         if is_open:

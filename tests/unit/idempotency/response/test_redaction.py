@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from django.http import HttpResponse
 
+from idempotency.response.answers import StoredResponse
 from idempotency.response.redaction import MASK, redacted
 
 
@@ -16,6 +18,12 @@ def test_members_of_that_name_are_masked_at_any_depth() -> None:
 def test_members_are_masked_as_deep_as_json_is_read() -> None:
     deep = b"[" * 600 + b'{"card": "4111"}' + b"]" * 600
     assert MASK.encode() in redacted(deep, content_type="application/json", names=("card",))
+
+
+def test_an_answer_nested_too_deep_to_mask_is_stored_without_its_bytes() -> None:
+    deep = b"[" * 200_000 + b'{"card": "4111"}' + b"]" * 200_000
+    answer = HttpResponse(deep, content_type="application/json")
+    assert StoredResponse.of(answer, max_bytes=1_000_000, redact=("card",)).body is None
 
 
 def test_half_of_an_emoji_that_a_caller_sent_stays() -> None:
