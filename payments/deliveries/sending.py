@@ -94,13 +94,14 @@ def send_again(delivery_id: UUID) -> bool:
 def drop(*, limit: int) -> int:
     """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, but a payment's last to an endpoint.
 
-    First, as many that wait for a removed endpoint are given up when their time is over: until then the endpoint
-    may only be missing in the settings of this process. Return the number of both.
+    First, those that wait for a removed endpoint are given up when their time is over, in such batches: until then
+    the endpoint may only be missing in the settings of this process. Return how many were forgotten.
     """
     seconds = idempotency().tombstone_seconds
     before = first_id(timezone.now() - timedelta(seconds=seconds))
-    ending = Statement(queries.END, [list(config().webhooks), limit, REMOVED])
-    return sum(map(len, send(ending, Statement(queries.DROP, [before, seconds, limit]))))
+    while len(send(Statement(queries.END, [list(config().webhooks), limit, REMOVED]))[0]) == limit:
+        pass
+    return len(send(Statement(queries.DROP, [before, seconds, limit]))[0])
 
 
 def undelivered() -> tuple[dict[str, float], dict[str, int]]:
