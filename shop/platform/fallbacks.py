@@ -55,8 +55,9 @@ def csrf_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer 400 for what Django refuses before a view, such as a foreign Host; 413 for a body above the limit."""
-    if is_of_api(request.path):
-        return problem_response(problem_of(exception) or malformed(), request)
+    problem = problem_of(exception) or malformed()
+    if is_of_api(request.path) or problem.status == 413:  # no form of ours takes a file: a program sent it
+        return problem_response(problem, request)
     return defaults.bad_request(request, exception)
 
 

@@ -153,16 +153,13 @@ def test_a_body_in_chunks_has_its_length(client: Client, body: Any, ends: bool, 
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [("/accounts/login/", 400), ("/nowhere", 400), ("/webhooks/wechat", 400), ("/api/v1/orders", 413)],
-)
+@pytest.mark.parametrize("path", ["/accounts/login/", "/nowhere", "/webhooks/wechat", "/api/v1/orders"])
 @pytest.mark.parametrize("zeros", ["", "0" * 20])
-def test_a_large_upload_is_not_written_to_the_disk(client: Client, path: str, status: int, zeros: str) -> None:
+def test_a_large_upload_is_not_written_to_the_disk(client: Client, path: str, zeros: str) -> None:
     body = encode_multipart(BOUNDARY, {"file": io.BytesIO(b"x" * 270_000)})
     length = f"{zeros}{len(body)}"
     answer = client.generic("POST", path, body, MULTIPART_CONTENT, CONTENT_LENGTH=length)
-    assert answer.status_code == status
+    assert answer.status_code == 413
 
 
 @pytest.mark.django_db
