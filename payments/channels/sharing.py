@@ -1,8 +1,8 @@
 """Locks and limits on Redis, shared by all processes; without Redis, work goes on without them.
 
-Only for what spares work or limits load: the database's constraints decide everything else. A Redis that is away
-costs a time-out, a log line and a count; then its breaker (of `idempotency.redis.fastpath`) keeps this process
-from asking for a while.
+Only for what spares work or limits load: the database's constraints decide everything else. A Redis that is away,
+or denies its user a command, costs a time-out, a log line and a count; then its breaker (of
+`idempotency.redis.fastpath`) keeps this process from asking for a while.
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter
 
-from idempotency.locks import LockError, LockUnavailable, NotHeld
+from idempotency.locks import LockError, LockTimeout, LockUnavailable, NotHeld
 from idempotency.redis import fastpath
 
 log = logging.getLogger(__name__)
@@ -32,14 +32,16 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
         otherwise: the answer without it. The caller's comment says why that is safe.
 
     Raises:
-        LockError: as `ask` does, except `LockUnavailable`.
+        LockTimeout, NotHeld: as `ask` does.
     """
     if not fastpath.may_ask():
         UNSHARED.labels(what).inc()
         return otherwise
     try:
         return _asked(ask)
-    except LockUnavailable as error:
+    except (LockTimeout, NotHeld):
+        raise
+    except LockError as error:
         # safe because no promise rests on what is shared here: see the module
         _without(what, error)
         return otherwise
@@ -54,7 +56,7 @@ def give_back(what: str, release: Callable[[Any], None]) -> None:
         _asked(release)
     except NotHeld as lost:
         log.warning("%s: more may have run at once than should: %s", what, lost)
-    except LockUnavailable as error:
+    except LockError as error:
         _without(what, error)  # safe: the lease ends it
 
 
@@ -62,9 +64,7 @@ def _asked(ask: Callable[[Any], T]) -> T:
     probing = not fastpath.breaker.is_closed  # else a send_nowait proves nothing
     try:
         answer = ask(_client())
-    except LockUnavailable:
-        raise
-    except LockError:
+    except (LockTimeout, NotHeld):
         if probing:
             fastpath.breaker.succeeded()  # a refusal is an answer
         raise
@@ -73,7 +73,7 @@ def _asked(ask: Callable[[Any], T]) -> T:
     return answer
 
 
-def _without(what: str, error: LockUnavailable) -> None:
+def _without(what: str, error: LockError) -> None:
     fastpath.failed(error)
     UNSHARED.labels(what).inc()
     log.warning("%s: done without it: %s", what, error)

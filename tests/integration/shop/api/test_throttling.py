@@ -106,3 +106,15 @@ def test_without_redis_everyone_passes(ann: APIClient, mug: Product, settings: A
     assert Order.objects.count() == 1
     after = counted(UNSHARED, what="api rate"), counted(metrics.redis_failures)
     assert after == (before[0] + 5, before[1] + 1)  # one time-out was paid, for throttle and marker together
+
+
+def test_a_user_of_redis_who_lacks_a_right_keeps_nobody_away(
+    ann: APIClient, mug: Product, redis_server: redis.Redis
+) -> None:
+    before = counted(UNSHARED, what="api rate")
+    redis_server.execute_command("ACL", "SETUSER", "default", "-@scripting")
+    try:
+        assert [order(ann, "k1").status_code for _ in range(2)] == [201] * 2
+    finally:
+        redis_server.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert (Order.objects.count(), counted(UNSHARED, what="api rate")) == (1, before + 2)
