@@ -25,6 +25,7 @@ from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 
 from idempotency.conf import config
+from idempotency.names import prefix
 from idempotency.observability import metrics
 from idempotency.redis.connection import Connection, connection_of
 
@@ -124,7 +125,8 @@ def failed(error: Exception) -> None:
 
 
 def ping() -> bool:
-    return attempt(lambda redis: bool(redis.ping())) is True
+    """Return whether Redis takes a write: one that is full or read-only answers PING."""
+    return attempt(lambda redis: bool(redis.set(f"{prefix()}:ping", "", px=1000))) is True
 
 
 @lru_cache(maxsize=4)

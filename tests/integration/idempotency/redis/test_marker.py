@@ -93,3 +93,11 @@ def test_an_answer_that_redis_refuses_opens_the_breaker_where_it_is_waited_for(s
     server.config_set("maxmemory", 0)
     fastpath.breaker.succeeded()
     assert isinstance(marker.look(NAME), marker.Running)  # and the PUBLISH's reply is not taken for this one
+
+
+def test_a_full_server_does_not_pass_for_one_that_works(server: redis.Redis) -> None:
+    server.config_set("maxmemory", 1)
+    full = fastpath.ping()
+    server.config_set("maxmemory", 0)
+    fastpath.breaker.succeeded()
+    assert (full, fastpath.ping()) == (False, True)
