@@ -195,6 +195,8 @@ def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBas
 
 def _report(exchange: Exchange, span: Any) -> None:
     """Give a call's outcome to its span, to the request log of its key and to one log line."""
+    if not exchange.outcome:  # its key could not be claimed
+        exchange._count("failed")
     if span is not None:
         for name in ("mode", "key_digest", "outcome", "subject"):
             if value := getattr(exchange, name):

@@ -64,6 +64,17 @@ def test_a_server_that_takes_no_writes_is_left_for_another(caller: Caller, effec
     assert (caller.post().status_code, effects()) == (201, 1)
 
 
+def test_a_call_whose_key_cannot_be_claimed_has_failed(caller: Caller) -> None:
+    def failed() -> float:
+        labels = {"mode": "phased", "outcome": "failed"}
+        return REGISTRY.get_sample_value("idempotency_requests_total", labels) or 0.0
+
+    before = failed()
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    assert (caller.post("/phased", body={}).status_code, failed()) == (503, before + 1)
+
+
 class Name(serializers.ModelSerializer[Group]):
     class Meta:
         model = Group
