@@ -156,11 +156,12 @@ def _capture(provider: Provider, attempt: Attempt) -> Trade:
     closed (`_must_not_be_captured`). A closing looks for that last, and `Provider.capture` for what is closed, so
     of both at once one gives way.
 
-    Transaction: NONE may be open. May run any number of times, also at once.
+    Transaction: NONE may be open. May run any number of times, also at once: mostly one captures.
     """
     live = Attempt.objects.filter(pk=attempt.pk, status__in=LIVE_ATTEMPTS)
-    fresh = live.annotate(now=Now()).first()
-    if fresh is None or not calling.may_be_paid(attempt) or not live.update(capture_submitted_at=fresh.now):
+    idle = live.exclude(capture_submitted_at__gt=Now() - backoff.UNDER_WAY)
+    fresh = idle.annotate(now=Now()).first()
+    if fresh is None or not calling.may_be_paid(attempt) or not idle.update(capture_submitted_at=fresh.now):
         return Trade(status=TradeStatus.APPROVED)  # left open
     ours = live.filter(capture_submitted_at=fresh.now)
     try:

@@ -7,6 +7,8 @@ from django.db.models.functions import Now
 
 # how long a command without an answer may still be carried out; longer than a provider takes for one
 IN_DOUBT = timedelta(minutes=10)
+# how long a capture takes that has several calls
+UNDER_WAY = timedelta(seconds=20)
 
 FIRST_SECONDS = 10
 LONGEST_SECONDS = 3600

@@ -1,6 +1,7 @@
 """Trades that a shopper has approved: captured once, only while the order waits, and never closed in doubt."""
 
 from datetime import timedelta
+from threading import Event
 
 import pytest
 from django.db.models.functions import Now
@@ -42,8 +43,37 @@ def test_what_is_approved_is_captured_when_asked_about(approved: Attempt, provid
 
 
 def test_many_who_ask_at_once_credit_once(approved: Attempt, provider: ScriptedProvider) -> None:
-    assert {*at_once(*[lambda: closing.query_attempt(approved.pk).status] * 4)} == {"succeeded"}
+    at_once(*[lambda: closing.query_attempt(approved.pk)] * 4)
     assert state_of(approved) == ("succeeded", 1990)
+
+
+def test_two_at_once_that_are_refused_hold_nothing_up(
+    approved: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, second_asks, first_is_over = Event(), Event(), Event()
+
+    def first() -> None:
+        closing.query_attempt(approved.pk)
+        first_is_over.set()
+
+    def second() -> None:
+        assert began.wait(30)
+        try:
+            closing.query_attempt(approved.pk)
+        finally:
+            second_asks.set()
+
+    def decline(number: str) -> None:
+        if not began.is_set():
+            began.set()
+            assert second_asks.wait(30)
+        else:  # ends last
+            second_asks.set()
+            assert first_is_over.wait(30)
+
+    monkeypatch.setattr(provider, "pay", decline)
+    at_once(first, second)
+    assert closing.close_attempt(approved.pk).status == "closed"
 
 
 def test_an_attempt_that_is_over_is_not_captured(approved: Attempt, provider: ScriptedProvider) -> None:
