@@ -1,6 +1,7 @@
 """Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from payments import tasks
-from payments.attempts import closing, submission
+from payments.attempts import asking, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import (
     ChannelUnavailable,
@@ -32,6 +33,7 @@ from payments.settlement.backoff import delay_seconds
 from shop.models import Order
 from tests.integration.payments.conftest import fold, opened, refund_asked, refunded
 from tests.integration.shop.provider import ScriptedProvider
+from tests.threads import at_once
 
 
 def called(provider: ScriptedProvider) -> list[str]:
@@ -81,6 +83,31 @@ def test_opened_after_it_was_closed_is_closed_in_the_end(
         provider.trades[attempt.out_trade_no].status = TradeStatus.PENDING
         tasks.look_again(attempt_id=attempt.out_trade_no)
     assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
+
+
+def test_a_copy_that_may_not_ask_again_gets_what_the_running_call_opens(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, ask, inside, unasked = provider.create, asking.for_shopper, threading.Event(), threading.Event()
+
+    def slow(**arguments: Any) -> Any:
+        inside.set()
+        assert unasked.wait(30)
+        return create(**arguments)
+
+    def refused_a_question(*arguments: Any) -> Any:
+        assert ask(*arguments) is None
+        unasked.set()
+
+    def copy() -> str:
+        assert inside.wait(30)
+        return submission.submit_attempt(attempt.id, by_shopper=True).status
+
+    Attempt.objects.update(asked_at=Now())
+    monkeypatch.setattr(provider, "create", slow)
+    monkeypatch.setattr(asking, "for_shopper", refused_a_question)
+    first, second = at_once(lambda: submission.submit_attempt(attempt.id).status, copy)
+    assert (first, second, called(provider)) == ("pending", "pending", ["create"])
 
 
 def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
