@@ -6,7 +6,8 @@ shoppers' questions together have a share of the channel's limits (`payments.cha
 the shopper sees what is stored: the notification, or the timer, brings the rest.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
@@ -20,6 +21,7 @@ from payments.models import Attempt
 from payments.settlement.backoff import FIRST_SECONDS
 
 AGAIN = timedelta(seconds=FIRST_SECONDS)  # no oftener than the timer asks at first
+WAITED_FOR = timedelta(seconds=2)  # after a question went out; most answers need a tenth of it
 
 T = TypeVar("T")
 
@@ -39,3 +41,10 @@ def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
             return ask()
     except NoRoom:
         return None
+
+
+def wait_for_others(attempt_id: UUID, *, among: Iterable[str]) -> None:
+    """Wait while the status is still one of `among`, for what those who asked a moment ago make of it."""
+    unchanged = Attempt.objects.filter(pk=attempt_id, status__in=among)
+    while unchanged.filter(asked_at__gt=Now() - WAITED_FOR).exists():
+        time.sleep(0.05)

@@ -86,10 +86,10 @@ def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     for attempt in payment.attempts.filter(status__in=LIVE_ATTEMPTS):
         closing = partial(close_attempt, attempt.pk)
         try:
-            if by_shopper:
-                asking.for_shopper(attempt.pk, closing)
-            else:
+            if not by_shopper:
                 closing()
+            elif asking.for_shopper(attempt.pk, closing) is None:
+                asking.wait_for_others(attempt.pk, among=LIVE_ATTEMPTS)
         except ProviderError as error:
             log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
     payment.refresh_from_db()

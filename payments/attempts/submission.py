@@ -6,9 +6,8 @@ under it is all that is ever needed.
 """
 
 import logging
-import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -31,8 +30,6 @@ from payments.states import AttemptStatus, attempts_before
 log = logging.getLogger(__name__)
 
 _UNOPENED = attempts_before(AttemptStatus.PENDING)
-
-RUN_WAITED_FOR = timedelta(seconds=2)  # since the run sent its request; most providers answer in a tenth of it
 
 
 def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool = False) -> Payment:
@@ -135,9 +132,7 @@ def _create(provider: Provider, attempt: Attempt, payer: Payer) -> NextAction:
 
 def _as_known(attempt: Attempt) -> Payment:
     """Return the payment as another run leaves it, unasked; refuse if it is unknown whether it is open."""
-    created = Attempt.objects.filter(pk=attempt.pk, status=AttemptStatus.CREATED.value)
-    while created.filter(submitted_at__gt=Now() - RUN_WAITED_FOR).exists():
-        time.sleep(0.05)
+    asking.wait_for_others(attempt.pk, among=[AttemptStatus.CREATED.value])
     attempt.refresh_from_db(fields=["status"])
     if attempt.status == AttemptStatus.CREATED:
         raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")

@@ -85,29 +85,42 @@ def test_opened_after_it_was_closed_is_closed_in_the_end(
     assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
 
 
-def test_a_copy_that_may_not_ask_again_gets_what_the_running_call_opens(
-    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("method", "ends"), [("create", "pending"), ("close", closing.CloseResult.CLOSED)])
+def test_a_copy_that_may_not_ask_again_gets_what_the_running_call_does(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, method: str, ends: str
 ) -> None:
-    create, ask, inside, unasked = provider.create, asking.for_shopper, threading.Event(), threading.Event()
+    call, ask, inside, unasked = (
+        getattr(provider, method),
+        asking.for_shopper,
+        threading.Event(),
+        threading.Event(),
+    )
 
     def slow(**arguments: Any) -> Any:
         inside.set()
         assert unasked.wait(30)
-        return create(**arguments)
+        return call(**arguments)
 
     def refused_a_question(*arguments: Any) -> Any:
         assert ask(*arguments) is None
         unasked.set()
 
+    def run(*, by_shopper: bool = False) -> str:
+        if method == "close":
+            return closing.close_payment(order_id=attempt.payment.order_id, by_shopper=by_shopper)
+        return submission.submit_attempt(attempt.id, by_shopper=by_shopper).status
+
     def copy() -> str:
         assert inside.wait(30)
-        return submission.submit_attempt(attempt.id, by_shopper=True).status
+        return run(by_shopper=True)
 
+    if method == "close":
+        submission.submit_attempt(attempt.id)
     Attempt.objects.update(asked_at=Now())
-    monkeypatch.setattr(provider, "create", slow)
+    monkeypatch.setattr(provider, method, slow)
     monkeypatch.setattr(asking, "for_shopper", refused_a_question)
-    first, second = at_once(lambda: submission.submit_attempt(attempt.id).status, copy)
-    assert (first, second, called(provider)) == ("pending", "pending", ["create"])
+    assert at_once(run, copy) == [ends, ends]
+    assert called(provider).count(method) == 1
 
 
 def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
