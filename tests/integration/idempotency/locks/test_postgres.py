@@ -157,19 +157,15 @@ def standing_still(backend: int) -> Iterator[None]:
         os.kill(backend, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("wait_seconds", [0.1, 600], ids=["its time is over", "cancelled"])
-def test_a_silent_server_is_waited_for_no_longer_than_that(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
-) -> None:
+def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
     lock, first, second = hall.lock(), hall.actor(), hall.actor()
     assert first.do(lock.acquire)
-    answer = second.begin(lambda: lock.acquire(wait_seconds=wait_seconds))
+    answer = second.begin(lambda: lock.acquire(wait_seconds=600))
     waits(1)
     (backend,) = asked("SELECT pid FROM pg_locks WHERE NOT granted")
     with standing_still(backend):
-        if wait_seconds > 1:
-            first.do(lock.cancel)
+        first.do(lock.cancel)
         with pytest.raises(LockUnavailable, match="did not answer"):
             answer.result(30)
     (backend,) = asked("SELECT pid FROM pg_locks WHERE granted AND locktype = 'advisory'")
@@ -179,8 +175,9 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(
     first.do(lock.release)
 
 
-def test_a_wait_that_is_cancelled_as_it_begins_does_not_outlast_a_silent_backend(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wait_seconds", [0.1, 600], ids=["its time is over", "cancelled"])
+def test_a_wait_does_not_outlast_a_backend_that_is_silent_from_its_beginning(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
 ) -> None:
     connected, send, silent = Session._refuse_a_pooler, Session._send, contextlib.ExitStack()
 
@@ -189,9 +186,10 @@ def test_a_wait_that_is_cancelled_as_it_begins_does_not_outlast_a_silent_backend
         send(session, function)
 
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
-    monkeypatch.setattr(Session, "_refuse_a_pooler", lambda session: (connected(session), session.cancel()))
+    if wait_seconds > 1:
+        monkeypatch.setattr(Session, "_refuse_a_pooler", lambda session: (connected(session), session.cancel()))
     monkeypatch.setattr(Session, "_send", send_and_cease)
-    answer = hall.actor().begin(lambda: hall.lock().acquire(wait_seconds=600))
+    answer = hall.actor().begin(lambda: hall.lock().acquire(wait_seconds=wait_seconds))
     with silent, pytest.raises(LockUnavailable, match="did not answer"):
         answer.result(30)
 
