@@ -92,7 +92,7 @@ UNDER_DJANGO = tests/unit/idempotency $(addprefix tests/integration/,idempotency
   tests/system/test_service.py \
   $(addprefix --ignore=,$(LOCKS_OF_REDIS)) \
   $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
-    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_inbox.py))
+    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_notifications.py))
 UNDER_REDIS = tests/unit/idempotency $(filter-out %/test_zookeeper.py,$(LOCKS_OF_REDIS)) \
   $(addprefix tests/integration/idempotency/,protocol redis test_cachedmap.py) tests/system/stores/test_sentinel.py
 DOORS = tests/unit/idempotency tests/integration/idempotency/test_forms.py \

@@ -2,7 +2,7 @@
 
 Writers: `payments.attempts` (payments; calls to providers; attempts until a provider has spoken),
 `payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and states that follow from facts),
-`payments.settlement.inbox` (notifications), `payments.settlement.events` (what became of events),
+`payments.settlement.notifications` (notifications), `payments.settlement.events` (what became of events),
 `payments.deliveries` (what became of deliveries), `payments.refunds` (refunds), `payments.reconciliation.bills`
 (comparisons and differences), `payments.operations.actions` (audit entries).
 """

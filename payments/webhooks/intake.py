@@ -26,11 +26,11 @@ from payments.models import Notification
 from payments.providers.base import Notice, Provider
 from payments.providers.documents import is_keepable
 from payments.refunds import steps as refunds
-from payments.settlement import backoff, events, inbox, read
+from payments.settlement import backoff, events, notifications, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
 from payments.settlement.decision import Outcome
-from payments.settlement.inbox import Stored
+from payments.settlement.notifications import Stored
 from payments.settlement.settle import until_settled
 from payments.settlement.state import PaymentState
 from payments.states import AnomalyKind
@@ -103,7 +103,7 @@ def replay(notification_pk: int) -> str:
     Its bytes are verified as of the moment when they arrived, with the keys that we hold now.
 
     Returns:
-        The verdict of this time; its row has it too, unless nothing has changed (see `inbox.finish`).
+        The verdict of this time; its row has it too, unless nothing has changed (see `notifications.finish`).
 
     Raises:
         Notification.DoesNotExist: there is none.
@@ -122,13 +122,13 @@ def replay(notification_pk: int) -> str:
             work = UnitOfWork()
             verdict = _settle(work, state, notice, row, is_locked=True)
             work.flush()
-            if inbox.finish(row, verdict=verdict) and _is_early(row, verdict):
+            if notifications.finish(row, verdict=verdict) and _is_early(row, verdict):
                 _come_again(row)
     except Exception as error:
         if database_is_away(error):
             raise
         log.exception("%s notification %s could not be applied again", row.account, row.notification_id)
-        inbox.store_failed(row, error=error, for_good=_fits_nowhere(error))
+        notifications.store_failed(row, error=error, for_good=_fits_nowhere(error))
         raise ProcessingFailed(reason_of(error)) from error
     return verdict
 
@@ -146,7 +146,7 @@ def replay_early(notification_pk: int) -> None:
     try:
         verdict = replay(row.pk)
     except (*UNREADABLE, ProcessingFailed) as error:
-        inbox.file_failed(row, reason=str(error), acknowledged=True)
+        notifications.file_failed(row, reason=str(error), acknowledged=True)
         raise
     if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
         _come_again(row)
@@ -188,7 +188,7 @@ def _take_in(received: Notification, notice: Notice) -> str:
             raise
         log.exception("%s notification %s could not be applied", received.account, received.notification_id)
         for_good = _fits_nowhere(error)
-        inbox.store_failed(received, error=error, for_good=for_good)
+        notifications.store_failed(received, error=error, for_good=for_good)
         return Verdict.ANOMALY if for_good else Verdict.ERROR
 
 
@@ -207,31 +207,31 @@ def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool)
             state = read.state_for(notice.facts, lock=True)
         verdict = _settle(work, state, notice, received, is_locked=lock)
         if is_new:
-            work.add(inbox.storing(received, verdict=verdict))
+            work.add(notifications.storing(received, verdict=verdict))
         is_early = _is_early(received, verdict)
         work.flush(commit=is_new and not is_early)
-        if (is_new or inbox.finish(received, verdict=verdict)) and is_early:
-            _come_again(inbox.rows_of(received).get())
+        if (is_new or notifications.finish(received, verdict=verdict)) and is_early:
+            _come_again(notifications.rows_of(received).get())
     return verdict
 
 
 def _look(received: Notification, notice: Notice) -> tuple[Stored | None, PaymentState | None]:
     """Find what is stored under its id, and what is known of its payment, in one round trip."""
-    finding, reading = inbox.finding(received), read.reading_for(notice.facts) if notice.facts else None
+    finding, reading = notifications.finding(received), read.reading_for(notice.facts) if notice.facts else None
     try:
         found, *rows = send(finding, *([reading] if reading else []))
     except (DataError, UnicodeError):  # what it says cannot even be asked for
-        stored = inbox.found(*send(finding))
+        stored = notifications.found(*send(finding))
         if stored is None or stored.verdict == Verdict.ERROR:
             raise
         return stored, None
-    return inbox.found(found), read.state_of(rows[0]) if rows else None
+    return notifications.found(found), read.state_of(rows[0]) if rows else None
 
 
 def _quarantine(received: Notification, stored: Stored) -> str:
     """Store a notification beside the one that says something else under the same id; a person decides."""
     with transaction.atomic():
-        if inbox.quarantine(received):
+        if notifications.quarantine(received):
             file_anomaly(
                 AnomalyKind.CONTENT_CHANGED,
                 channel=received.channel,
@@ -292,7 +292,7 @@ def _says_the_same(stored: Stored, received: Notification) -> bool:
     if stored.digest == received.digest:
         return True
     try:
-        return digest_of(_read_again(inbox.rows_of(received).get())) == received.digest
+        return digest_of(_read_again(notifications.rows_of(received).get())) == received.digest
     except UNREADABLE as error:
         log.info("stored %s notification %s cannot be read: %s", received.account, received.notification_id, error)
         return False

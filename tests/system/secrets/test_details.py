@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from payments.models import Anomaly, Notification
-from payments.settlement import inbox
+from payments.settlement import notifications
 from shop.platform.logs import json_formatter
 
 PAYER = "2088102122458832"
@@ -79,7 +79,7 @@ def test_nor_has_that_of_several_at_once() -> None:
 def test_no_failed_notification_keeps_them(kind: str) -> None:
     error = refused(REFUSED[kind])
     assert PAYER in str(error)
-    inbox.store_failed(CAME, error=error, for_good=False)
+    notifications.store_failed(CAME, error=error, for_good=False)
     for kept in (Notification.objects.get().detail, json.dumps(Anomaly.objects.get().detail)):
         assert "Error: " in kept
         assert PAYER not in kept

@@ -52,7 +52,7 @@ def take_over(original: Any, entry: Any, **who: Any) -> Any:
     return original(entry, **who)
 
 
-@plant(planted.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "found")
+@plant(planted.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.notifications", "found")
 def find_notification(original: Any, rows: Any) -> None:
     """Every copy is the first."""
 
