@@ -42,9 +42,9 @@ OpenAttempt = Callable[..., Attempt]
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give each test committed rows of its own, which other threads and sessions see.
 
-    Of providers and limits only those that ask for it: the others fail where their code begins to query.
+    Of providers and channels only those that ask for it: the others fail where their code begins to query.
     """
-    if item.path.parent.name not in {"providers", "limits"} and item.get_closest_marker("django_db") is None:
+    if item.path.parent.name not in {"providers", "channels"} and item.get_closest_marker("django_db") is None:
         item.add_marker(pytest.mark.django_db(transaction=True))
 
 

@@ -1,5 +1,5 @@
 """A Redis that can be taken away."""
 
-from tests.integration.payments.limits.conftest import away
+from tests.integration.payments.channels.conftest import away
 
 __all__ = ["away"]

@@ -12,7 +12,7 @@ from idempotency.observability import metrics
 from payments.channels.sharing import UNSHARED
 from shop.api import throttling
 from shop.models import Order, Product
-from tests.integration.payments.limits.conftest import counted, scripts_run
+from tests.integration.payments.channels.conftest import counted, scripts_run
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,7 +12,7 @@ from django.test import Client
 from idempotency.models import LedgerEntry
 from shop.models import Order, Product
 from shop.web import rates
-from tests.integration.payments.limits.conftest import away
+from tests.integration.payments.channels.conftest import away
 from tests.integration.shop.web.test_basket_pages import guest, held, put
 from tests.integration.shop.web.test_pages import form_of
 from tests.threads import at_once

@@ -11,8 +11,8 @@ from payments.channels.sharing import UNSHARED, shared
 from payments.models import Notification
 from payments.webhooks import intake as webhooks
 from payments.webhooks import nonces
+from tests.integration.payments.channels.conftest import OpenAttempt, counted
 from tests.integration.payments.conftest import letter, payment_of
-from tests.integration.payments.limits.conftest import OpenAttempt, counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
