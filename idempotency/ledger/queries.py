@@ -160,6 +160,7 @@ JOIN idempotency_ledgerattempt AS run ON run.entry_id = entry.id AND run.fence =
 WHERE entry.state = 'running' AND run.outcome = 'running'
 """
 
+# what a call is about, which a run says before its end; nothing wipes it
 NOTE_SUBJECT = """
 UPDATE idempotency_ledgerentry SET subject = coalesce(nullif(%s, ''), subject) WHERE id = %s AND fence = %s
 """
@@ -248,6 +249,7 @@ SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespac
 WHERE pg_class.oid = to_regclass('idempotency_ledgerentry')
 """
 
+# the part of names in Redis that a restored database renews
 READ_EPOCH = "SELECT value FROM idempotency_ledgerepoch WHERE id = 1"
 
 # random, no counter: the successor of a restored epoch may have been used before

@@ -10,8 +10,10 @@ ON CONFLICT (sender, event_id) DO NOTHING RETURNING id
 # after a claim without a run
 UNCOUNT = "UPDATE idempotency_webhookevent SET attempts = attempts - 1 WHERE id = %s AND status <> 'applied'"
 
+# its predecessor is not applied yet
 HOLD = "UPDATE idempotency_webhookevent SET status = 'held' WHERE id = %s"
 
+# in the transaction of the handler's own writes
 APPLIED = """
 UPDATE idempotency_webhookevent
 SET status = 'applied', attempts = attempts + %s, applied_at = statement_timestamp(), note = %s WHERE id = %s
@@ -39,6 +41,7 @@ _NEXT = """(sequence IS NULL OR (sequence = 1 OR EXISTS (
     WHERE later.sender = event.sender AND later.entity = event.entity
       AND later.sequence >= event.sequence AND later.status = 'applied'))"""
 
+# whether it may be applied now
 IS_NEXT = f"SELECT {_NEXT} FROM idempotency_webhookevent event WHERE id = %s"  # noqa: S608  our own
 
 # what a worker may apply now: due, of handlers that it has, and in its order

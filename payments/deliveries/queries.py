@@ -29,6 +29,7 @@ SET status = 'delivered', delivered_at = statement_timestamp(),
 WHERE id = %s AND attempts = %s AND status = 'sending'
 """
 
+# another attempt follows, unless the time for it is over; by the last claim too
 NOT_DELIVERED = """
 UPDATE payments_delivery
 SET status = CASE WHEN %s OR next.due_at > ends_at THEN 'failed' ELSE 'waiting' END, due_at = next.due_at,
@@ -84,10 +85,12 @@ DELETE FROM payments_delivery USING old WHERE payments_delivery.id = old.id
 RETURNING old.id
 """
 
+# the deliveries that each of these endpoints never took
 GIVEN_UP = """
 SELECT endpoint, count(*) FROM payments_delivery WHERE status = 'failed' AND endpoint = ANY(%s) GROUP BY endpoint
 """
 
+# seconds for which each endpoint's oldest delivery has waited
 OLDEST = """
 SELECT endpoint, extract(epoch FROM statement_timestamp() - min(created_at))::float8
 FROM payments_delivery WHERE status IN ('waiting', 'sending') GROUP BY endpoint

@@ -99,6 +99,7 @@ WITH fact AS (
 
 COUNT_AND_BOOK = _COUNTED + _BOOK
 
+# from a status that may still end so
 END_ATTEMPT = (
     "UPDATE payments_attempt SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"
 )
@@ -106,6 +107,7 @@ END_ATTEMPT = (
 # have the timer close it at once
 CLOSE_SOON = "UPDATE payments_attempt SET next_query_at = statement_timestamp(), query_count = 0 WHERE id = %s"
 
+# its money went back
 END_REFUND = "UPDATE payments_refund SET status = 'succeeded', next_query_at = NULL, message = '' WHERE id = %s"
 
 # the end of a statement: what it has `decided`, for each of these endpoints, as the next of its payment, whose
@@ -120,6 +122,7 @@ FROM decided
     CROSS JOIN (SELECT * FROM unnest(%s::uuid[], %s::text[]) LIMIT %s::bigint) AS wanted (id, endpoint)
 """
 
+# stage what is decided about a payment
 STAGE_DELIVERIES = "WITH decided (type, payment_id, data) AS (SELECT %s, %s::uuid, %s::jsonb)" + _STAGE
 
 # once per kind, channel and reference; one that says something else is open again, unless policy refunds it.
@@ -169,6 +172,7 @@ WITH anomaly AS (
 
 APPROVE_REFUND = _APPROVED + _REFUND
 
+# an open anomaly, by its number
 RESOLVE = """
 UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
 WHERE id = %s AND resolved_at IS NULL
@@ -193,6 +197,7 @@ INSERT INTO payments_paymentevent (payment_id, number, status, paid_minor, refun
 VALUES (%s, %s, %s, %s, %s, 0)
 """
 
+# what is stored under a notification's id
 FIND_NOTIFICATION = (
     "SELECT digest, verdict, account_key FROM payments_notification WHERE channel = %s AND notification_id = %s"
 )
