@@ -7,8 +7,8 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
-from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from idempotency.call import KeyedCall
@@ -31,6 +31,7 @@ def show(request: HttpRequest) -> HttpResponse:
     return _page(request)
 
 
+@never_cache
 def _page(
     request: HttpRequest, *, form: BasketForm | None = None, problem: Problem | None = None, status: int = 200
 ) -> HttpResponse:
@@ -42,9 +43,7 @@ def _page(
         "words": problems.words_for(problem.code) if problem else None,
         "about": problem.extra.get("sku", "") if problem else "",
     }
-    response = render(request, "shop/basket.html", context, status=status)
-    add_never_cache_headers(response)
-    return response
+    return render(request, "shop/basket.html", context, status=status)
 
 
 def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpResponse:

@@ -16,8 +16,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
-from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_safe
 
 from idempotency.call import KeyedCall
@@ -230,6 +230,7 @@ def _opens_wallets(request: HttpRequest) -> bool:
 
 
 @require_safe
+@never_cache
 def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
     """Answer a poll of the open order page: its state, and whether that is final."""
     if not request.user.is_authenticated:
@@ -238,9 +239,7 @@ def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
         found = _view(request, order_id)
     except OrderNotFound:
         return JsonResponse({"code": "order_not_found"}, status=404)
-    response = JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})
-    add_never_cache_headers(response)
-    return response
+    return JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})
 
 
 urlpatterns = [

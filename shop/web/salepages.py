@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.utils.cache import add_never_cache_headers
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from idempotency.call import KeyedCall
@@ -47,6 +47,7 @@ def sale(request: HttpRequest, *, sku: str) -> HttpResponse:
     return _page(request, sku=sku)
 
 
+@never_cache
 def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> HttpResponse:
     user_id = request.user.pk
     found = flashsale.look(sku=sku, user_id=user_id)
@@ -67,9 +68,7 @@ def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> 
         "status_url": f"{reverse('flash-sale-status', kwargs={'sku': sku})}?who={_signed(user_id)}",
         "words": problems.words_for(problem.code) if problem and problem.code != "already_bought" else None,
     }
-    response = render(request, "shop/flashsale.html", context, status=problem.status if problem else 200)
-    add_never_cache_headers(response)
-    return response
+    return render(request, "shop/flashsale.html", context, status=problem.status if problem else 200)
 
 
 def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
@@ -92,6 +91,7 @@ def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
 
 
 @require_safe
+@never_cache
 def status(request: HttpRequest, *, sku: str) -> JsonResponse:
     """Answer a poll of the open page; see the module."""
     try:
@@ -105,9 +105,7 @@ def status(request: HttpRequest, *, sku: str) -> JsonResponse:
         "arrivals": found.arrivals,
         "place": found.place,
     }
-    response = JsonResponse({name: value for name, value in shown.items() if value is not None})
-    add_never_cache_headers(response)
-    return response
+    return JsonResponse({name: value for name, value in shown.items() if value is not None})
 
 
 def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
