@@ -44,10 +44,6 @@ _dice_lock = threading.Lock()
 _timeout_lock = threading.Lock()
 
 
-class UnknownFault(ValueError):
-    """A name or value that is not in the table."""
-
-
 def current() -> dict[str, Any]:
     return {**NONE, **state.store().kept_of("faults")}
 
@@ -56,16 +52,16 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
     """Set the named faults and leave the rest, or end all where none is named; return all of them.
 
     Raises:
-        UnknownFault: nothing was changed.
+        ValueError: a name or value that is not in the table; nothing was changed.
     """
     for name, value in wanted.items():
         if name not in NONE:
-            raise UnknownFault(f"{name!r} is not a fault; known are {', '.join(sorted(NONE))}")
+            raise ValueError(f"{name!r} is not a fault; known are {', '.join(sorted(NONE))}")
         if not isinstance(value, bool | int | float):
-            raise UnknownFault(f"{name} must be a number or a truth value")
+            raise ValueError(f"{name} must be a number or a truth value")
         _, low, high = _FAULTS[name]
         if not low <= value <= high:
-            raise UnknownFault(f"{name} must be between {low} and {high}")
+            raise ValueError(f"{name} must be between {low} and {high}")
     wanted = wanted or NONE
     state.store().keep("faults", **wanted)
     faults = current()
