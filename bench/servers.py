@@ -152,14 +152,14 @@ def fresh_database(name: str) -> str:
 @contextmanager
 def on_database(url: str) -> Iterator[str]:
     """Let this process work on the database at `url` too."""
-    usual = db.connection.settings_dict["NAME"]
+    before = db.connection.settings_dict["NAME"]
     db.connection.close()
     db.connection.settings_dict["NAME"] = urlsplit(url).path.lstrip("/")
     try:
         yield url
     finally:
         db.connection.close()
-        db.connection.settings_dict["NAME"] = usual
+        db.connection.settings_dict["NAME"] = before
 
 
 def _prepare(python: Path, environment: Mapping[str, str]) -> None:

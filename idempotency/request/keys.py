@@ -299,8 +299,8 @@ def _decoder_without(names: frozenset[str]) -> json.JSONDecoder:
     name_of = itemgetter(0)
 
     def sorted_object(pairs: list[tuple[str, Any]]) -> Any:
-        kept = [pair for pair in pairs if pair[0] not in names] if names else pairs
-        return {"object": sorted(kept, key=name_of)}
+        left = [pair for pair in pairs if pair[0] not in names] if names else pairs
+        return {"object": sorted(left, key=name_of)}
 
     def spelt_number(text: str) -> Any:
         return {"number": text}

@@ -30,14 +30,14 @@ def _renewed(account: str, provider: Provider) -> int:
     if renew is None:
         return 0
     try:
-        kept = renew(provider, config().providers[account])
+        stored = renew(provider, config().providers[account])
     except ProviderError as error:
         log.warning("New certificates of %s could not be had: %s", account, error)
         return 0
     except ConfigError as error:
         log.error("%s", error)
         return 0
-    if kept:
-        log.info("New certificates of %s: %s", account, ", ".join(kept))
+    if stored:
+        log.info("New certificates of %s: %s", account, ", ".join(stored))
         channels.look_now()
-    return len(kept)
+    return len(stored)

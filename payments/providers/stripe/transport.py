@@ -32,11 +32,11 @@ class Transport(stripe.HTTPClient):
     ) -> tuple[str, int, Mapping[str, str]]:
         """Send one call; raises as `payments.providers.transport.send`."""
         # the library would send this machine's name, and how long our last call took
-        kept = {
+        given = {
             name: value
             for name, value in (headers or {}).items()
             if not name.lower().startswith("x-stripe-client-")
         }
-        kept["User-Agent"] = "payonce"
-        received = self._send(method.upper(), url, headers=kept, content=post_data or None)
+        given["User-Agent"] = "payonce"
+        received = self._send(method.upper(), url, headers=given, content=post_data or None)
         return received.content.decode(errors="replace"), received.status, received.headers
