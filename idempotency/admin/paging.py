@@ -12,10 +12,9 @@ PAGED_MAX = 100_000  # PostgreSQL reads all rows before a page; what is further 
 
 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
-    """Paginator that counts exactly up to `COUNTED_MAX`, then takes PostgreSQL's estimate for a whole table, else
-    that bound.
+    """Paginator that counts up to `COUNTED_MAX`, and takes PostgreSQL's estimate of a longer table.
 
-    Pages of a filtered list end at the bound, so that a longer one is filtered further; those of a whole table
+    Pages of a filtered list end at that bound, so that a longer one is filtered further; those of a whole table
     end at `PAGED_MAX` rows.
     """
 

@@ -30,10 +30,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Attributes:
-    owners: the longest holder first.
-    waiters: names, in the order of the queue.
-    """
+    """Holders of a lock, the longest first, and the names of those that wait, in the order of the queue."""
 
     owners: tuple[Owner, ...]
     waiters: tuple[str, ...]

@@ -21,8 +21,7 @@ THROTTLED = Counter("payonce_throttled", "API calls, forms and logins that were 
 
 
 class CallerThrottle(BaseThrottle):
-    """Throttle that answers 429 with `Retry-After` above `API_CALLS_PER_MINUTE` and
-    `API_CALLS_PER_MINUTE_OVERALL`.
+    """Throttle by `API_CALLS_PER_MINUTE` and `API_CALLS_PER_MINUTE_OVERALL`: 429 with `Retry-After`.
 
     No span of a minute has more calls; a refused one does not count. One command to Redis a call. Guests pass:
     only the API's documentation is open to them, and they shall not use up the callers' share.
