@@ -96,14 +96,14 @@ def shown_as_paid(page: Page, order_id: str) -> bool:
     return page.get_by_text("Paid. Thank you!").is_visible()
 
 
-def paid_once(shop: RunningShop, api: httpx.Client, order_id: str, *, amount_minor: int = 1990) -> None:
+def paid_once(shop: RunningShop, api: httpx.Client, order_id: str) -> None:
     order = api.get(f"/api/v1/orders/{order_id}").json()
     payment = api.get(f"/api/v1/payments/{order['payment']}").json()
     assert (order["status"], payment["status"]) == ("paid", "succeeded")
-    assert (payment["paid_minor"], payment["refunded_minor"]) == (amount_minor, 0)
+    assert (payment["paid_minor"], payment["refunded_minor"]) == (1990, 0)
     charged = charges(shop)
     numbers = [attempt["out_trade_no"] for attempt in payment["attempts"] if attempt["out_trade_no"] in charged]
-    assert [charged[number]["charged_minor"] for number in numbers] == [amount_minor]
+    assert [charged[number]["charged_minor"] for number in numbers] == [1990]
 
 
 def test_wechat_with_double_clicks_everywhere(page: Page, shop: RunningShop, api: httpx.Client) -> None:

@@ -61,7 +61,6 @@ class Lab(Run):
         self.servers = EmbeddedServers(folder, durable=durable, guardian=self.guardian)
         self.network = Network()
         self.down: set[str] = set()  # ended on purpose; not to be started again before the fault is over
-        self.revived = 0
         self._provider_ports = {f"web-{port}": wired for port, wired in zip(ports, others[web:], strict=True)}
         self._clocks = {f"web-{ports[index]}": ahead for index, ahead in (clocks or {}).items()}
         self._more = dict(more or {})
@@ -111,7 +110,6 @@ class Lab(Run):
         """Start again what has ended by itself."""
         for name, child in list(self.children.items()):
             if name not in self.down and child.poll() is not None:
-                self.revived += 1
                 self.revive(name)
 
     def kill(self, name: str) -> None:

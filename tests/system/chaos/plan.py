@@ -179,14 +179,14 @@ def faults(seed: int, *, duration: float) -> list[Fault]:
         drawn.append(Fault(at=round(at, 2), seconds=seconds, kind=kind, target=target, values=values))
 
 
-def described(seed: int, *, duration: float, visits_shown: int = 5) -> str:
+def described(seed: int, *, duration: float) -> str:
     """The plan for people."""
     lines = [f"seed {seed}, {duration:g} s, {CLIENTS} clients, {WEBS} web processes"]
     lines += [f"clock of web {web}: {ahead:+} s" for web, ahead in clocks(seed).items()]
     lines.append(f"providers: {weather(seed)}")
     lines += [str(fault) for fault in faults(seed, duration=duration)]
     for client in range(CLIENTS):
-        for visit in itertools.islice(visits(seed, client), visits_shown):
+        for visit in itertools.islice(visits(seed, client), 5):
             lines.append(f"client {client}: {visit}")
         lines.append(f"client {client}: …")
     return "\n".join(lines)

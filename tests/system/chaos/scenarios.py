@@ -167,8 +167,8 @@ class Scene:
             self.lab.network.heal(name)
 
 
-def visit(user: int, *, sku: str = "mug", quantity: int = 1, copies: int = 1) -> Visit:
-    return Visit(kind="buy", user=user, web=user, items=((sku, quantity),), copies=copies)
+def visit(user: int, *, quantity: int = 1, copies: int = 1) -> Visit:
+    return Visit(kind="buy", user=user, web=user, items=(("mug", quantity),), copies=copies)
 
 
 def double_clicks(scene: Scene) -> None:

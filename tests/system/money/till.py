@@ -229,12 +229,8 @@ class Till:
         order = Order.objects.get(pk=payment.order_id)
         return order.status, payment.status, payment.paid_minor, payment.refunded_minor
 
-    def witness(self, *, held_minor: int = 0) -> None:
-        """The sandbox, the journal, the payments, the orders and the shelf agree on money and mugs.
-
-        Args:
-            held_minor: what we still have and no order counts.
-        """
+    def witness(self) -> None:
+        """The sandbox, the journal, the payments, the orders and the shelf agree on money and mugs."""
         balance = {row.account: row.balance_minor for row in trial_balance()}
         assert sum(balance.values()) == 0, "the journal does not add up"
         there = dict.fromkeys(CHANNELS, 0)
@@ -248,8 +244,8 @@ class Till:
         assert in_books == there, "books and sandbox differ"
         totals = Payment.objects.aggregate(paid=Sum("paid_minor"), refunded=Sum("refunded_minor"))
         kept_minor = (totals["paid"] or 0) - (totals["refunded"] or 0)
-        assert (-balance.get(ORDERS, 0), -balance.get(HELD, 0)) == (kept_minor, held_minor)
-        assert sum(there.values()) == kept_minor + held_minor
+        assert (-balance.get(ORDERS, 0), -balance.get(HELD, 0)) == (kept_minor, 0)
+        assert sum(there.values()) == kept_minor
         for payment in Payment.objects.all():
             _fits(payment)
         sold = OrderItem.objects.exclude(order__status="closed").aggregate(units=Sum("quantity"))["units"] or 0

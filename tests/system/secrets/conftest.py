@@ -61,12 +61,12 @@ class Files:
     folder: Path
     channels: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def put(self, name: str, content: bytes, *, mode: int = 0o600) -> Path:
+    def put(self, name: str, content: bytes) -> Path:
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         fresh = path.with_name(path.name + ".fresh")
         fresh.write_bytes(content)
-        fresh.chmod(mode)
+        fresh.chmod(0o600)
         fresh.rename(path)
         configured.look_now()
         return path

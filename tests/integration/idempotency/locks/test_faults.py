@@ -29,6 +29,15 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.5)
 
 
+def contended(bench: Bench) -> tuple[Any, Any, Any, Any]:
+    """A lock, its holder, who waits for it, and that one's acquire."""
+    lock, (first, second) = bench.make("Lock"), bench.actors(2)
+    assert first.do(lock.acquire)
+    waiting = second.begin(lock.acquire)
+    bench.waits(1)
+    return lock, first, second, waiting
+
+
 def test_several_are_not_taken_while_one_was_lost_meanwhile(desk: Bench) -> None:
     both = [desk.make("Lock", name, owner="me") for name in "ab"]
     several = locks.MultiLock(both)
@@ -133,11 +142,7 @@ def test_the_names_of_two_sets_do_not_run_into_each_other(desk: Bench) -> None:
 
 
 def test_who_waits_gets_in_although_the_message_is_lost(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = one.make("Lock")
-    first, second = one.actors(2)
-    assert first.do(lock.acquire)
-    waiting = second.begin(lock.acquire)
-    one.waits(1)
+    lock, first, _, waiting = contended(one)
     monkeypatch.setattr(mailbox.Mail, "deliver", lambda mail, data: None)
     first.do(lock.release)
     assert waiting.result(30) is True
@@ -169,11 +174,7 @@ def test_a_release_is_one_message_and_wakes_one_waiter(desk: Bench, monkeypatch:
 
 class TestTheServer:
     def test_a_restart_is_survived_by_who_waits(self, one: Bench) -> None:
-        lock = one.make("Lock")
-        first, second = one.actors(2)
-        assert first.do(lock.acquire)
-        waiting = second.begin(lock.acquire)
-        one.waits(1)
+        lock, first, second, waiting = contended(one)
         one.servers.kill()
         one.servers.start()
         assert waiting.result(30) is True
@@ -182,11 +183,7 @@ class TestTheServer:
         second.do(lock.release)
 
     def test_connections_that_are_cut_off_are_made_again(self, one: Bench, early_renewals: None) -> None:
-        lock = one.make("Lock")
-        first, second = one.actors(2)
-        assert first.do(lock.acquire)
-        waiting = second.begin(lock.acquire)
-        one.waits(1)
+        lock, first, second, waiting = contended(one)
         for _ in range(3):
             with one.servers.data_nodes() as (server,):
                 server.client_kill_filter(_type="normal", skipme=True)
@@ -228,11 +225,7 @@ class TestTheWatchdog:
         actor.do(lock.release)
 
     def test_what_a_waiter_was_granted_is_confirmed(self, one: Bench) -> None:
-        lock = one.make("Lock")
-        first, second = one.actors(2)
-        assert first.do(lock.acquire)
-        waiting = second.begin(lock.acquire)
-        one.waits(1)
+        lock, first, second, waiting = contended(one)
         first.do(lock.release)
         assert waiting.result(30) is True
         until(lambda: second.do(lock._hold).confirmed)

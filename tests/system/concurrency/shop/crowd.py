@@ -11,14 +11,14 @@ import psycopg
 from tests.running import UNLIMITED, until
 
 
-def open_sale(database: psycopg.Connection, *, sku: str, units: int, stock: int = 1000) -> int:
+def open_sale(database: psycopg.Connection, *, sku: str, units: int) -> int:
     """A product that is sold in a flash sale from now on; the sale's primary key."""
     row = database.execute(
         "WITH made AS (INSERT INTO shop_product (sku, name, description, picture, price_minor, currency, stock, "
-        "flash_only, version) VALUES (%s, %s, '', 'parcel', 100, 'CNY', %s, true, 1) RETURNING id) "
+        "flash_only, version) VALUES (%s, %s, '', 'parcel', 100, 'CNY', 1000, true, 1) RETURNING id) "
         "INSERT INTO shop_flashsale (product_id, units, sold, starts_at, ends_at, version) "
         "SELECT id, %s, 0, now() - interval '1 s', now() + interval '1 h', 1 FROM made RETURNING id",
-        [sku, sku, stock, units],
+        [sku, sku, units],
     ).fetchone()
     assert row is not None
     return int(row[0])

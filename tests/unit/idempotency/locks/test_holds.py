@@ -115,14 +115,14 @@ class Alone(Hub):
     def stir(self) -> None: ...
 
 
-def taking(hub: Hub, *, wait_seconds: float | None, lease_seconds: float | None = None) -> Steps[Any]:
+def taking(hub: Hub, *, wait_seconds: float | None) -> Steps[Any]:
     """The steps of an acquire at such a hub."""
 
     class LockAlone(Mutex):
         def hub(self) -> Hub:
             return hub
 
-    return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds, lease_seconds=lease_seconds)
+    return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds)
 
 
 def until_it_waits(steps: Steps[Any], reply: Any, answer: Any) -> tuple[str, Any]:

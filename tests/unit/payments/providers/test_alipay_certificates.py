@@ -135,8 +135,8 @@ def test_the_roots_sn_leaves_out_what_is_not_rsa(authority: Authority) -> None:
     assert root_sn([authority.root, authority.curve(), authority.middle]) == f"{first}_{second}"
 
 
-def says(key: rsa.RSAPrivateKey, cert_sn: Any, document: Any = PENDING, *, method: str = QUERY) -> Any:
-    return alipay_says(method, document, key=key, cert_sn=cert_sn)
+def says(key: rsa.RSAPrivateKey, cert_sn: Any, document: Any = PENDING) -> Any:
+    return alipay_says(QUERY, document, key=key, cert_sn=cert_sn)
 
 
 def answers(alipay: Alipay) -> bool:

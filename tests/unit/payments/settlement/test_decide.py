@@ -74,11 +74,9 @@ def whole(attempt: uuid.UUID = ALIPAY) -> Fact:
     return replace(fact, out_refund_no="", is_whole=True)
 
 
-def disputed(
-    status: DisputeStatus, minute: int, *, due: int | None = None, reason: str = "fraudulent", number: str = "du_1"
-) -> Fact:
+def disputed(status: DisputeStatus, minute: int, *, due: int | None = None, number: str = "du_1") -> Fact:
     """What a provider states of a dispute in that minute; it moves nothing."""
-    said = Dispute(status=status, reason=reason, respond_by=None if due is None else at(due))
+    said = Dispute(status=status, reason="fraudulent", respond_by=None if due is None else at(due))
     stated = replace(paid(WECHAT, number), kind=FactKind.DISPUTED, paid_txn_id="4200", dispute=said)
     return replace(stated, occurred_at=at(minute))
 
