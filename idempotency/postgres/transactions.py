@@ -125,6 +125,7 @@ class _Traffic:
         open: names of open savepoints, in order, whether the server knows them yet or not.
         at_begin: those of them that were set before the first statement.
         cursor: see `cursor_of`. The rows of its last statements stay until the next ones.
+        names: number of our savepoints. From 1 in each transaction: psycopg parses no text that it has seen.
         replaced: methods of Django's connection while transaction control travels.
     """
 
@@ -136,7 +137,7 @@ class _Traffic:
 
     def begin(self, *, is_watched: bool = False, travels: bool = False) -> None:
         """Begin with another transaction: nothing waits."""
-        self.is_watched, self.travels = is_watched, travels
+        self.is_watched, self.travels, self.names = is_watched, travels, 0
         self.waiting, self.open, self.at_begin = list[str](), list[str](), set[str]()
 
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
@@ -179,11 +180,10 @@ class _Traffic:
 
     @async_unsafe
     def savepoint(self) -> str | None:
-        database = self._database
-        database.savepoint_state += 1
-        name = f"s_x{database.savepoint_state}"  # Django's have a number before the x
+        self.names += 1
+        name = f"s_x{self.names}"  # Django's have a number before the x
         waits = self._is_quiet() and self._hold_back("SAVEPOINT", f'"{name}"')
-        return name if waits else type(database).savepoint(database)
+        return name if waits else type(self._database).savepoint(self._database)
 
     @async_unsafe
     def savepoint_commit(self, name: str) -> None:
