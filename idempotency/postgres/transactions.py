@@ -52,13 +52,13 @@ def defer(database: BaseDatabaseWrapper) -> None:
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    own = database.__dict__
-    if isinstance(former := getattr(own.get("savepoint"), "__self__", None), _Traffic):
-        for name in former.replaced:
-            del own[name]
-        former.begin()  # other code may have put its own cursors since
-    if (traffic := _traffic_of(database)) is not None:
-        traffic.begin()
+    traffic = getattr(database.__dict__.get("savepoint"), "__self__", None)
+    if isinstance(traffic, _Traffic):  # also where other code has put its own cursors since
+        for name in traffic.replaced:
+            del database.__dict__[name]
+    elif (traffic := _traffic_of(database)) is None:
+        return
+    traffic.begin()
 
 
 def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: list[Any]) -> None:
@@ -138,7 +138,9 @@ class _Traffic:
     def begin(self, *, is_watched: bool = False, travels: bool = False) -> None:
         """Begin with another transaction: nothing waits."""
         self.is_watched, self.travels, self.names = is_watched, travels, 0
-        self.waiting, self.open, self.at_begin = list[str](), list[str](), set[str]()
+        self.waiting: list[str] = []
+        self.open: list[str] = []
+        self.at_begin: set[str] = set()
 
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
@@ -235,9 +237,7 @@ class _Traffic:
         return True
 
 
-def _run_behind(
-    front: list[str], cursor: Any, run: Callable[..., Any], query: str, parameters: Any, **options: Any
-) -> None:
+def _run_behind(front: list[str], cursor: Any, run: Any, query: str, parameters: Any, **options: Any) -> None:
     """Run a statement in one message with those in `front`, and empty it."""
     try:
         run("; ".join([*front, query]), parameters, **options)
