@@ -160,7 +160,8 @@ def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
     # waits for a payment attempt that is just being opened, and lets none begin after it
     is_first = bool(pending.filter(closing_at__isnull=True).update(closing_at=now))
     shopper_repeats = by_shopper and not is_first  # which does not put the timer off
-    if is_first or (pending.exists() if shopper_repeats else pending.update(closing_at=now)):
+    stalled = pending.filter(closing_at__lte=now - timedelta(seconds=CLOSING_GRACE_SECONDS))
+    if is_first or (pending.exists() if shopper_repeats else stalled.update(closing_at=now)):
         result = closing.close_payment(order_id=order_id, by_shopper=shopper_repeats)
         if result in {closing.CloseResult.CLOSED, closing.CloseResult.NONE}:
             with transaction.atomic():

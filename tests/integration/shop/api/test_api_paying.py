@@ -130,6 +130,7 @@ class TestPayment:
         assert (tasks.complete_ledger(timestamp=0), entries()) == ({}, ["uncertain", "uncertain"])
 
         checkout.wechat.works()
+        Order.objects.update(closing_at=Now() - timedelta(minutes=2))
         assert lifecycle.expire(order_id=Order.objects.get().id) == "closed"
         assert tasks.complete_ledger(timestamp=0) == {"settled": 2}
         assert entries() == ["finished", "finished"]
