@@ -31,8 +31,11 @@ class RateExceeded(LockTimeout):
     """
 
     def __init__(self, name: str, retry_after_seconds: float) -> None:
-        super().__init__(f"{name!r} has no permit for another {retry_after_seconds:.3f} s.")
+        super().__init__(name, retry_after_seconds)  # as it takes them, or a worker's cannot be unpickled
         self.retry_after_seconds = retry_after_seconds
+
+    def __str__(self) -> str:
+        return "{!r} has no permit for another {:.3f} s.".format(*self.args)
 
 
 class Rate(NamedTuple):
