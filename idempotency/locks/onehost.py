@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Unpack
 
-from idempotency.arguments import whole_number
+from idempotency.arguments import text, whole_number
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, Entered, WithStatement
 from idempotency.locks.engine.steps import DEFAULT, BesideTheLoop, Blocking, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.waits import Rest
@@ -44,11 +44,15 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
     _unheard = dict.fromkeys(("lost", "expired"), "the process's end alone ends it")
     token = 0
 
-    def __init__(self, name: str, *, permits: int, folder: Path | None = None, **settings: Unpack[Common]) -> None:
+    def __init__(
+        self, name: str, *, permits: int, folder: str | Path | None = None, **settings: Unpack[Common]
+    ) -> None:
         super().__init__(name, **settings)
         self.permits = whole_number("permits", permits)
         self._is_shared = folder is not None
-        self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
+        if folder is None:
+            folder = Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
+        self._folder = folder if isinstance(folder, Path) else Path(text("folder", folder))
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
 
     @operation

@@ -140,6 +140,7 @@ def test_what_must_be_text_is_no_other(one: Bench, text: Any) -> None:
         _refused(member, text, lambda job=job: actor.do(lambda: job(text)))
     if text is not None:
         _refused("owner", text, *_entered(one, owner=text))
+        _refused("folder", text, lambda: one.locks.HostSemaphore("thing", permits=1, folder=text))
         for job in (rate.acquire, rate.release, rate.available):
             _refused("caller", text, lambda job=job: actor.do(lambda: job(caller=text)))
     client, folder = KazooClient(), None

@@ -224,7 +224,7 @@ def test_permits_of_one_machine_come_back_from_the_dead(tmp_path: Path) -> None:
     process.kill()
     process.join(30)
     assert semaphore.acquire() is True
-    with semaphore:
+    with locks.HostSemaphore("cpu", permits=2, folder=str(tmp_path)):
         assert semaphore.held == 2
     semaphore.release()
     with pytest.raises(locks.NotHeld):
