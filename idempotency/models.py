@@ -277,6 +277,7 @@ class WebhookEvent(models.Model):
                 name="webhook_bodies",
                 condition=Q(applied_at__isnull=False, body__isnull=False),
             ),
+            models.Index(fields=["applied_at"], name="webhook_old", condition=Q(status="applied", attempts__gt=0)),
         ]
 
     def __str__(self) -> str:

@@ -204,5 +204,5 @@ def purge_bodies(*, limit: int) -> int:
 
 
 def drop(*, limit: int) -> int:
-    """Forget up to `limit` events applied `TOMBSTONE_SECONDS` ago, not the last of an entity; return the count."""
+    """Forget up to `limit` events applied `TOMBSTONE_SECONDS` ago, of an entity's last its attempts; count all."""
     return home.execute(queries.DROP, [config().tombstone_seconds, limit])

@@ -10,12 +10,17 @@ from django.utils import timezone
 
 from idempotency.maintenance import reap
 from idempotency.models import WebhookEvent
-from idempotency.webhooks import apply_stored_events, replay
+from idempotency.webhooks import apply_stored_events, queries, replay
+from tests.emptying import filled
 from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, send, step
 from tests.running import until
 from tests.threads import at_once
 
 IN_ORDER = ["o1-1", "o1-2", "o1-3"]
+LAST_ONES = """
+INSERT INTO idempotency_webhookevent (sender, event_id, entity, sequence, headers, status, attempts, applied_at)
+SELECT 'ordered', n, n, 1, '{}', 'applied', 1, now() - interval '400 days' FROM generate_series(1, 3000) AS n
+"""
 
 
 @pytest.mark.parametrize("order", [(1, 3, 2), (2, 3, 1), (3, 2, 1)])
@@ -127,13 +132,30 @@ def test_of_two_events_with_one_number_the_second_is_held_for_a_person() -> None
     assert (apply_stored_events(), applied()) == ({}, ["o1-1", "o1-2"])
 
 
-def test_the_last_of_an_entity_is_remembered_for_its_successor() -> None:
+def test_the_last_of_an_entity_is_remembered_for_its_successor_and_read_once() -> None:
+    def all_is_old() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
+
     for number in (1, 2):
         step(number)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
-    assert reap()["events"] == 1
+    all_is_old()
+    assert [reap()["events"], reap()["events"]] == [2, 0]
     assert step(3).json() == {"status": "applied"}
+    all_is_old()
+    assert reap()["events"] == 1
+    assert WebhookEvent.objects.get().sequence == 3
+
+
+def test_to_find_none_to_forget_reads_none_that_is_remembered() -> None:
+    with filled(LAST_ONES, ("idempotency_webhookevent",)), connection.cursor() as cursor:
+        assert reap(batch=3_000)["events"] == 3_000
+        cursor.execute("VACUUM ANALYZE idempotency_webhookevent")
+        cursor.execute(f"EXPLAIN ANALYZE {queries.DROP}", [86_400, 500])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert WebhookEvent.objects.count() == 3_000
+    assert "webhook_old" in plan
+    assert "Rows Removed" not in plan
 
 
 def test_a_copy_of_a_forgotten_first_one_is_held_for_a_person() -> None:
