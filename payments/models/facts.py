@@ -1,7 +1,7 @@
 """Facts that providers reported, raw notifications, and anomalies for a person to look at."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -49,6 +49,8 @@ class Observation(models.Model):
                 message="a fact stays as it was reported",
             ),
         )
+        # for the facts of a day, beside its bill; storing one pays next to nothing
+        indexes = (BlockRangeIndex(fields=["occurred_at", "observed_at"], name="observation_by_time"),)
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.provider_txn_id}"
@@ -136,7 +138,11 @@ class Anomaly(models.Model):
             models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
             stored("anomaly_stays"),
         )
-        indexes = (models.Index(fields=["id"], name="anomaly_open", condition=Q(resolved_at__isnull=True)),)
+        indexes = (
+            models.Index(fields=["id"], name="anomaly_open", condition=Q(resolved_at__isnull=True)),
+            # as its list is ordered
+            models.Index(F("resolved_at").desc(nulls_first=True), F("id"), name="anomaly_by_end"),
+        )
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.reference}"

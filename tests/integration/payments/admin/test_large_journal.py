@@ -1,6 +1,9 @@
 """Searches and filters of a large journal, and of as many facts: none of them reads the whole table."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,13 +12,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from idempotency.admin import searching
+from payments.reconciliation.bill_lines import unlisted
 from tests.emptying import filled
 from tests.integration.idempotency.admin.test_searching import pages_of, pages_read
 
 ROWS, NEWEST = 40_000, 200
 NUMBER = "00000000-0000-7000-8000-000000000001"
 
-# number n: a payment of 1 fen by Alipay, a tenth of a second before the next, the last an hour ago; the first one alone is held
+# number n: a payment of 1 fen by Alipay, a hundredth of a day before the next, booked a tenth of a second before it, the last
+# an hour ago; the first one alone is held
 FILL = f"""
 BEGIN;
 SET LOCAL session_replication_role = replica;
@@ -27,8 +32,9 @@ INSERT INTO payments_attempt (id, payment_id, channel, method, merchant, amount_
 VALUES ('{NUMBER}', '{NUMBER}', 'alipay', 'page', 'm', 1, 'CNY', 'succeeded', '', '', '', '', '{{}}', '{{}}', '', 0,
     now());
 INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
-    out_refund_no, credited, source)
-SELECT 'alipay', 'm', 'txn-' || n, 'paid', '{NUMBER}', 1, 'CNY', '', true, 'query'
+    out_refund_no, credited, source, occurred_at, observed_at)
+SELECT 'alipay', 'm', 'txn-' || n, 'paid', '{NUMBER}', 1, 'CNY', '', true, 'query',
+    now() - make_interval(secs => 864 * ({ROWS} - n)), now()
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO payments_journalentry (observation_id, kind, created_at)
 SELECT id, 'moved', now() - make_interval(secs => 3600 + ({ROWS} - row_number() OVER (ORDER BY id)) / 10.0)
@@ -54,6 +60,15 @@ def operator(journal: None, monkeypatch: pytest.MonkeyPatch) -> Client:
     client = Client()
     client.force_login(User.objects.create_superuser("boss"))
     return client
+
+
+def test_the_facts_of_a_day_have_an_index(journal: None) -> None:
+    account: Any = SimpleNamespace(channel="alipay", merchant="m", zone=UTC)
+    with CaptureQueriesContext(connection) as asked, connection.cursor() as cursor:
+        assert len(unlisted(account, datetime.now(UTC).date() - timedelta(days=50), ())) == 100
+        cursor.execute(f"EXPLAIN {asked.captured_queries[0]['sql']}")
+        plan = cursor.fetchall()
+    assert [line for (line,) in plan if "observation_by_time" in line], plan
 
 
 def test_no_list_reads_the_whole_table(operator: Client) -> None:
