@@ -68,21 +68,30 @@ FROM lapsed WHERE payments_delivery.id = lapsed.id
 RETURNING lapsed.id
 """
 
-# ended ones, but for the last of each payment and endpoint, which its successor is counted from. By number, which
-# begins with the time: the table is read no further
+# ended ones, the longest ago first. The last of a payment and endpoint stays, as its successor is counted from it:
+# without its log, by which it is not found again, until its successor is. OFFSET 0: as in settlement
 DROP = """
 WITH old AS (
-    SELECT id FROM payments_delivery AS ended
-    WHERE id < %s AND status IN ('delivered', 'failed')
-      AND coalesce(delivered_at, ends_at) < statement_timestamp() - make_interval(secs => %s)
-      AND (payment_id IS NULL OR EXISTS (
+    SELECT id, payment_id, endpoint, sequence, payment_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM payments_delivery AS later
         WHERE later.payment_id = ended.payment_id AND later.endpoint = ended.endpoint
-          AND later.sequence > ended.sequence))
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+          AND later.sequence > ended.sequence) AS is_last
+    FROM payments_delivery AS ended
+    WHERE status IN ('delivered', 'failed') AND log <> '[]'
+      AND coalesce(delivered_at, ends_at) < statement_timestamp() - make_interval(secs => %s)
+    ORDER BY coalesce(delivered_at, ends_at) LIMIT %s FOR UPDATE SKIP LOCKED
+), kept AS (
+    UPDATE payments_delivery SET log = '[]' WHERE id = ANY(ARRAY(SELECT id FROM old WHERE is_last))
+), dropped AS (
+    DELETE FROM payments_delivery WHERE status IN ('delivered', 'failed') AND id = ANY(ARRAY(
+        SELECT id FROM old WHERE NOT is_last UNION ALL
+        SELECT kept_before.id FROM old CROSS JOIN LATERAL (
+            SELECT id FROM payments_delivery
+            WHERE payment_id = old.payment_id AND endpoint = old.endpoint AND sequence = old.sequence - 1
+              AND log = '[]' OFFSET 0
+        ) AS kept_before))
 )
-DELETE FROM payments_delivery USING old WHERE payments_delivery.id = old.id
-RETURNING old.id
+SELECT id FROM old
 """
 
 # the deliveries that each of these endpoints never took

@@ -8,15 +8,13 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
 from django.db import IntegrityError
-from django.utils import timezone
 
 from idempotency.conf import config as idempotency
-from idempotency.ids import first_id
 from idempotency.postgres.statements import Statement, send
 from idempotency.webhooks import Unverifiable
 from payments.attempts.calling import must_be_outside_transactions
@@ -92,16 +90,14 @@ def send_again(delivery_id: UUID) -> bool:
 
 
 def drop(*, limit: int) -> int:
-    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, but a payment's last to an endpoint.
+    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago; of a payment's last one, the log.
 
     First, those that wait for a removed endpoint are given up when their time is over, in such batches: until then
     the endpoint may only be missing in the settings of this process. Return how many were forgotten.
     """
-    seconds = idempotency().tombstone_seconds
-    before = first_id(timezone.now() - timedelta(seconds=seconds))
     while len(send(Statement(queries.END, [list(config().webhooks), limit, REMOVED]))[0]) == limit:
         pass
-    return len(send(Statement(queries.DROP, [before, seconds, limit]))[0])
+    return len(send(Statement(queries.DROP, [idempotency().tombstone_seconds, limit]))[0])
 
 
 def undelivered() -> tuple[dict[str, float], dict[str, int]]:

@@ -1,7 +1,8 @@
-"""Indexes for what was read whole: facts of a day, settled anomalies. Building them holds writers up."""
+"""Indexes for what was read whole: facts of a day, settled anomalies, old deliveries. Building them holds writers up."""
 
 from django.db import migrations, models
-from django.db.models import F
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 
 from idempotency.postgres.indexes import BlockRangeIndex
 
@@ -21,5 +22,13 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             "anomaly", models.Index(F("resolved_at").desc(nulls_first=True), F("id"), name="anomaly_by_end")
+        ),
+        migrations.AddIndex(
+            "delivery",
+            models.Index(
+                Coalesce("delivered_at", "ends_at"),
+                name="delivery_old",
+                condition=Q(status__in=["delivered", "failed"]) & ~Q(log=[]),
+            ),
         ),
     ]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -93,6 +93,12 @@ class Delivery(models.Model):
                 fields=["endpoint", "due_at"], name="delivery_due", condition=Q(status__in=["waiting", "sending"])
             ),
             models.Index(fields=["created_at"], name="delivery_given_up", condition=Q(status="failed")),
+            # what the reaper has still to forget
+            models.Index(
+                Coalesce("delivered_at", "ends_at"),
+                name="delivery_old",
+                condition=Q(status__in=["delivered", "failed"]) & ~Q(log=[]),
+            ),
         )
 
     def __str__(self) -> str:

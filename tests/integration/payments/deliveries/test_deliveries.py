@@ -19,7 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from idempotency.maintenance import reap
 from payments.checks import check_payments
-from payments.deliveries import sending
+from payments.deliveries import queries, sending
 from payments.deliveries.metrics import DeliveryCollector
 from payments.models import Attempt, AuditEntry, Delivery, Payment
 from payments.settlement import backoff
@@ -27,11 +27,19 @@ from payments.settlement.settle import settle_here
 from payments.tasks import queue_events
 from payments.testing.relay import Reply
 from tests import pages
+from tests.emptying import filled
 from tests.integration.payments.conftest import OpenAttempt, closed, fold, letter, paid, payment_of, refunded
 from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
 from tests.threads import at_once
 
 Configure = Callable[..., None]
+LAST_ONES = """
+BEGIN; SET LOCAL session_replication_role = replica;
+INSERT INTO payments_delivery (id, endpoint, type, payment_id, sequence, data, status, attempts, log, delivered_at)
+SELECT gen_random_uuid(), 'books', 'payment.paid', gen_random_uuid(), 1, '{}', 'delivered', 1, '[{}]',
+    now() - interval '400 days' FROM generate_series(1, 3000);
+COMMIT
+"""
 WHOLE = [("payment.paid", 1), ("payment.partially_refunded", 2), ("payment.refunded", 3)]
 
 
@@ -306,12 +314,41 @@ def test_the_reaper_forgets_what_ended_long_ago_but_the_number_of_the_last(
     Delivery.objects.filter(payment=waiting.payment_id).update(status="waiting", delivered_at=None)
     assert reap()["deliveries"] == 0
     grow_old()
-    assert reap(batch=1)["deliveries"] == 3
+    assert reap(batch=1)["deliveries"] == 4
     assert reap()["deliveries"] == 0
     left = Delivery.objects.order_by("sequence").values_list("payment_id", "sequence", "status")
     assert list(left) == [(waiting.payment_id, 1, "waiting"), (payment.pk, 3, "delivered")]
     fold(paid(Attempt.objects.get(payment=payment), provider_txn_id="another"))  # filed as an anomaly
     assert list(payment.deliveries.order_by("sequence").values_list("sequence", flat=True)) == [3, 4]
+    assert sending.send_again(payment.deliveries.get(sequence=3).pk)
+    send()
+    grow_old()
+    reap()
+    assert [(row.sequence, row.status) for row in payment.deliveries.all()] == [(4, "delivered")]
+
+
+def test_the_last_one_goes_with_its_successor(settled: Callable[[], Payment]) -> None:
+    payment = settled()
+    Delivery.objects.filter(sequence__gt=1).delete()
+    send()
+    grow_old()
+    assert reap()["deliveries"] == 1
+    fold(refunded(payment.attempts.get(), 90, "another"))
+    send()
+    grow_old()
+    reap()
+    assert payment.deliveries.get().sequence == 2
+
+
+def test_to_find_none_to_forget_reads_none_that_stays(transactional_db: None) -> None:
+    with filled(LAST_ONES, ("payments_delivery",)), connection.cursor() as cursor:
+        assert sending.drop(limit=3_000) == 3_000
+        cursor.execute("VACUUM ANALYZE payments_delivery")
+        cursor.execute(f"EXPLAIN ANALYZE {queries.DROP}", [86_400, 500])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert Delivery.objects.count() == 3_000
+    assert "delivery_old" in plan
+    assert "Rows Removed" not in plan
 
 
 def grow_old() -> None:
