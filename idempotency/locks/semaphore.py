@@ -263,8 +263,8 @@ class ExpirablePermits(Totals):
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:
         """Return how long a permit lasts, if nobody prolongs it; 0.0 for one that has ended, or never was."""
-        owners = (yield from self._state()).owners
-        ends = (each.remaining_seconds for each in owners if (each.name, each.token) == _parsed(permit))
+        name, owners = _parsed(permit), (yield from self._state()).owners
+        ends = (each.remaining_seconds for each in owners if (each.name, each.token) == name)
         return next(ends, 0.0)
 
 

@@ -159,6 +159,8 @@ def test_a_permit_is_the_name_that_acquire_returned(one: Bench, permit: Any) -> 
     with pytest.raises(ValueError, match="the name that acquire returned"):
         actor.do(lambda: permits.release(taken, permit))
     actor.do(lambda: permits.release(taken))
+    with pytest.raises(ValueError, match="the name that acquire returned"):
+        actor.do(lambda: permits.remaining_seconds(permit))
 
 
 @pytest.mark.parametrize("rate", [None, 5, (1, 2)], ids=repr)
