@@ -100,10 +100,9 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
         now: aware.
         limit: most ids to return.
     """
-    stalled = now - timedelta(seconds=CLOSING_GRACE_SECONDS)
     return list(
         Order.objects.filter(status=OrderStatus.PENDING)
-        .filter(Q(closing_at__isnull=True, expires_at__lte=now) | Q(closing_at__lte=stalled))
+        .filter(Q(closing_at__isnull=True, expires_at__lte=now) | _is_stalled(now))
         .order_by(F("closing_at").asc(nulls_first=True), "expires_at")
         .values_list("id", flat=True)[:limit]
     )
@@ -160,13 +159,17 @@ def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
     # waits for a payment attempt that is just being opened, and lets none begin after it
     is_first = bool(pending.filter(closing_at__isnull=True).update(closing_at=now))
     shopper_repeats = by_shopper and not is_first  # which does not put the timer off
-    stalled = pending.filter(closing_at__lte=now - timedelta(seconds=CLOSING_GRACE_SECONDS))
+    stalled = pending.filter(_is_stalled(now))
     if is_first or (pending.exists() if shopper_repeats else stalled.update(closing_at=now)):
         result = closing.close_payment(order_id=order_id, by_shopper=shopper_repeats)
         if result in {closing.CloseResult.CLOSED, closing.CloseResult.NONE}:
             with transaction.atomic():
                 _close_here(order_id=order_id)
     return OrderStatus(Order.objects.values_list("status", flat=True).get(pk=order_id))
+
+
+def _is_stalled(now: datetime) -> Q:
+    return Q(closing_at__lte=now - timedelta(seconds=CLOSING_GRACE_SECONDS))
 
 
 def _close_here(*, order_id: UUID) -> None:
