@@ -225,7 +225,7 @@ def _refuse_cut(request: Any, stream: Any) -> None:
     if isinstance(stream, LimitedStream):
         came, length = stream._pos, stream.limit  # type: ignore[attr-defined]
     else:  # ASGI servers end such a request themselves, and have no environ
-        came, length = len(stream.getvalue()), int(getattr(request, "environ", {}).get("CONTENT_LENGTH") or 0)
+        came, length = len(stream.getvalue()), content_length(request) if hasattr(request, "environ") else 0
     if came < length:
         raise BadRequest(f"The body ended after {came} of {length} bytes.")
 
