@@ -38,6 +38,13 @@ def filled(statements: str, tables: tuple[str, ...]) -> Iterator[None]:
         cursor.execute(analyse)
 
 
+def plan_of(statement: str, parameters: list[Any] | None = None) -> str:
+    """PostgreSQL's plan of a statement that it has run."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN ANALYZE {statement}", parameters)
+        return "\n".join(line for (line,) in cursor.fetchall())
+
+
 @cache
 def _which_have_rows() -> str:
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)

@@ -21,6 +21,7 @@ from idempotency.models import Arrival, LedgerEntry
 from idempotency.redis import arrivals, log_lines
 from idempotency.redis.fastpath import breaker
 from tests.conftest import hanging
+from tests.emptying import plan_of
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.running import until
@@ -207,8 +208,7 @@ def test_to_find_no_old_line_reads_no_young_one(transactional_db: None) -> None:
                 [days],
             )
         cursor.execute("ANALYZE idempotency_arrival")
-        cursor.execute(f"EXPLAIN ANALYZE {request_log._DROP}", [86_400, 500])
-        plan = "\n".join(line for (line,) in cursor.fetchall())
+    plan = plan_of(request_log._DROP, [86_400, 500])
     assert "arrival_by_time" in plan
     assert "Rows Removed" not in plan
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from idempotency.maintenance import reap
 from idempotency.models import WebhookEvent
 from idempotency.webhooks import apply_stored_events, queries, replay
-from tests.emptying import filled
+from tests.emptying import filled, plan_of
 from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, send, step
 from tests.running import until
 from tests.threads import at_once
@@ -151,8 +151,7 @@ def test_to_find_none_to_forget_reads_none_that_is_remembered() -> None:
     with filled(LAST_ONES, ("idempotency_webhookevent",)), connection.cursor() as cursor:
         assert reap(batch=3_000)["events"] == 3_000
         cursor.execute("VACUUM ANALYZE idempotency_webhookevent")
-        cursor.execute(f"EXPLAIN ANALYZE {queries.DROP}", [86_400, 500])
-        plan = "\n".join(line for (line,) in cursor.fetchall())
+        plan = plan_of(queries.DROP, [86_400, 500])
         assert WebhookEvent.objects.count() == 3_000
     assert "webhook_old" in plan
     assert "Rows Removed" not in plan

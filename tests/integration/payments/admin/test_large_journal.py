@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from idempotency.admin import searching
 from payments.reconciliation.bill_lines import unlisted
-from tests.emptying import filled
+from tests.emptying import filled, plan_of
 from tests.integration.idempotency.admin.test_searching import pages_of, pages_read
 
 ROWS, NEWEST = 40_000, 200
@@ -64,11 +64,9 @@ def operator(journal: None, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 def test_the_facts_of_a_day_have_an_index(journal: None) -> None:
     account: Any = SimpleNamespace(channel="alipay", merchant="m", zone=UTC)
-    with CaptureQueriesContext(connection) as asked, connection.cursor() as cursor:
+    with CaptureQueriesContext(connection) as asked:
         assert len(unlisted(account, datetime.now(UTC).date() - timedelta(days=50), ())) == 100
-        cursor.execute(f"EXPLAIN {asked.captured_queries[0]['sql']}")
-        plan = cursor.fetchall()
-    assert [line for (line,) in plan if "observation_by_time" in line], plan
+    assert "observation_by_time" in plan_of(asked.captured_queries[0]["sql"])
 
 
 def test_no_list_reads_the_whole_table(operator: Client) -> None:
