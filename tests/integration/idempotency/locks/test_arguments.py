@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +96,6 @@ def test_a_lease_is_checked_where_it_is_given(one: Bench, seconds: Any) -> None:
     assert one.plain.keys("*") == []
 
 
-@pytest.mark.parametrize("seconds", [*NO_TIMES, None], ids=repr)
-def test_a_permit_that_ends_by_itself_has_a_lease(one: Bench, seconds: Any) -> None:
-    permits, actor = one.make("PermitExpirableSemaphore", permits=1), one.actor()
-    for take in (permits.acquire, partial(permits.acquire_many, 1)):
-        _refused("lease_seconds", seconds, lambda take=take: actor.do(lambda: take(lease_seconds=seconds)))
-    assert one.plain.keys("*") == []
-
-
 @pytest.mark.parametrize("seconds", [*NO_WAITS, None], ids=repr)
 def test_the_patience_of_a_release_is_checked(one: Bench, seconds: Any) -> None:
     makes = _of_redis(one, release_seconds=seconds)[:-1]
@@ -175,15 +166,6 @@ def test_messages_are_waited_for_as_locks_are(desk: Bench, seconds: Any) -> None
     with desk.make("Topic").listen() as messages:
         _refused("wait_seconds", seconds, lambda: messages.take(wait_seconds=seconds))
         assert messages.take(wait_seconds=None) is None  # the first: from now on everything is heard
-
-
-def test_several_wait_for_ever_for_each(desk: Bench) -> None:
-    both, (first, second) = locks.MultiLock.of(["ab"], client=desk.client), desk.actors(2)
-    first.do(both.acquire)
-    waiting = second.begin(both.acquire)
-    desk.waits(1, "ab")
-    first.do(both.release)
-    assert waiting.result(30) is True
 
 
 @pytest.mark.django_db

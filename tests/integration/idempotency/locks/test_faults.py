@@ -1,7 +1,6 @@
 """What is known to break other locks, done to ours: losses, renewals that fail, servers that are away, odd threads."""
 
 import _thread
-import queue
 import sys
 import threading
 import time
@@ -248,34 +247,6 @@ class TestTheWatchdog:
         assert desk.make("Lock").acquire(wait_seconds=20) is True
         desk.make("Lock").release()
 
-    def test_for_a_thread_that_python_did_not_start(self, desk: Bench, early_renewals: None) -> None:
-        lock, answer, ends = desk.make("Lock"), queue.SimpleQueue[Any](), threading.Event()
-
-        def work() -> None:
-            lock.acquire()
-            answer.put(lock._hold())
-            ends.wait(30)
-            answer.put(lock.release())
-
-        _thread.start_new_thread(work, ())
-        hold = answer.get(timeout=30)
-        for _ in range(3):
-            end = hold.ends_at
-            until(lambda end=end: hold.ends_at > end, "it is renewed")
-        ends.set()
-        assert answer.get(timeout=30) is None
-
-    def test_a_hold_that_the_server_forgot_is_reported(self, one: Bench, early_renewals: None) -> None:
-        lock = one.make("Lock")
-        actor = one.actor()
-        assert actor.do(lock.acquire)
-        hold = actor.do(lock._hold)
-        one.forget()
-        until(lambda: hold.gone)
-        assert actor.do(lambda: lock.lost) is True
-        with pytest.raises(LockLost):
-            actor.do(lock.release)
-
 
 def test_a_live_waiter_that_is_cut_off_keeps_its_place_in_a_fair_lock(desk: Bench, pool: Pool) -> None:
     name, (cut_off, second, third) = hands(pool(3), desk.servers.url, "FairLock")
@@ -328,8 +299,10 @@ class TestALongestTime:
         assert all(one.plain.pttl(key) > 0 for key in one.plain.keys("*"))
         assert one.plain.keys("*")
 
-    def test_a_permit_is_not_prolonged_for_longer(self, desk: Bench) -> None:
+    def test_a_permit_has_a_lease_and_is_not_prolonged_for_longer(self, desk: Bench) -> None:
         permits = desk.make("PermitExpirableSemaphore", permits=1)
+        with pytest.raises(ValueError, match="lease_seconds"):
+            permits.acquire(lease_seconds=None)
         permit = permits.acquire(lease_seconds=60)
         with pytest.raises(ValueError, match="lease_seconds"):
             permits.prolong(permit, lease_seconds=sys.maxsize)

@@ -24,23 +24,21 @@ places.LEASE_SECONDS = 0.5  # soon over
 lock = Lock("thing", client=redis.Redis.from_url(sys.argv[1]))
 assert spawn(lock.acquire).get() is True  # and ends without a release
 places.LEASE_SECONDS, holds.RENEW_AFTER = 30.0, 0.01  # for the watchdog to prolong
-assert lock.acquire(wait_seconds=20) is True
 
 
-def wait():
-    taken = lock.acquire(wait_seconds=20)
+def hold():
+    assert lock.acquire(wait_seconds=20) is True
+    waiting = spawn(lock.acquire, wait_seconds=20)
+    for _ in range(3):  # a greenlet that lives is renewed
+        before = lock._hold().ends_at
+        while lock._hold().ends_at <= before:
+            sleep(0.01)
+    assert lock.held
     lock.release()
-    return taken
+    return waiting.get()
 
 
-waiting = spawn(wait)
-for _ in range(3):  # a greenlet that lives is renewed
-    before = lock._hold().ends_at
-    while lock._hold().ends_at <= before:
-        sleep(0.01)
-assert lock.held
-lock.release()
-assert waiting.get() is True
+assert spawn(hold).get() is True
 print("done")
 """
 

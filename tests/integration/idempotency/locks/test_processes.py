@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from idempotency import locks
-from idempotency.locks import onehost
 from idempotency.locks.engine import holder, holds, threads
-from tests.integration.idempotency.locks.actors import Actor, until
+from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 from tests.integration.idempotency.locks.processes import Hand, Pool, hands
 
@@ -254,7 +253,7 @@ def test_a_child_keeps_nothing_of_a_parent_that_was_killed(tmp_path: Path, waits
     grandchild = ours.recv()
     try:
         process.kill()
-        process.join(30)
+        process.join()
         if waits:
             semaphore.release()
         assert semaphore.acquire(wait_seconds=0) is True
@@ -280,34 +279,3 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path, monkey
     with pytest.raises(PermissionError, match="another user's"):
         semaphore.acquire(wait_seconds=0)
     assert not any(semaphore._folder.iterdir())
-
-
-def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
-    """A permit, and the place at the head of the line."""
-    semaphore, head = locks.HostSemaphore("cpu", permits=1, folder=tmp_path), Actor()
-    ours, theirs = FORK.Pipe()
-
-    def child() -> None:
-        theirs.send("here")
-        theirs.recv()
-
-    def line_is_taken() -> bool:
-        file = onehost._locked(next(semaphore._paths("line")))
-        if file is not None:
-            onehost._unlocked(file)
-        return file is None
-
-    assert semaphore.acquire()
-    heading = head.begin(lambda: semaphore.acquire(wait_seconds=5))
-    until(line_is_taken)
-    process = FORK.Process(target=child)
-    process.start()
-    assert ours.recv() == "here"
-    semaphore.release()
-    assert heading.result(30) is True
-    head.do(semaphore.release)
-    assert semaphore.acquire(wait_seconds=0) is True
-    ours.send("go")
-    process.join(30)
-    semaphore.release()
-    head.end()

@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from asgiref.sync import sync_to_async
 
 from idempotency.locks import NotHeld, RateExceeded, aio
 from idempotency.redis.fastpath import Script
@@ -116,23 +115,6 @@ def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(
     with pytest.raises(RateExceeded) as refused:
         actor.do(lambda: limiter.acquire(2))
     assert 570 < refused.value.retry_after_seconds <= 600
-
-
-def test_a_named_owner_crosses_into_a_thread(desk_of_tasks: Bench, desk: Bench) -> None:
-    lock = desk_of_tasks.make("Lock", owner="order 17")
-    beside = desk.make("Lock", owner="order 17")
-    other = desk.make("Lock", owner="order 18")
-
-    async def story() -> list[bool]:
-        assert await lock.acquire()
-        inside = await sync_to_async(beside.acquire)(wait_seconds=0)
-        stranger = await sync_to_async(other.acquire)(wait_seconds=0)
-        await sync_to_async(beside.release)()
-        await lock.release()
-        return [inside, stranger, await sync_to_async(other.acquire)(wait_seconds=0)]
-
-    assert desk_of_tasks.run(story()) == [True, False, True]
-    other.release()  # a named owner, and what it holds, outlives this test
 
 
 def test_a_lock_of_two_loops_is_asked_by_each_at_its_own_hub(desk_of_tasks: Bench) -> None:

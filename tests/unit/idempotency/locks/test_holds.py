@@ -19,8 +19,7 @@ from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, _look_again_seconds
-from idempotency.locks.engine.steps import Ask, BesideTheLoop, Finish, Listen, Steps, Wait, Work
-from idempotency.locks.latch import Latch
+from idempotency.locks.engine.steps import Ask, BesideTheLoop, Listen, Steps, Wait, Work
 from idempotency.locks.mutex import Mutex
 from idempotency.locks.postgres import AdvisoryLock
 from idempotency.locks.zookeeper import ZooKeeperLock
@@ -146,24 +145,6 @@ def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
     hub.mail.deliver(request)
     assert bell.wait(0)
     steps.close()
-
-
-def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> None:
-    hub = Alone(None, Mailbox())
-
-    class LatchAlone(Latch):
-        def hub(self) -> Hub:
-            return hub
-
-    steps = Latch.wait.steps(LatchAlone("thing"))
-    next(steps)
-    request, bell = until_it_waits(steps, True, 1)
-    hub.mail.deliver(request.split(" ")[1])
-    assert bell.wait(0)
-    _, bell = until_it_waits(steps, True, 1)
-    assert not bell.wait(0)
-    steps.send(False)
-    assert isinstance(steps.send(0), Finish)
 
 
 def test_a_loss_while_nobody_has_hung_a_bell_is_heard_all_the_same() -> None:
