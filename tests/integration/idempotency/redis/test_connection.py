@@ -24,7 +24,6 @@ from idempotency.redis.connection import (
 from idempotency.redis.fastpath import Script
 from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
-from tests.integration.idempotency.conftest import Caller
 from tests.running import until
 
 DIGEST = "d" * 64
@@ -248,17 +247,3 @@ def test_clients_over_one_pool_share_it_and_one_that_finds_its_own_way_is_used_a
     with redis.Redis(connection_pool=Routing()) as client:
         assert isinstance(connection_of(client), ClientConnection)
     assert isinstance(connection_of(object()), ClientConnection)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.urls("tests.integration.idempotency.urls")
-def test_a_request_outlives_a_flush_of_scripts(
-    ours: PipelinedConnection, caller: Caller, redis_server: redis.Redis
-) -> None:
-    caller.post(key="warm-up")
-    redis_server.script_flush()
-    first = caller.post()
-    redis_server.script_flush()
-    again = caller.post()
-    assert (again.status_code, again.content) == (201, first.content)
-    assert again["Idempotent-Replayed"] == "true"
