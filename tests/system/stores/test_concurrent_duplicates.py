@@ -134,26 +134,3 @@ def test_eight_copies_at_once_have_one_effect(post: Post, effects: Effects) -> N
         assert len({answer.content for answer in made}) == 1
         assert sum("Idempotent-Replayed" not in answer for answer in made) == 1
         assert all(is_held_off(answer) for answer in answers if answer not in made)
-
-
-def test_eight_copies_that_wait_all_get_the_one_answer(post: Post, effects: Effects, store: Store) -> None:
-    with store.in_force(**PATIENT):
-        answers = at_once(*[post] * 8)
-    assert [answer.status_code for answer in answers] == [201] * 8
-    assert len({answer.content for answer in answers}) == 1
-    assert (effects(), len(PLAN.runs)) == (1, 1)
-
-
-def test_a_flush_in_the_middle_leaves_one_effect(post: Post, effects: Effects, store: Store, held: Held) -> None:
-    """The duplicate finds no marker then and may run; the ledger lets one of the two count."""
-
-    def flush_and_post() -> HttpResponse:
-        store.flush()
-        return post()
-
-    with store.in_force(MARKER_SECONDS=60):
-        first, duplicate = held.beside(post, flush_and_post)
-    assert first.status_code == 201
-    assert is_held_off(duplicate) or duplicate.content == first.content
-    assert is_replay_of(post(), first)
-    assert effects() == 1
