@@ -122,18 +122,6 @@ def test_switched_off_nothing_is_asked_of_the_project_and_a_deployment_is_warned
     assert (message.id, message.is_serious()) == ("idempotency.W006", False)
 
 
-def test_redis_is_named_in_one_place() -> None:
-    url, path = "rediss://shop.example:6380/2", "idempotency.redis.fastpath.client"
-    for redis, alias, client in (
-        (None, None, None),
-        ("default", "default", None),
-        (url, None, url),
-        (path, None, path),
-    ):
-        found = parse({"REDIS": redis})
-        assert (found.redis_alias, found.redis_client, found.uses_redis) == (alias, client, redis is not None)
-
-
 def test_the_ledger_may_be_in_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(settings.DATABASES, "orders", {"ENGINE": "django.db.backends.postgresql"})
     assert parse({"DATABASE": "orders"}).database == "orders"
