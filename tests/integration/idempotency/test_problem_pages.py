@@ -83,14 +83,6 @@ def test_a_program_gets_the_document_and_a_browser_the_page(client: Client) -> N
         shows(answer, 400, "idempotency_key_missing", "This page is out of date")
 
 
-def test_the_page_is_chinese_for_a_chinese_reader(client: Client) -> None:
-    headers = {"Accept": BROWSER, "Accept-Language": "zh-CN,zh;q=0.9", "Referer": "http://testserver/alone"}
-    answer = unkeyed(client, "/async", **headers)
-    shows(answer, 400, "idempotency_key_missing", "页面已失效")
-    assert '<html lang="zh-hans">' in answer.content.decode()
-    assert ">返回表单</a>" in answer.content.decode()
-
-
 def test_every_sentence_has_its_translation() -> None:
     words = [text for each in problem_pages._WORDS.values() for text in (each.title, each.text)]
     with override("en"):

@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 
 from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
-from idempotency.redis import marker
 from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.protocol import doors
 
@@ -100,27 +99,6 @@ def test_every_door_undoes_refusals_and_faults(door: Door, effects: Effects) -> 
     assert door.post("k2", answer="500").status_code == 500
     assert (effects(), LedgerEntry.objects.count()) == (0, 2)
     assert door.post("k2").status_code == 201
-
-
-@pytest.mark.parametrize(
-    "door",
-    [way for way in WAYS if way[0] == "marked" and way[1] in {"function", "async function", "APIView"}],
-    ids=_called,
-    indirect=True,
-)
-def test_a_door_holds_a_concurrent_duplicate_off(
-    door: Door, effects: Effects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = marker.claim
-
-    def claim_first(name: str, **values: Any) -> Any:
-        claim(name, **{**values, "owner": "another"})
-        return claim(name, **values)
-
-    monkeypatch.setattr(marker, "claim", claim_first)
-    running = door.post()
-    assert (running.status_code, running.json()["code"]) == (409, "idempotency_in_progress")
-    assert effects() == 0
 
 
 @pytest.fixture

@@ -112,11 +112,6 @@ class TestRenewal:
         entry = LedgerEntry.objects.annotate(now=Now()).get()
         return float((entry.lease_until - entry.now).total_seconds())
 
-    def test_it_lengthens_the_lease_of_the_latest_run_alone(self, run: ledger.Run) -> None:
-        late = ledger.Run(run.entry_id, fence=run.fence + 1)
-        assert ledger.renew_leases({run: 300, late: 900, ledger.Run(0, fence=1): 900}) == {run: True}
-        assert 30 < self.lease_seconds() <= 300
-
     def test_a_run_that_was_frozen_gets_its_lease_back_until_another_takes_over(self, run: ledger.Run) -> None:
         LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
         assert ledger.renew_leases({run: 300}) == {run: True}

@@ -77,20 +77,6 @@ def test_answers_without_a_body_are_replayed_without_one(client: Client, effects
     assert effects() == 7
 
 
-def test_cookies_and_sessions_belong_to_the_one_exchange(client: Client, effects: Effects) -> None:
-    first = post(client, "/session")
-    assert {"sessionid", "taste"} <= set(first.cookies)
-    assert client.session["visits"] == 1
-    again = post(client, "/session")
-    assert "taste" not in again.cookies
-    assert again.content == first.content
-    assert client.session["visits"] == 1  # the handler did not run, so neither did what it does to the session
-    assert effects() == 1
-    stranger = Client()
-    assert stranger.session.session_key
-    assert "Idempotent-Replayed" not in post(stranger, "/session")  # another session's equal key is another key
-
-
 @pytest.mark.parametrize("has_session", [True, False], ids=["its own session", "a new one"])
 def test_a_run_that_lost_the_race_leaves_nothing_in_the_session(
     client: Client, effects: Effects, redis_server: redis.Redis, has_session: bool

@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db import connection, transaction
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -290,19 +290,3 @@ def test_a_decorator_that_authorises_belongs_above() -> None:
             with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
                 views.idempotent(below)
         assert callable(authorises(views.idempotent(create)))
-
-
-@pytest.mark.parametrize("mode", Mode)
-def test_around_an_open_transaction_it_says_what_to_remove_and_leaves_the_key_free(
-    mode: Mode, effects: Effects, user: User
-) -> None:
-    @views.idempotent(mode=mode)
-    def place(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(f"{effect('inside').pk}", status=201)
-
-    request = RequestFactory().post("/", headers={"Idempotency-Key": "k"})
-    with pytest.raises(RuntimeError, match=r"open on 'default'.*Remove atomic\(\) or ATOMIC_REQUESTS"):
-        answered(request, transaction.atomic(place), user)
-    assert effects() == 0
-    assert answered(request, place, user).status_code == 201
-    assert effects() == 1

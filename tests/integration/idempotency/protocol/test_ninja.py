@@ -208,14 +208,6 @@ def test_annotations_are_resolved_where_the_function_stands() -> None:
     assert model.__ninja_param_source__ == "body"
 
 
-def test_the_private_names_of_ninja_are_there() -> None:
-    """Where a release of Ninja lacks one, this names it."""
-    found = operations(api)
-    assert {operation.view_func.__name__ for operation in found} == {"place_order", "make_thing"}
-    assert all(callable(operation._result_to_response) for operation in found)
-    assert all(operation.signature.response_arg in {"response", None} for operation in found)
-
-
 def test_wrong_use_is_refused() -> None:
     with pytest.raises(TypeError, match=r"stream streams its answer, which cannot be stored"):
 

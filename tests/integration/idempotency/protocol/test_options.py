@@ -1,7 +1,6 @@
 """The options of a keyed view: all of them behind every door, and what each one means."""
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -353,15 +352,6 @@ def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(opened: Open
         refused = [caller.post(key="k1") for _ in range(2)]
     assert [(answer.status_code, replayed(answer)) for answer in refused] == [(409, False), (409, True)]
     assert effects() == 0
-
-
-def test_redis_may_be_named_by_its_url(opened: Open, effects: Effects, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"REDIS": os.environ["REDIS_URL"]}
-    caller = opened()
-    assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
-    LedgerEntry.objects.all().delete()
-    assert replayed(caller.post(key="k1"))  # by Redis alone
-    assert effects() == 1
 
 
 def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> None:

@@ -35,17 +35,6 @@ def end_the_lease() -> None:
     LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
 
 
-def test_an_error_keeps_the_entry_and_lets_the_retry_resume_at_once(caller: Caller) -> None:
-    PLAN["answer"] = "crash"
-    assert caller.post("/phased", body={}).status_code == 500
-    assert LedgerEntry.objects.get().state == State.RUNNING
-    PLAN["answer"] = 503
-    assert caller.post("/phased", body={}).status_code == 503
-    PLAN["answer"] = 201
-    assert caller.post("/phased", body={}).status_code == 201
-    assert PLAN["resumed"] == [False, True, True]
-
-
 def test_an_answer_not_to_store_frees_the_key(caller: Caller) -> None:
     def refuse() -> None:
         raise SuspiciousOperation("no")

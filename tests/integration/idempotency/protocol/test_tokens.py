@@ -4,9 +4,6 @@ import sys
 from datetime import datetime
 
 import pytest
-from django.contrib.auth.models import User
-from django.template import RequestContext, Template
-from django.test import RequestFactory
 
 from idempotency.drf.tokens import TokenList, _documented
 from tests.integration.idempotency.conftest import Caller, Effects
@@ -47,12 +44,3 @@ def test_they_are_issued_where_spectacular_is_not_installed(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "drf_spectacular", None)
     monkeypatch.delitem(sys.modules, "drf_spectacular.utils")
     assert _documented(TokenList.post) is TokenList.post
-
-
-def test_the_template_tag_makes_a_hidden_field(user: User) -> None:
-    request = RequestFactory().get("/")
-    request.user = user
-    template = Template("{% load idempotency %}{% idempotency_token %}")
-    one, other = (template.render(RequestContext(request, {})) for _ in range(2))
-    assert one.startswith('<input type="hidden" name="idempotency_token" value="')
-    assert one != other
