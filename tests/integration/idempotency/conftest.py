@@ -1,13 +1,16 @@
 """A caller of the small API in urls.py, and what it left behind."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db.models.functions import Now
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
+from idempotency.models import LedgerEntry
 from tests.conftest import guarded_folder
 from tests.integration.idempotency import urls
 from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
@@ -54,6 +57,11 @@ def plain_project(settings: Any) -> None:
 
 
 @pytest.fixture
+def without_redis(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None}
+
+
+@pytest.fixture
 def user(transactional_db: None) -> User:
     return User.objects.create_user("ann")
 
@@ -71,6 +79,11 @@ class Caller:
         if key is not None:
             headers["Idempotency-Key"] = key
         return self.client.post(path, {"name": "a"} if body is None else body, format="json", headers=headers)
+
+
+def end_the_lease() -> None:
+    """End that of every entry, as time does."""
+    LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A small API whose business table is Django's own `auth_group`: each effect is one more row."""
 
-import os
-import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -225,18 +223,11 @@ def session(request: HttpRequest) -> HttpResponse:
 
 @idempotent
 def checkout(request: HttpRequest) -> HttpResponse:
-    """Order, note the order in the session, and lead to a page that reads it there; dies between on request."""
+    """Order, and note the order in the session."""
     request.session["order"] = effect("order").pk
     if hook := PLAN.pop("during", None):
         hook()
-    if request.headers.get("X-Die"):
-        transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
     return HttpResponse(status=303, headers={"Location": "/thanks"})
-
-
-def thanks(request: HttpRequest) -> HttpResponse:
-    order = request.session.get("order")
-    return HttpResponse(f"order {order}", status=404 if order is None else 200)
 
 
 class Credentials(authentication.BaseAuthentication):
@@ -342,7 +333,6 @@ urlpatterns = [
     path("bodyless", csrf_exempt(bodyless)),
     path("session", csrf_exempt(session)),
     path("checkout", csrf_exempt(checkout)),
-    path("thanks", thanks),
     path("open/default", Open.as_view()),
     path("open/credentials", Open.as_view(authentication_classes=[Credentials])),
     path("open/nobody", Open.as_view(authentication_classes=[])),

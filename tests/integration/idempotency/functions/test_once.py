@@ -16,13 +16,13 @@ import pytest
 from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
-from django.db.models.functions import Now
 from django.test import override_settings
 
 from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
 from idempotency.maintenance.decisions import Decision, abandon, resolve
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import logs
+from tests.integration.idempotency.conftest import end_the_lease
 from tests.integration.idempotency.functions.work import place
 from tests.threads import at_once
 
@@ -358,7 +358,7 @@ def test_a_call_that_was_overtaken_returns_the_winners_result() -> None:
         return once("n", key="k", lease=30).run(lambda: "by the winner")
 
     def loser() -> str:
-        LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+        end_the_lease()
         winners.extend(at_once(winner))
         return "by the loser"
 

@@ -1,7 +1,6 @@
 """A phased call keeps its lease while its process lives, however long it runs, and no longer."""
 
 import threading
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from idempotency import InProgress, ledger, once
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import watchdog
 from idempotency.protocol import heartbeat
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, end_the_lease
 from tests.integration.idempotency.functions.work import Starts, place
 from tests.integration.idempotency.urls import STEPS
 from tests.running import until
@@ -64,7 +63,7 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts, redis_se
     with pytest.raises(InProgress):
         once("n", key="k", lease=SHORT).run(place)
     holder.kill()
-    LedgerEntry.objects.update(lease_until=Now())
+    end_the_lease()
     redis_server.flushall()  # as old as the lease
     taken = once("n", key="k", lease=SHORT, wait=60).run(place)
     assert once("n", key="k", lease=SHORT).run(place) == taken
@@ -113,7 +112,7 @@ class TestRenewal:
         return float((entry.lease_until - entry.now).total_seconds())
 
     def test_a_run_that_was_frozen_gets_its_lease_back_until_another_takes_over(self, run: ledger.Run) -> None:
-        LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+        end_the_lease()
         assert ledger.renew_leases({run: 300}) == {run: True}
         assert 30 < self.lease_seconds() <= 300
         LedgerEntry.objects.update(lease_until=Now())

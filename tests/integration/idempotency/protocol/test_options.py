@@ -59,11 +59,6 @@ def age(seconds: float) -> None:
         )
 
 
-@pytest.fixture
-def without_redis(settings: Any) -> None:
-    settings.IDEMPOTENCY = {"REDIS": None}
-
-
 def replayed(answer: Any) -> bool:
     return answer.headers.get("Idempotent-Replayed") == "true"
 

@@ -1,12 +1,10 @@
 """Phased mode: lease, fencing number, resumption, and answers whose outcome is not known yet."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 from django.core.exceptions import SuspiciousOperation
-from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.test import override_settings
 
@@ -29,10 +27,6 @@ def found() -> ledger.Found:
 
 def take_over(entry: ledger.Found) -> ledger.Run | None:
     return ledger.take_over(entry, owner="me", request_id="", lease_seconds=30)
-
-
-def end_the_lease() -> None:
-    LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
 
 
 def test_an_answer_not_to_store_frees_the_key(caller: Caller) -> None:

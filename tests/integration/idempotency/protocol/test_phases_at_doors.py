@@ -1,17 +1,15 @@
 """`Phases` behind every door that takes them: each runs the steps, dies at one and goes on there."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from django.db.models.functions import Now
 
 from idempotency import NoOp, Phases, Progress, RecoveryPoint, Response, ledger
 from idempotency.models import LedgerEntry, State
-from tests.integration.idempotency.conftest import Effects
+from tests.integration.idempotency.conftest import Effects, end_the_lease
 from tests.integration.idempotency.protocol.optional import DECORATED, Caller
 from tests.integration.idempotency.urls import PLAN, effect
 
@@ -74,7 +72,7 @@ def test_a_retry_goes_on_at_the_step_that_died(caller: Caller, effects: Effects,
         caller.post(key="k1")
     PLAN.pop("die at")
     assert caller.post(key="k1").status_code == 409  # its lease still runs
-    LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+    end_the_lease()
     retry, again = (caller.post(key="k1") for _ in range(2))
     assert (retry.status_code, retry.content) == (201, ANSWER)
     assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, ANSWER, "true")

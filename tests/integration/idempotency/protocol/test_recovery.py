@@ -18,7 +18,7 @@ from idempotency.maintenance.completer import OWNER, RUNS_MAX, complete_stalled
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
 from idempotency.views import idempotent
-from tests.integration.idempotency.conftest import Caller, Effects
+from tests.integration.idempotency.conftest import Caller, Effects, end_the_lease
 from tests.integration.idempotency.urls import STEPS, effect
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -47,10 +47,6 @@ def die(caller: Caller, point: str, key: str = "k1") -> None:
     with pytest.raises(Killed):
         post(caller, key)
     STEPS["die_at"] = ""
-
-
-def end_the_lease() -> None:
-    LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
 
 
 @pytest.mark.parametrize("point", ["started", "reserved", "noted"])
