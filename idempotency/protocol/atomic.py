@@ -89,7 +89,8 @@ class AtomicExchange(Exchange):
         if self._committing and self._find() is not None:
             return False  # the commit was done, and a hook after it failed
         self._committing = False
-        self._reset_answer()
+        # drop what the run that was undone said of its answer
+        self._may_store, self._shows_form, self._lifetime = True, False, self._usual_lifetime
         self._visit.undo()
         self._enter()
         # without a marker, the lock of the key went with the first transaction
@@ -167,7 +168,7 @@ class AtomicExchange(Exchange):
             self._leave(commit=False)
             return self._record_alone(answer)
         self._visit.save()
-        if not ledger.record(self._identity, answer, subject=self._subject):
+        if not ledger.record(self._identity, answer, subject=self.subject):
             self._leave(commit=False)
             return False
         self._leave(commit=True)
@@ -176,13 +177,13 @@ class AtomicExchange(Exchange):
     def _record_alone(self, answer: StoredResponse) -> bool:
         if transaction.get_autocommit(self._config.database):  # one statement commits by itself, without a BEGIN
             try:
-                return ledger.record(self._identity, answer, subject=self._subject)
+                return ledger.record(self._identity, answer, subject=self.subject)
             except (OperationalError, InterfaceError):
                 # the ledger says over another connection if it committed
                 home.connection().close_if_unusable_or_obsolete()
                 raise
         with transaction.atomic(self._config.database, durable=True):
-            recorded = ledger.record(self._identity, answer, subject=self._subject)
+            recorded = ledger.record(self._identity, answer, subject=self.subject)
             transaction.set_rollback(not recorded, self._config.database)
         return recorded
 

@@ -39,6 +39,7 @@ class Exchange(ABC):
             caller may have heard 202.
         was_uncertain: its caller has heard 202: the call outside has begun, and the handler begins no other.
         outcome: how it ended, as the metrics name it; empty while it has not.
+        subject: what it is about, as `about` has noted it.
         is_handling: its handler runs now: a keyed handler that it calls with the same request joins this call.
         on_replay: called with an answer that is a replay; may return another in its place.
 
@@ -52,6 +53,7 @@ class Exchange(ABC):
     resumed = False
     was_uncertain = False
     outcome = ""
+    subject = ""
     is_handling = False
     on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
     _database: Any = None  # of this thread, where `begin` opens a transaction
@@ -74,7 +76,6 @@ class Exchange(ABC):
         self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
         self._config = settings() if config is None else config
-        self._subject = ""
         self._visit = Visit(request)
         self._address = "" if request is None else request.META.get("REMOTE_ADDR") or ""
         self._redact = (*self._config.redact, *redact)
@@ -120,17 +121,13 @@ class Exchange(ABC):
 
     def about(self, kind: str, identifier: object) -> None:
         name = getattr(identifier, "hex", None) or str(identifier)
-        self._subject = outline.printable(f"{kind}:{name}", 96)
-        logs.bind(subject=self._subject)
+        self.subject = outline.printable(f"{kind}:{name}", 96)
+        logs.bind(subject=self.subject)
 
     @property
     def lease_seconds(self) -> float:
         """Length of a phased run's lease, and of each renewal."""
         return self._config.lease_seconds
-
-    @property
-    def subject(self) -> str:
-        return self._subject
 
     def set_lifetime(self, seconds: float) -> None:
         self._lifetime = seconds
@@ -141,10 +138,6 @@ class Exchange(ABC):
     def offer_again(self, keys_of_intent: str) -> None:
         """Note that a page shows an intent's form again: if it is this call's answer, the intent is not done."""
         self._shows_form = self._shows_form or self._identity.key.startswith(keys_of_intent)
-
-    def _reset_answer(self) -> None:
-        """Drop what a run that was undone said of its answer."""
-        self._may_store, self._shows_form, self._lifetime = True, False, self._usual_lifetime
 
     def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:
         """Take in a handler that the running one calls. Raises RuntimeError: its mode is another."""

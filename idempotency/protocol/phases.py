@@ -72,7 +72,7 @@ class PhasedExchange(Exchange):
         exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint, owner=owner[:OWNER_MAX])
         exchange._has_request = False
         if entry.subject:
-            exchange._subject = entry.subject
+            exchange.subject = entry.subject
             logs.bind(subject=entry.subject)
         return exchange
 
@@ -87,7 +87,7 @@ class PhasedExchange(Exchange):
         if lease is None or self.handler:  # each recovery point stores it
             return
         if lease.schema == schema():  # in another tenant's ledger its number may be of another call
-            ledger.note_subject(lease.run, subject=self._subject)
+            ledger.note_subject(lease.run, subject=self.subject)
 
     def begin(self) -> StoredResponse | None:
         home.refuse_open_transaction()
@@ -144,7 +144,7 @@ class PhasedExchange(Exchange):
             return True
         self._repeat_202(response)
         answer = self._sealed(self._stored(response))
-        return ledger.complete_phased(self.run, answer, subject=self._subject)
+        return ledger.complete_phased(self.run, answer, subject=self.subject)
 
     def committed(self, response: HttpResponseBase) -> None:
         """Publish the answer; the transaction of `complete` was committed."""
@@ -194,13 +194,13 @@ class PhasedExchange(Exchange):
             self._count("not_stored")
             marker.ring(self._marker)
         elif not is_known:
-            if not ledger.suspend(run, subject=self._subject):
+            if not ledger.suspend(run, subject=self.subject):
                 return self._overtaken()
             self._count("uncertain")
             marker.ring(self._marker)
         else:
             answer = self._stored(response)
-            self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
+            self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self.subject)
             if not self.is_finished:
                 return self._overtaken()
             self._count("executed" if verdict is Verdict.EFFECT else "refused")

@@ -8,7 +8,6 @@ from django.db import transaction
 from django.http.response import HttpResponseBase
 
 from idempotency.conf import Config
-from idempotency.conf import config as settings
 from idempotency.modes import Mode
 from idempotency.postgres import home
 from idempotency.protocol.atomic import refuse_lost_writes
@@ -29,11 +28,10 @@ class UnkeyedExchange(Exchange):
     recovery_data: Mapping[str, Any] = {}
     _atomic: transaction.Atomic | None = None
 
-    def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "", digest: str = "") -> None:
+    def __init__(self, *, mode: Mode, config: Config, handler: str = "", digest: str = "") -> None:
         self.mode, self.handler = mode, handler
         self.key_digest = digest or token_hex(32)  # a handler may number its calls by it: no two may be equal
-        self._config = settings() if config is None else config
-        self._subject = ""
+        self._config = config
         self._redact = ()
 
     def look(self) -> StoredResponse | None:

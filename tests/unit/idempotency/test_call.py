@@ -9,8 +9,6 @@ from django.test import RequestFactory
 from django.views.decorators.gzip import gzip_page
 
 from idempotency.call import KeyedCall, call_of, takes_call, with_call
-from idempotency.modes import Mode
-from idempotency.protocol.unkeyed import UnkeyedExchange
 
 
 def plain(request: Any, call: KeyedCall) -> KeyedCall:
@@ -45,11 +43,10 @@ def test_a_parameter_of_that_name_is_found_through_decorators_and_a_local_variab
 
 def test_each_handler_gets_the_call_of_its_request() -> None:
     request: Any = RequestFactory().post("/")
-    request.idempotency = call = UnkeyedExchange(mode=Mode.ATOMIC)
+    request.idempotency = call = object()
     assert with_call(plain)(request) is call_of(request) is call
     assert with_call(View.post, request_at=1)(View(), request) is call
-    other = UnkeyedExchange(mode=Mode.ATOMIC)
-    assert with_call(by_keyword)(request, call=other) is other
+    assert with_call(by_keyword)(request, call="another") == "another"
     assert iscoroutinefunction(with_call(asynchronous))
 
 
