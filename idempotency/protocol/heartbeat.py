@@ -49,6 +49,10 @@ class Heartbeat:
     """Leases of a process, and the thread that renews them."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with no lease: a forked child runs none of its parent's calls."""
         self._guard = threading.RLock()  # a finalizer may run in any line, and end a call
         self._leases: WeakSet[Lease] = WeakSet()
         self._looks_at = NEVER
@@ -112,14 +116,6 @@ def _renewed(name: str, leases: list[Lease]) -> dict[ledger.Run, bool]:
         database.close()
 
 
-def keep(run: ledger.Run, *, seconds: float) -> Lease:
-    return _heartbeat.keep(run, seconds=seconds)
-
-
-def _begin() -> None:
-    global _heartbeat  # noqa: PLW0603  a forked child runs none of its parent's calls
-    _heartbeat = Heartbeat()
-
-
 _heartbeat = Heartbeat()
-os.register_at_fork(after_in_child=_begin)
+keep = _heartbeat.keep
+os.register_at_fork(after_in_child=_heartbeat.begin)
