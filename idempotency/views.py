@@ -194,9 +194,7 @@ def _page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     return as_page(request, response)
 
 
-def answer(
-    request: HttpRequest, policy: Policy, handler: Handler, *, rewind: Rewind | None = None
-) -> HttpResponseBase:
+def answer(request: HttpRequest, policy: Policy, handler: Handler, *, rewind: Rewind) -> HttpResponseBase:
     """Answer a keyed call, or one of its key's problems."""
     try:
         return execute(policy.open(request, caller=request), handler, rewind=rewind)
@@ -205,7 +203,7 @@ def answer(
 
 
 async def answer_async(
-    request: HttpRequest, policy: Policy, handler: AsyncHandler, *, rewind: Rewind | None = None
+    request: HttpRequest, policy: Policy, handler: AsyncHandler, *, rewind: Rewind
 ) -> HttpResponseBase:
     async def begin() -> Exchange:
         if hasattr(request, "auser"):

@@ -32,12 +32,12 @@ AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.DEBUG)
 
 
-def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare | None = None) -> HttpResponseBase:
+def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
     Args:
         rewind: called before the handler runs again, because its transaction met another one; returns False where
-            it cannot. None: it never can.
+            it cannot.
     """
     with logs.span() as span:
         try:
@@ -65,7 +65,7 @@ def replay(exchange: Exchange) -> HttpResponseBase | None:
             _report(exchange, None)
 
 
-async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare | None = None) -> HttpResponseBase:
+async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare) -> HttpResponseBase:
     """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
 
     A caller that is cancelled is so when the call has ended: what was begun is finished.
@@ -83,7 +83,7 @@ async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare 
         raise
 
 
-async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare | None) -> HttpResponseBase:
+async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare) -> HttpResponseBase:
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
@@ -142,7 +142,7 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.copy() if type(value) in containers else value for name, value in attributes.items()}
 
 
-def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpResponseBase, HttpResponseBase]:
+def _steps(exchange: Exchange, rewind: Prepare) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
     stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
     if stored is not None:
@@ -160,7 +160,7 @@ def _steps(exchange: Exchange, rewind: Prepare | None) -> Generator[None, HttpRe
             # commit; a concurrent duplicate that was faster gives its answer instead
             return exchange.finish(response)
         except BaseException as error:
-            if rewind is not None and exchange.repeat(error, rewind):
+            if exchange.repeat(error, rewind):
                 continue
             stored = exchange.fail()  # undo; None: nothing was committed for this key
             if stored is None or not isinstance(error, Exception):
