@@ -14,8 +14,6 @@ from idempotency.protocol import tokens
 from idempotency.request.principal import caller_of
 from idempotency.views import not_keyed
 
-Handler = Callable[..., Any]
-
 
 class TokenSerializer(serializers.Serializer[tokens.Token]):
     """One-time token, as the API shows it."""
@@ -24,15 +22,13 @@ class TokenSerializer(serializers.Serializer[tokens.Token]):
     expires_at = serializers.DateTimeField()
 
 
-def _documented(method: Handler) -> Handler:
+def _documented(method: Callable[..., Any]) -> Callable[..., Any]:
     try:
         from drf_spectacular.utils import extend_schema  # noqa: PLC0415
     except ImportError:
         return method
-    described: Handler = extend_schema(
-        request=None, responses={201: TokenSerializer}, summary="Issue a one-time token"
-    )(method)
-    return described
+    described = extend_schema(request=None, responses={201: TokenSerializer}, summary="Issue a one-time token")
+    return described(method)
 
 
 @not_keyed

@@ -44,7 +44,6 @@ FORM_NOISE = frozenset({"csrfmiddlewaretoken", FORM_FIELD})
 _BLANKS = " \t\n\r"  # of JSON; RFC 8259, section 2
 _encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make one for every body
 
-Fingerprint = bytes  # 32 bytes
 Ignored = Collection[str] | Callable[[Any], Any]
 
 
@@ -182,24 +181,24 @@ def canonical_value(value: Any) -> bytes:
     return _canonical_json(json.dumps(value, allow_nan=False, cls=DjangoJSONEncoder).encode())
 
 
-def fingerprint(content: bytes) -> Fingerprint:
-    """Digest `content` under the current `SECRET_KEY`."""
+def fingerprint(content: bytes) -> bytes:
+    """Digest `content` under the current `SECRET_KEY`: 32 bytes."""
     return _digest(content, settings.SECRET_KEY)
 
 
-def lasting_fingerprint(content: bytes) -> Fingerprint:
+def lasting_fingerprint(content: bytes) -> bytes:
     """Digest `content` under the oldest secret, which servers of a rotation share."""
     return _digest(content, [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1])
 
 
-def matches(stored: bytes, current: Fingerprint, content: bytes) -> bool:
+def matches(stored: bytes, current: bytes, content: bytes) -> bool:
     """Check if `stored` is the `current` digest of `content`, or one under a `SECRET_KEY_FALLBACKS`."""
     return hmac.compare_digest(stored, current) or any(
         hmac.compare_digest(stored, _digest(content, secret)) for secret in settings.SECRET_KEY_FALLBACKS
     )
 
 
-def _digest(content: bytes, secret: str) -> Fingerprint:
+def _digest(content: bytes, secret: str) -> bytes:
     return hmac.digest(_key(secret), content, "sha256")
 
 
