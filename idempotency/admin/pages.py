@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, ClassVar
 
 from django import forms
@@ -11,14 +12,19 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db import connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.functional import cached_property
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin.labels import label, utc
-from idempotency.admin.paging import EstimatingPaginator
+
+COUNTED_MAX = 10_000
+PAGED_MAX = 100_000  # PostgreSQL reads all rows before a page; what is further down is searched or filtered for
 
 
 def reason_field(help_text: Any, *, max_length: int | None = None) -> forms.CharField:
@@ -61,6 +67,34 @@ class UnsortedList(FilteredList):
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         self.params.pop(ORDER_VAR, None)
         return super().get_ordering(request, queryset)
+
+
+class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
+    """Paginator that counts up to `COUNTED_MAX`, and takes PostgreSQL's estimate of a longer table.
+
+    Pages of a filtered list end at that bound, so that a longer one is filtered further; those of a whole table
+    end at `PAGED_MAX` rows.
+    """
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        counted = int(rows[: COUNTED_MAX + 1].count())
+        if counted <= COUNTED_MAX:
+            return counted
+        if rows.query.where:
+            return COUNTED_MAX
+        return max(COUNTED_MAX, _estimate(rows.model._meta.db_table, using=rows.db))
+
+    @cached_property
+    def num_pages(self) -> int:
+        return min(super().num_pages, ceil(PAGED_MAX / self.per_page))
+
+
+def _estimate(table: str, *, using: str) -> int:
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [f'"{table}"'])
+        return int(cursor.fetchone()[0])
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

@@ -16,8 +16,7 @@ from rest_framework.authtoken.models import TokenProxy
 from idempotency.admin import pages as adminpages
 from idempotency.admin import searching
 from idempotency.admin.filters import Opened, newest
-from idempotency.admin.pages import column, time_of
-from idempotency.admin.paging import COUNTED_MAX
+from idempotency.admin.pages import COUNTED_MAX, column, time_of
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import STATUS, badge
 from payments.admin.find import by_short_number

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import REGISTRY
 
 from idempotency.admin import charts, ledger
-from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
+from idempotency.admin.pages import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
 from idempotency.observability import logs, metrics, statistics
@@ -304,8 +304,8 @@ class TestAdmin:
     ) -> None:
         everything = LedgerEntry.objects.order_by("pk")
         assert (EstimatingPaginator(everything, 50).count, COUNTED_MAX) == (0, 10_000)
-        monkeypatch.setattr("idempotency.admin.paging.COUNTED_MAX", 10)
-        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table, using: 90_000_000)
+        monkeypatch.setattr("idempotency.admin.pages.COUNTED_MAX", 10)
+        monkeypatch.setattr("idempotency.admin.pages._estimate", lambda table, using: 90_000_000)
         LedgerEntry.objects.bulk_create(
             LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(11)
         )
