@@ -1,14 +1,20 @@
-"""Locks of a name as operators see them: who holds each kind, since when, and who waits. Asked of the servers."""
+"""Locks of a name as operators see and release them, in the admin and by the command."""
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from idempotency.admin.labels import utc
-from idempotency.admin.lock_kinds import KINDS
+from idempotency.admin.lock_kinds import KINDS, servers
 from idempotency.locks import LockError, Owner, State
+from idempotency.models import LedgerEntry
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ class ShownLock:
 
 def shown(name: str) -> list[ShownLock]:
     """Ask for every kind of lock with this name, ValueError where none can have it; leave out the idle ones."""
-    asked = [_shown(kind, name) for kind, each in KINDS.items() if each.is_there()]
+    there = servers()
+    asked = [_shown(kind, name) for kind, each in KINDS.items() if each.server in there]
     return [
         lock
         for lock in asked
@@ -87,6 +94,47 @@ def lease_left(owner: Owner) -> str:
     if seconds == math.inf:
         return _("as long as its session")
     return _("%(seconds)s s left") % {"seconds": f"{seconds:.0f}"}
+
+
+def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, note: str) -> tuple[bool, str]:
+    """Take a lock from its holder, or end a latch or limit, and log it in the admin and the process.
+
+    Args:
+        owner: as it was shown; a later holder keeps the lock.
+        user: who decides.
+
+    Returns:
+        Whether the server replied, and a sentence in the operator's language, as the admin's log has it.
+    """
+    replied, fault = True, ""
+    if owner is None:
+        done, gone = gettext_noop("ended"), gettext_noop("not in use any more")
+    else:
+        done, gone = gettext_noop("released by force"), gettext_noop("not held by it any more")
+    try:
+        with KINDS[kind].opened(name) as lock:
+            if not KINDS[kind].end(lock, owner):
+                done = gone
+    except LockError as error:
+        replied, done, fault = False, gettext_noop("release by force without success"), f" ({error})"
+    what, became = f"{kind} {name!r}", f"{_(done)}{fault}"
+    change = became
+    if owner is not None:
+        change = _("%(done)s, held by %(holder)s") % {"done": became, "holder": in_words(owner)}
+    if apps.is_installed("django.contrib.admin"):
+        from django.contrib.admin.models import CHANGE, LogEntry  # noqa: PLC0415  only where it is installed
+        from django.contrib.contenttypes.models import ContentType  # noqa: PLC0415
+
+        LogEntry.objects.create(
+            user_id=user.pk,
+            content_type=ContentType.objects.get_for_model(LedgerEntry),
+            object_repr=what[:200],
+            action_flag=CHANGE,
+            change_message=f"{change}: {note}",
+        )
+    held = f", held by {owner.name}" if owner else ""
+    log.warning("%s: %s %s%s%s: %s", user.get_username(), what, done, fault, held, note)
+    return replied, _("%(lock)s: %(done)s.") % {"lock": what, "done": became}
 
 
 def _shown(kind: str, name: str) -> ShownLock:

@@ -44,9 +44,7 @@ class Kind:
     words: Any
     make: Any
     has_holders = True
-
-    def is_there(self) -> bool:
-        return config().uses_redis
+    server = "redis"  # one of `servers`
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
@@ -126,8 +124,7 @@ class Limit(Latch):
 class Advisory(Kind):
     """Lock of PostgreSQL, whose holder's session is ended."""
 
-    def is_there(self) -> bool:
-        return True
+    server = ""
 
     def end(self, lock: Any, owner: Owner | None) -> bool:
         owners = lock.state().owners
@@ -139,8 +136,7 @@ class Advisory(Kind):
 class OneHost(Kind):
     """Permits of this machine and user, in the folder that is the default."""
 
-    def is_there(self) -> bool:
-        return True
+    server = ""
 
     def end(self, lock: Any, owner: Owner | None) -> bool:
         raise LockError("Only the end of its process or its own release gives it back.")
@@ -149,8 +145,7 @@ class OneHost(Kind):
 class Majority(Kind):
     """RedLock, whose holder is released on each server by its token there."""
 
-    def is_there(self) -> bool:
-        return "redlock" in config().lock_servers
+    server = "redlock"
 
     def end(self, lock: Any, owner: Owner | None) -> bool:
         ended = False
@@ -165,8 +160,7 @@ class Majority(Kind):
 class Queue(Kind):
     """Lock of ZooKeeper, asked over a session of its own."""
 
-    def is_there(self) -> bool:
-        return "zookeeper" in config().lock_servers
+    server = "zookeeper"
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
@@ -196,6 +190,11 @@ class QueuedPermits(Queue):
         # the head of the queue has a node among the permits before one is free
         waits = state.waiters[:1] == tuple(owner.name for owner in state.owners[-1:])
         return State(state.owners[:-1], state.waiters) if waits else state
+
+
+def servers() -> set[str]:
+    """Name the servers that can be asked; an empty name is this machine or the ledger's database."""
+    return {"", *config().lock_servers} | ({"redis"} if config().uses_redis else set())
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy
 from idempotency.admin import lock_display
 from idempotency.admin.labels import utc
 from idempotency.admin.lock_kinds import KINDS
-from idempotency.admin.lock_release import release_by_force
 from idempotency.admin.pages import ReadOnlyAdmin, reason_field
 from idempotency.locks import Owner
 
@@ -82,7 +81,7 @@ class LockPages(ReadOnlyAdmin):
         form = ReleaseForm(request.POST if request.method == "POST" else None)
         if form.is_valid():
             note = form.cleaned_data["note"]
-            replied, sentence = release_by_force(kind, name, owner, user=request.user, note=note)
+            replied, sentence = lock_display.release_by_force(kind, name, owner, user=request.user, note=note)
             messages.add_message(request, messages.SUCCESS if replied else messages.ERROR, sentence)
             return HttpResponseRedirect(back)
         context = {

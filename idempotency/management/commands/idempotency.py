@@ -11,7 +11,6 @@ from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
 from idempotency.admin.labels import utc
 from idempotency.admin.lock_kinds import KINDS
-from idempotency.admin.lock_release import release_by_force
 from idempotency.errors import explaining_missing_tables
 from idempotency.ledger.claiming import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
@@ -160,20 +159,22 @@ class Command(LedgerCommand):
             raise CommandError("Not every kind could be asked; see above.")
 
     def _release(self, found: list[lock_display.ShownLock], options: dict[str, Any]) -> None:
-        kind, token, note = options["kind"], options["token"], options["note"].strip()
+        note = options["note"].strip()
         holds = [
             (lock.kind, hold)
             for lock in found
-            if kind in {None, lock.kind}
+            if options["kind"] in {None, lock.kind}
             for hold in lock.holds
-            if lock_display.is_hold(hold, "", token)
+            if lock_display.is_hold(hold, "", options["token"])
         ]
         if len(holds) != 1:
             raise CommandError(f"{len(holds)} holds are meant: --kind and --token must name one hold.")
         if not note:
             raise CommandError("--note says nothing: the admin's log stores the reason.")
         user = active_user(options["operator"] or _login_name())
-        replied, sentence = release_by_force(holds[0][0], options["name"], holds[0][1], user=user, note=note)
+        replied, sentence = lock_display.release_by_force(
+            holds[0][0], options["name"], holds[0][1], user=user, note=note
+        )
         if not replied:
             raise CommandError(sentence)
         self.stdout.write(sentence)
