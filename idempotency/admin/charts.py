@@ -1,7 +1,6 @@
 """Geometry of the ledger's charts; templates draw it as SVG, without a script."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.utils.formats import date_format
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from idempotency.admin.labels import condition
 from idempotency.models import LedgerEntry
@@ -22,59 +22,40 @@ MARKS = 4  # times written under a chart
 KEY_SHOWN = 40  # characters, in the table of open entries
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Series of one chart: words and colour of each count, readable on white and on black."""
-
-    title: Any
-    note: Any
-    parts: Mapping[str, tuple[Any, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Rectangle: place and size in the view box, colour, and label."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
-    label: str
+# words and colour of each count, readable on white and on black
+PARTS = {
+    "executed": (gettext_lazy("done"), "#0b8a54"),
+    "refused": (gettext_lazy("refused (4xx)"), "#7aa893"),
+    "unfinished": (gettext_lazy("without a final answer"), "#c27c0e"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Stacked bars by the hour."""
-
-    title: str
-    note: str
-    bars: list[Bar]
-    legend: list[tuple[str, str, str]]  # words, colour, total
-    marks: list[str]  # the hours at which the equal parts of the width begin
-    width: int
-    height: int
-    most: str  # what the full height stands for
-
-
-def draw(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
-    most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
+def draw(hours: Mapping[datetime, Mapping[str, int]]) -> dict[str, Any]:
+    """Stack the counts of each hour as bars, in units of the view box."""
+    most = max([sum(counts.values()) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):
         top = float(HEIGHT)
-        for what, (words, colour) in group.parts.items():
+        for what, (words, colour) in PARTS.items():
             if count := counts.get(what, 0):
                 height = max(LEAST, HEIGHT * count / most)
                 top = max(0.0, top - height)
                 about = {"hour": _hour(hour), "count": f"{count:,}", "what": words}
                 label = _("%(hour)s UTC · %(count)s %(what)s") % about
-                bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
-    legend = [
-        (words, colour, f"{sum(counts.get(what, 0) for counts in hours.values()):,}")
-        for what, (words, colour) in group.parts.items()
-    ]
-    marks = [_hour(hour) for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
-    return Chart(str(group.title), str(group.note), bars, legend, marks, len(hours) * BAR, HEIGHT, f"{most:,}")
+                place = {"x": index * BAR, "y": round(top, 2), "height": round(height, 2)}
+                bars.append({**place, "colour": colour, "label": label})
+    return {
+        "bars": bars,
+        "bar_width": BAR - 2,
+        "legend": [
+            (words, colour, f"{sum(counts.get(what, 0) for counts in hours.values()):,}")
+            for what, (words, colour) in PARTS.items()
+        ],
+        "marks": [_hour(hour) for hour in list(hours)[:: max(1, len(hours) // MARKS)]],
+        "width": len(hours) * BAR,
+        "height": HEIGHT,
+        "most": f"{most:,}",
+    }
 
 
 def _hour(hour: datetime) -> str:

@@ -42,16 +42,6 @@ DECIDED = {
     "abandoned": _("The entry is abandoned; its key is answered with that from now on."),
 }
 
-EXECUTED = charts.Group(
-    _("Executed"),
-    _("Each key once, in the hour of its first request; retries and conflicts are among the Prometheus metrics."),
-    {
-        "executed": (_("done"), "#0b8a54"),
-        "refused": (_("refused (4xx)"), "#7aa893"),
-        "unfinished": (_("without a final answer"), "#c27c0e"),
-    },
-)
-
 
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(WholeTermSearch, LockPages):
@@ -168,11 +158,10 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
         self.require(request)
-        hours = statistics.executed_by_hour()
         still_open = statistics.open_entries()
         oldest_open = LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")
         context: dict[str, Any] = {
-            "chart": charts.draw(EXECUTED, hours),
+            "chart": charts.draw(statistics.executed_by_hour()),
             "newest": f"{statistics.NEWEST_MAX:,}",
             "open": [(state.count, gettext(state.name)) for state in still_open],
             "total_open": sum(state.count for state in still_open),
