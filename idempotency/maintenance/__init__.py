@@ -6,7 +6,7 @@ the first two do nothing but log that.
 """
 
 from idempotency.maintenance.completer import complete_stalled
+from idempotency.maintenance.decisions import resolve_known
 from idempotency.maintenance.reaper import reap
-from idempotency.maintenance.resolving import resolve_known
 
 __all__ = ["complete_stalled", "reap", "resolve_known"]

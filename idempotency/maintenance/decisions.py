@@ -1,20 +1,25 @@
-"""Decisions of an operator about an entry whose outcome is unknown.
+"""Decisions about entries whose outcome is unknown: an operator's, or by what the project knows by now.
 
-Both finish the entry for good: a retry with its key gets the stored answer and nothing is executed. The operator's
+An operator's finish the entry for good: a retry with its key gets the stored answer and nothing is executed. Their
 name and reason are recorded in the entry's history, which cannot be changed. Abandoning also has the handler undo
 the commits of its steps (`Phases.on_abandon`), or is refused.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from idempotency import ledger
 from idempotency.errors import Problem, problem_document
 from idempotency.models import LedgerEntry, Outcome, State
+from idempotency.observability import metrics
 from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
 from idempotency.redis import marker
@@ -23,6 +28,11 @@ from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 RESOLVE_STATUSES = (200, 201, 204)  # not 202: the handler answers that, not the ledger
+BATCH = 100
+IDLE_SECONDS = 120.0  # idle time of a stalled entry: its caller's own retries come first
+
+# no body: a retry is shown the current state, as after a retry that ended the entry
+ANSWER = StoredResponse(status=202, headers={}, body=None)
 
 
 class NotDecidable(Exception):
@@ -139,3 +149,44 @@ def _undo(entry: LedgerEntry, digest: str) -> None:
         )
         raise NotAbandonable(why % {"steps": entry.handler})
     phases.abandon(Progress(data=dict(entry.recovery_data), key_digest=digest, resumed=True))
+
+
+def resolve_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> int:
+    """End unfinished entries about subjects whose outcome is known by now.
+
+    An uncertain one is finished: its caller, who heard 202, is shown the current state from then on. A stalled
+    one, whose caller heard a 5xx or nothing, is removed: the key is free, as after any 5xx. `about` names the
+    subject; an entry without one is left alone.
+
+    Args:
+        is_known: given the subject, such as ``order:0190…``, says if its outcome is known and no refusal, which a
+            retry has to get and store. It only reads.
+        limit: most entries to look at; the oldest come first.
+
+    Returns:
+        How many were ended. One that a retry runs meanwhile is left to it.
+    """
+    stalled = Q(state=State.RUNNING, lease_until__lte=Now() - timedelta(seconds=IDLE_SECONDS))
+    waiting = LedgerEntry.objects.using(home.alias()).filter(Q(state=State.UNCERTAIN) | stalled, handler="")
+    waiting = waiting.exclude(subject="").order_by("pk").only("scope", "key", "fence", "state", "subject")
+    settled, after_id, seen = 0, 0, 0
+    while seen < limit and (batch := list(waiting.filter(pk__gt=after_id)[: min(BATCH, limit - seen)])):
+        settled += sum(is_known(entry.subject) and _end(entry) for entry in batch)
+        after_id, seen = batch[-1].pk, seen + len(batch)
+    return settled
+
+
+def _end(entry: LedgerEntry) -> bool:
+    stalled = entry.state == State.RUNNING
+    ended = (stalled and ledger.forget_stalled(ledger.Run(entry.pk, entry.fence))) or ledger.close_by_hand(
+        entry_id=entry.pk,
+        fence=entry.fence,
+        answer=ANSWER,
+        outcome=Outcome.FINISHED,
+        operator="completer",
+        note="its outcome became known",
+    )
+    if ended:
+        metrics.resumed.labels("settled").inc()
+        marker.ring(marker.key_of(digest_of(scope=entry.scope, key=entry.key)))
+    return ended

@@ -5,7 +5,7 @@ handler opens short transactions of its own around its calls and must be resumab
 answered 202 because the outcome outside is not known, a retry with the same key runs it again (`resumed` is then
 True) under the next fencing number.
 Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished,
-or before all that the handler may have done is known (`idempotency.maintenance.resolving`).
+or before all that the handler may have done is known (`idempotency.maintenance.resolve_known`).
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ class Pace(AppConfig):
         from procrastinate.contrib.django import procrastinate_app
 
         from idempotency.locks.engine import places
-        from idempotency.maintenance import completer, resolving
+        from idempotency.maintenance import completer, decisions
         from payments.settlement import backoff, events
         from shop.orders import lifecycle
         from shop.sales import gate
@@ -40,7 +40,7 @@ class Pace(AppConfig):
         places.LEASE_SECONDS = 3.0
         completer.RUNS_MAX = 200  # leases are lost all the time here
         completer.LONGEST_SECONDS = 6.0
-        resolving.IDLE_SECONDS = 3.0
+        decisions.IDLE_SECONDS = 3.0
         completer.complete_stalled.__kwdefaults__["idle_seconds"] = 3.0
         tasks = procrastinate_app.current_app.periodic_registry.periodic_tasks
         for name, task in tasks.items():
