@@ -16,8 +16,7 @@ from idempotency.ledger.claiming import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import BATCH, reap
-from idempotency.management.arguments import active_user, positive, seconds
-from idempotency.management.base import LedgerCommand
+from idempotency.management.base import LedgerCommand, active_user, positive, seconds
 from idempotency.models import EventStatus, LedgerEntry
 from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable

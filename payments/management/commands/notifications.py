@@ -5,8 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from idempotency.management.arguments import active_user, positive
-from idempotency.management.base import LedgerCommand
+from idempotency.management.base import LedgerCommand, active_user, positive
 from payments.models import Notification
 from payments.operations import actions
 

@@ -4,8 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from idempotency.management.arguments import positive
-from idempotency.management.base import LedgerCommand
+from idempotency.management.base import LedgerCommand, positive
 from payments.reconciliation import reconcile
 
 LIMIT = 1000

@@ -9,7 +9,7 @@ from django.core.management import CommandError
 from django.db import models
 from django.test.utils import isolate_apps
 
-from idempotency.management.arguments import active_user
+from idempotency.management.base import active_user
 from payments.admin import find
 from payments.models import Attempt, Payment
 from tests.integration.payments.conftest import payment_of
@@ -28,7 +28,7 @@ def _phones(monkeypatch: pytest.MonkeyPatch) -> None:
             class Meta:
                 app_label, db_table, managed = "auth", "auth_user", False
 
-    for module in ("payments.admin.find", "idempotency.management.arguments"):
+    for module in ("payments.admin.find", "idempotency.management.base"):
         monkeypatch.setattr(f"{module}.get_user_model", lambda: Phone)
 
 
