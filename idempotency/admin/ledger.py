@@ -21,7 +21,6 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import answer_display, charts, log_display, searching
 from idempotency.admin.decision_form import DecisionForm
-from idempotency.admin.entry_history import timeline
 from idempotency.admin.filters import NeedsAPerson, leading, newest
 from idempotency.admin.labels import condition, utc
 from idempotency.admin.locks import DECIDE, LockPages
@@ -150,7 +149,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     @admin.display(description=_("history"))
     def history(self, entry: LedgerEntry) -> SafeString:
-        rows = [(utc(event.at), event.what, event.who, event.note) for event in timeline(entry)]
+        rows = [(utc(event.at), event.what, event.who, event.note) for event in log_display.timeline(entry)]
         lines = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
         heads = format_html_join("", "<th>{}</th>", [("UTC",), (_("what"),), (_("who"),), (_("remark"),)])
         table = '<table class="ledger-history"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'

@@ -7,8 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from idempotency import ledger
-from idempotency.admin import lock_display, searching
-from idempotency.admin.entry_history import timeline
+from idempotency.admin import lock_display, log_display, searching
 from idempotency.admin.labels import utc
 from idempotency.admin.lock_kinds import KINDS
 from idempotency.errors import explaining_missing_tables
@@ -91,7 +90,7 @@ class Command(LedgerCommand):
             answer = "" if entry.response_status is None else f", answered {entry.response_status}"
             self.stdout.write(f"#{entry.pk}  {entry.scope}  key {entry.key}")
             self.stdout.write(f"  {entry.mode}, {entry.state}, fence {entry.fence}{answer}  {entry.subject}")
-            for event in timeline(entry):
+            for event in log_display.timeline(entry):
                 self.stdout.write(f"  {utc(event.at)} UTC  {event.what}  {event.who}  {event.note}".rstrip())
 
     def _reap(self, options: dict[str, Any]) -> None:

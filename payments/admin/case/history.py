@@ -12,7 +12,7 @@ from django.apps import apps
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from idempotency.admin.entry_history import Event
+from idempotency.admin.log_display import Event
 from payments.admin.badges import book_name
 from payments.admin.case.records import PaymentRows
 from payments.admin.case.story import Case, Charge, Disputed, Return, Trade

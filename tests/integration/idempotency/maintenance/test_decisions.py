@@ -16,7 +16,7 @@ from django.db import IntegrityError
 from django.test import Client, override_settings
 
 from idempotency import ledger
-from idempotency.admin.entry_history import timeline
+from idempotency.admin.log_display import timeline
 from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NotAbandonable
