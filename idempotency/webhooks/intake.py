@@ -11,8 +11,12 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
+from django.contrib.auth.decorators import login_not_required
+from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.datastructures import CaseInsensitiveMapping
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 
 from idempotency import arguments
 from idempotency.conf.readers import is_names
@@ -20,26 +24,40 @@ from idempotency.errors import Problem, malformed, payload_too_large, problem_re
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.observability import metrics
 from idempotency.postgres import home
+from idempotency.protocol.misuse import mark_not_keyed
 from idempotency.protocol.problems import problem_of
 from idempotency.request.keys import content_length
 from idempotency.response.redaction import reason_of
 from idempotency.webhooks import queries
 from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
-from idempotency.webhooks.door import door
 from idempotency.webhooks.event import Event, NotGenuine, Unverifiable, place_of
 from idempotency.webhooks.verifiers import Verifier
 
 log = logging.getLogger("idempotency")
 
 T = TypeVar("T")
+View = TypeVar("View", bound=Callable[..., HttpResponse])
 Handler = Callable[[Event], object]
-View = Callable[..., HttpResponse]
 
 # errors of a function that reads a request which is not as it expects
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 NAME_MAX = 255  # characters of an id or an entity, as their columns have
 SEQUENCE_MAX = 2**63 - 1
+
+
+def door(*, using: str) -> Callable[[View], View]:
+    """Make a view that senders reach by POST: they have no login, no CSRF token and no key of ours.
+
+    Args:
+        using: alias of the database that the view commits in by itself.
+    """
+
+    def opened(view: View) -> View:
+        mark_not_keyed(view)
+        return csrf_exempt(non_atomic_requests(using=using)(login_not_required(require_POST(view))))
+
+    return opened
 
 
 class webhook:  # noqa: N801  a verb where it is used, as `once`
@@ -89,7 +107,7 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
         named = (id,) if isinstance(id, str) else ()
         self._headers = dict.fromkeys((*verify.headers, *named, *headers, "Content-Type"))
 
-    def __call__(self, handler: Handler) -> View:
+    def __call__(self, handler: Handler) -> Callable[..., HttpResponse]:
         if iscoroutinefunction(handler):
             raise TypeError(f"@webhook({self.sender!r}) is on a coroutine function. Write `def`.")
         other = declared.get(self.sender)

@@ -17,7 +17,7 @@ from idempotency.call import KeyedCall
 from idempotency.drf import IdempotentMixin, idempotent
 from idempotency.errors import Problem
 from idempotency.postgres.snapshot import snapshot
-from idempotency.webhooks.door import door
+from idempotency.webhooks.intake import door
 from payments.api.refunding import refunding
 from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer
 from payments.channels import configured as channels
