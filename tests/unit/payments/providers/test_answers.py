@@ -222,32 +222,6 @@ def test_refunds_of_wechat_that_moved_nothing_yet(
         assert (answer.status, answer.message, answer.facts) == (expected, message, ())
 
 
-@pytest.mark.parametrize("code", ["ORDERPAID", "SOMETHING_NEW"])
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [("SUCCESS", TradeStatus.PAID), ("CLOSED", TradeStatus.CLOSED), ("NOTPAY", None), (None, None)],
-)
-def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
-    wechat: WeChatPay, company: Company, code: str, state: str | None, expected: TradeStatus | None
-) -> None:
-    """Which code it refuses with is not to be relied on, and a paid order may have no other witness."""
-    trade = {**PAID, "trade_state": state, "amount": {"total": 1990, "currency": "CNY"}}
-    refused = signed({"code": code, "message": "no"}, status=400)
-    asked = signed(trade) if state else signed({"code": "ORDER_NOT_EXIST", "message": "no"}, status=404)
-
-    def answer(body: bytes) -> Answer:
-        return (refused if company.asked[-1][0].endswith("/close") else asked)(body)
-
-    company.answer = answer
-    if expected is None:
-        with pytest.raises(ProviderRejected, match=code):
-            wechat.close(out_trade_no=NUMBER)
-    else:
-        closed = wechat.close(out_trade_no=NUMBER)
-        assert (closed.status, len(closed.facts)) == (expected, 1)
-    assert len(company.asked) == 2
-
-
 def test_requests_to_wechat(wechat: WeChatPay, company: Company) -> None:
     """They name the public key for answers; a refund gives a reason where there is one."""
     company.answer = unpaid(company)
