@@ -1,14 +1,12 @@
 """Compressed answers: none is asked for and none is unpacked, so a few bytes never fill our memory."""
 
 import gzip
-import hashlib
 import io
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from typing import Any
 
 import pytest
@@ -16,14 +14,13 @@ import pytest
 from payments.errors import OutcomeUnknown
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.base import TradeStatus
-from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, signed
+from tests.unit.payments.providers.conftest import NUMBER, Company
 from tests.unit.payments.providers.test_alipay_bill import SELLER
+from tests.unit.payments.providers.test_answers import CALLS, DAY
 from tests.unit.payments.providers.test_transport import CHANNELS, genuine
 
-DAY = date(2026, 11, 20)
 UNPACKED_BYTES = 20 * 2**20
 BOUND_BYTES = 8 * 2**20
-BILL = "alipay.data.dataservice.bill.downloadurl.query"
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +41,6 @@ def within_bounds() -> Iterator[None]:
     assert peak < BOUND_BYTES
 
 
-CALLS: dict[str, Callable[[Any], Any]] = {
-    "query": lambda provider: provider.query(out_trade_no=NUMBER),
-    "close": lambda provider: provider.close(out_trade_no=NUMBER),
-    "bill": lambda provider: provider.bill(day=DAY),
-}
-
-
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_compressed_answer_is_none(
@@ -67,29 +57,6 @@ def test_an_answer_may_be_called_uncompressed(providers: dict[str, Any], company
     status, headers, content = genuine("wechat")(b"")
     company.answer = lambda _: (status, {**headers, "Content-Encoding": "Identity"}, content)
     assert providers["wechat"].query(out_trade_no=NUMBER).status is TradeStatus.PENDING
-
-
-def bill_of(company: Company, channel: str, file: Answer) -> None:
-    """The bill is announced genuinely, and `file` is what is downloaded then."""
-    address = f"{company.url}/v3/billdownload/file"
-    digest = hashlib.sha1(file[2]).hexdigest()
-    announced = {
-        "alipay": alipay_says(BILL, {"code": "10000", "bill_download_url": address}),
-        "wechat": signed({"hash_type": "SHA1", "hash_value": digest, "download_url": address}),
-    }[channel]
-    company.answer = lambda body: file if company.here.path.startswith("/v3/billdownload") else announced(body)
-
-
-@pytest.mark.parametrize("headers", [{"Content-Encoding": "gzip, gzip"}, {}], ids=["encoded", "as it is"])
-@pytest.mark.parametrize("channel", ["wechat", "alipay"])
-def test_a_compressed_bill_is_none(
-    providers: dict[str, Any], company: Company, bomb: bytes, channel: str, headers: dict[str, str]
-) -> None:
-    bill_of(company, channel, (200, headers, bomb))
-    with within_bounds(), pytest.raises(OutcomeUnknown):
-        providers[channel].bill(day=DAY)
-    assert {sent["Accept-Encoding"] for _, sent in company.asked} == {"identity"}
-    assert len(company.asked) == 2
 
 
 def zipped(piece: bytes, *, declared: int | None) -> bytes:

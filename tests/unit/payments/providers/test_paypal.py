@@ -406,12 +406,6 @@ def test_without_a_token_nothing_was_sent(platform: Platform, token: Reply) -> N
     assert platform.calls == ["POST /v1/oauth2/token"]
 
 
-def test_a_compressed_answer_is_none(platform: Platform) -> None:
-    platform.order = Reply(status=200, body=order("APPROVED").body, headers={"Content-Encoding": "gzip"})
-    with pytest.raises(OutcomeUnknown, match="encoding 'gzip', which was not asked for"):
-        account(platform.url).query(out_trade_no="0193", reference="89T")
-
-
 @pytest.mark.parametrize(("hours", "is_whole"), [(-1, True), (0, False), (2.5, False), (3, True)])
 def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
     platform: Platform, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool

@@ -1,5 +1,6 @@
 """What a call costs us at most, in time and memory, whatever the provider's side does; and that connections stay."""
 
+import gzip
 import socket
 import ssl
 import threading
@@ -172,6 +173,7 @@ def test_a_torn_file_is_none(at: Callable[..., Any], endless: Callable[..., Endl
         (404, {}, b"gone"),
         (302, {"Location": "http://127.0.0.1:1/"}, b""),
         (500, {}, b""),
+        (200, {"Content-Encoding": "gzip"}, gzip.compress(b"packed")),
     ],
     ids=lambda answer: answer[0],
 )
