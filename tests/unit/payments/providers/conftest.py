@@ -38,6 +38,7 @@ class Company(Server):
         """Know nothing of what was before."""
         self.answer: Says = lambda body: (200, {}, b"{}")
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.bodies: list[bytes] = []
         self.here = threading.local()  # its `path` is the one that is being answered by this thread
         self.callers: set[Any] = set()  # an address for each connection
 
@@ -45,6 +46,7 @@ class Company(Server):
         self.here.path = asked.path
         self.callers.add(asked.client_address)
         self.asked.append((asked.path, dict(asked.headers.items())))
+        self.bodies.append(body)
         status, headers, answer = self.answer(body)
         return Reply(status=status, headers=headers, body=answer)
 

@@ -33,15 +33,8 @@ def refund(stripe: StripeIntents, **changed: Any) -> Any:
 
 
 def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, company: Company) -> None:
-    asked: list[bytes] = []
     action = {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}
-    intent = {**INTENT, "status": "requires_action", "next_action": action}
-
-    def answer(body: bytes) -> Any:
-        asked.append(body)
-        return 200, {}, json.dumps(intent).encode()
-
-    company.answer = answer
+    company.answer = stripe_says({**INTENT, "status": "requires_action", "next_action": action})
     action = create(stripe, method=PayMethod.INTENT)
     assert (action.type, action.url, action.reference) == (NextActionType.REDIRECT, "https://x", "pi_1")
     ((path, headers),) = company.asked
@@ -50,7 +43,7 @@ def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, 
     assert (given["authorization"], given["idempotency-key"]) == (f"Bearer {stripe._secret_key}", NUMBER)
     assert (given["stripe-version"], given["user-agent"]) == (API_VERSION, "payonce")
     assert not [name for name in given if name.startswith("x-stripe")]
-    assert b"confirm=true" in asked[0]
+    assert b"confirm=true" in company.bodies[0]
 
 
 def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
