@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from payments.attempts import opening as attempts
 from payments.attempts import submission
 from payments.channels import configured
 from payments.models import Attempt, Payment, Refund
+from payments.operations.figures import trial_balance
 from payments.providers.actions import PayMethod
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
@@ -246,6 +248,15 @@ def refund_asked(payment_id: Any, amount_minor: int = 500, **more: Any) -> Refun
     """Ask for a refund, as the API does before it sends one."""
     with transaction.atomic():
         return refunds.request_refund(payment_id=payment_id, amount_minor=amount_minor, reason="", **more)
+
+
+def books(currency: str = "CNY") -> dict[str, int]:
+    """Balances of the journal that are not zero, those at providers as one; together they are."""
+    found = Counter[str]()
+    for row in trial_balance():
+        found[row.account.partition(":")[0]] += row.balance_minor if row.currency == currency else 0
+    assert sum(found.values()) == 0
+    return {name: minor for name, minor in found.items() if minor}
 
 
 def closed(attempt: Attempt) -> Fact:
