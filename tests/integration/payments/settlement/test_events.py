@@ -76,12 +76,8 @@ def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
 
 
 def jobs(payment: Payment) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'payments.handle_events' AND lock = %s",
-            [f"events {payment.id.hex}"],
-        )
-        return int(cursor.fetchone()[0])
+    named = {"task_name": "payments.handle_events", "lock": f"events {payment.id.hex}"}
+    return ProcrastinateJob.objects.filter(**named).count()
 
 
 def become(payment: Payment, status: str) -> None:

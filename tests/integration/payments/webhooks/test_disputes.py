@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from payments import tasks
 from payments.channels import configured
@@ -194,13 +195,8 @@ def test_another_system_s_dispute_files_nothing_and_is_let_go(
 
 def jobs_about(early: Notification) -> list[dict[str, str]]:
     """What the queue will call about it; its table is not emptied between tests, and no number is used again."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT args FROM procrastinate_jobs WHERE task_name = 'payments.replay_early'"
-            " AND args ->> 'notification_pk' = %s",
-            [str(early.pk)],
-        )
-        return [json.loads(row[0]) for row in cursor.fetchall()]
+    jobs = ProcrastinateJob.objects.filter(task_name="payments.replay_early", args__notification_pk=early.pk)
+    return list(jobs.values_list("args", flat=True))
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
