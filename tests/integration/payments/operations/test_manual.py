@@ -574,28 +574,21 @@ class TestOnce:
         assert sorted("counts for the order" in one for one in sentences) == [False, False, False, True]
         assert (Observation.objects.count(), len(audit()), totals(attempt)[1]) == (1, 1, 1990)
 
-    def test_opposite_answers_about_an_attempt(self, admin_user: User, over: Attempt, cut: Cut) -> None:
-        cut(over)
-        first, second = self.at_once(admin_user, (over, form(over, True)), (over, form(over, False)))
-        over.refresh_from_db()
-        was_paid = over.status == "succeeded"
-        winner, loser = (first, second) if was_paid else (second, first)
+    @pytest.mark.parametrize("of", ["over", "refund"])
+    def test_opposite_answers(self, request: Any, admin_user: User, cut: Cut, of: str) -> None:
+        row = request.getfixturevalue(of)
+        cut(row)
+        first, second = self.at_once(admin_user, (row, form(row, True)), (row, form(row, False)))
+        row.refresh_from_db()
+        moved = row.status == "succeeded"
+        winner, loser = (first, second) if moved else (second, first)
         assert loser.startswith("Nothing changed: ")
-        assert [words for _, words in audit()] == [audit()[0][1]]
-        assert winner in audit()[0][1]
-        assert Observation.objects.get().kind == ("paid" if was_paid else "closed")
-        assert (order_of(over).status, stock()) == (("paid", 99) if was_paid else ("closed", 100))
-
-    def test_opposite_answers_about_a_refund(self, admin_user: User, refund: Refund, cut: Cut) -> None:
-        cut(refund)
-        first, second = self.at_once(admin_user, (refund, form(refund, True)), (refund, form(refund, False)))
-        refund.refresh_from_db()
-        went_back = refund.status == "succeeded"
-        winner, loser = (first, second) if went_back else (second, first)
-        assert loser.startswith("Nothing changed: ")
-        assert len(audit()) == 1
-        assert winner in audit()[0][1]
-        assert totals(refund)[2:] == ((500, 0) if went_back else (0, 0))
+        [(_, said)] = audit()
+        assert winner in said
+        if of == "refund":
+            assert totals(row)[2:] == ((500, 0) if moved else (0, 0))
+        else:
+            assert (order_of(row).status, stock()) == (("paid", 99) if moved else ("closed", 100))
 
 
 class TestOneTransaction:
