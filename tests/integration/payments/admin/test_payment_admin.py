@@ -21,7 +21,13 @@ from idempotency.ids import new_id
 from payments import display
 from payments.attempts import closing
 from payments.channels import configured
-from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.errors import (
+    ChannelOff,
+    NotificationMalformed,
+    OutcomeUnknown,
+    ProviderRejected,
+    ProviderUnavailable,
+)
 from payments.models import (
     Anomaly,
     Attempt,
@@ -37,7 +43,6 @@ from payments.models import (
 from payments.operations import actions
 from payments.providers.base import FactKind, Trade, TradeStatus
 from payments.providers.base import RefundStatus as AtProvider
-from payments.refunds import steps as refunds
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import (
     Cashier,
@@ -47,7 +52,6 @@ from tests.integration.payments.conftest import (
     order_of,
     paid,
     payment_of,
-    refund_asked,
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
@@ -414,13 +418,14 @@ class TestAsking:
     def test_what_the_provider_says_counts(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
     ) -> None:
-        lines = []
-        for trade, words, status, paid_minor in (
-            (TradeStatus.PAID, "it was paid", "paid", 1990),
-            (TradeStatus.CLOSED, "it ended unpaid", "pending", 0),
-            (TradeStatus.PENDING, "it is open and not paid", "pending", 0),
+        lines, unheard_of = [], "the provider does not know of it (yet); the outcome stays unknown"
+        for before, trade, words, status, paid_minor in (
+            ("pending", TradeStatus.PAID, "it was paid", "paid", 1990),
+            ("pending", TradeStatus.CLOSED, "it ended unpaid", "pending", 0),
+            ("pending", TradeStatus.PENDING, "it is open and not paid", "pending", 0),
+            ("uncertain", TradeStatus.NOT_FOUND, unheard_of, "pending", 0),
         ):
-            attempt, bank.trade = open_attempt(), trade
+            attempt, bank.trade = open_attempt(status=before), trade
             ask, named = page(attempt.payment, "ask"), f"WeChat Pay attempt {attempt.out_trade_no}"
             assert f"is asked about attempt {attempt.out_trade_no}" in shown(admin_client, ask)
             assert ("query", attempt.out_trade_no) not in bank.calls
@@ -431,6 +436,7 @@ class TestAsking:
                 ("admin", f"Asked the provider. Reason: shopper called. Result: {named}: {words}."),
             ]
         assert audit() == lines
+        assert {method for method, _ in bank.calls} == {"query"}
 
     def test_failures_become_sentences(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
@@ -440,26 +446,12 @@ class TestAsking:
             (AWAY, "WeChat Pay cannot be reached at the moment; nothing changed."),
             (SILENT, "WeChat Pay gave no answer that can be trusted; nothing changed."),
             (REFUSED, "WeChat Pay refused the question (NOT_ENOUGH: balance too small); nothing changed."),
+            (ChannelOff("gone"), "WeChat Pay is not configured here; nothing changed."),
         ):
             bank.failure = failure
             (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
             assert (said.endswith(words), words in audit()[-1][1]) == (True, True)
             assert payment_of(attempt).status == "pending"
-
-    def test_a_channel_that_is_gone(self, admin_client: Client, open_attempt: OpenAttempt, settings: Any) -> None:
-        attempt = open_attempt()
-        settings.PAYMENTS = changed(PROVIDERS={})
-        configured.forget()
-        (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert said.endswith("WeChat Pay is not configured here; nothing changed.")
-
-    def test_an_unheard_of_one_stays_uncertain(
-        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
-    ) -> None:
-        attempt, bank.trade = open_attempt(status="uncertain"), TradeStatus.NOT_FOUND
-        (said,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
-        assert "the outcome stays unknown" in said
-        assert bank.calls == [("query", attempt.out_trade_no)]
 
     def test_open_refunds_keep_their_number(self, admin_client: Client, payment: Payment, bank: Answering) -> None:
         number, bank.failure = new_id(), SILENT
@@ -685,26 +677,6 @@ class TestAProcessThatEndsInBetween:
         assert AuditEntry.objects.get().subject == f"payment:{attempt.payment_id}"
         about = f"Asks about WeChat Pay attempt {attempt.out_trade_no}"
         assert audit() == [("admin", f"{about}. Reason: shopper called. Result: begun.")]
-
-    def test_a_refund_was_sent(
-        self, admin_client: Client, payment: Payment, bank: Answering, ends_after: Callable[..., None]
-    ) -> None:
-        refund = refund_asked(payment.pk, 500)
-        ends_after(refunds, "submit_refund")
-        with pytest.raises(KeyboardInterrupt):
-            admin_client.post(page(payment, "ask"), {"reason": "go on"})
-        payment.refresh_from_db()
-        assert payment.refunded_minor == 500
-        about = f"Asks about refund {refund.out_refund_no} of 5.00 CNY"
-        assert audit() == [("admin", f"{about}. Reason: go on. Result: begun.")]
-
-    def test_a_mistake_of_ours_leaves_the_line_too(
-        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
-    ) -> None:
-        attempt, bank.failure = open_attempt(), RuntimeError("a bug")
-        with pytest.raises(RuntimeError, match="a bug"):
-            admin_client.post(page(attempt.payment, "ask"), {"reason": "late"})
-        assert [name for name, _ in audit()] == ["admin"]
 
     def test_no_line_can_be_rolled_back_with_what_is_around_it(
         self, open_attempt: OpenAttempt, broken: Notification, bank: Answering
