@@ -124,9 +124,9 @@ def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
     return folder
 
 
-def end_of(log: Path, lines: int = 20) -> str:
-    """Return the last `lines` of a log; empty if there is none."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+def end_of(log: Path) -> str:
+    """Return the last 20 lines of a log; empty if there is none."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
 
 
 if __name__ == "__main__":

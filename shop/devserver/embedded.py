@@ -44,15 +44,16 @@ class EmbeddedServers:
     Args:
         data_dir: made if missing. One starter at a time may hold it.
         durable: False for tests: no fsync, no append-only file.
-        guardian: ends the servers when this process is gone; None: a new one.
+
+    Attributes:
+        guardian: ends the servers, and what else it starts, when this process is gone.
     """
 
-    def __init__(self, data_dir: Path, *, durable: bool = True, guardian: Guardian | None = None) -> None:
+    def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
         self.data_dir = data_dir.resolve()
         self.durable = durable
         self.environment: dict[str, str] = {}
-        self._guardian = guardian
-        self._owns_guardian = guardian is None
+        self.guardian = Guardian()
         self._lock: IO[str] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
 
@@ -67,10 +68,8 @@ class EmbeddedServers:
 
     def start(self) -> None:
         """Start what is needed, wait until it answers and set `environment`. Raises EmbeddedError."""
-        self._hold_folder()
-        if self._guardian is None:
-            self._guardian = Guardian()
         try:
+            self._hold_folder()
             if not os.environ.get("DATABASE_URL"):
                 self.environment["DATABASE_URL"] = self._start_postgres()
             if not os.environ.get("REDIS_URL"):
@@ -80,17 +79,10 @@ class EmbeddedServers:
             raise
 
     def stop(self) -> None:
-        guardian = self._guardian
-        if guardian is not None:
-            for child in reversed(self._children):
-                guardian.stop(child)
-            if self._owns_guardian:
-                guardian.stop_all()
-                self._guardian = None
-        self._children = []
+        """End them, and all that the guardian has started beside them; any number of times."""
+        self.guardian.stop_all()
         if self._lock is not None:
             self._lock.close()
-            self._lock = None
 
     def _hold_folder(self) -> None:
         try:
@@ -110,14 +102,12 @@ class EmbeddedServers:
     def _spawn(
         self, command: list[str], *, log: Path, stop_signal: signal.Signals, user: str | None = None
     ) -> subprocess.Popen[bytes]:
-        assert self._guardian is not None  # noqa: S101  start() made it
-        child = self._guardian.start(command, log=log, stop_signal=stop_signal, user=user)
+        child = self.guardian.start(command, log=log, stop_signal=stop_signal, user=user)
         self._children.append(child)
         return child
 
     def _start_postgres(self) -> str:
-        assert self._guardian is not None  # noqa: S101  start() made it
-        cluster = ensure_cluster(self.data_dir, self._guardian)
+        cluster = ensure_cluster(self.data_dir, self.guardian)
         _end_leftover(cluster.folder / "postmaster.pid", program="postgres", number=signal.SIGINT)
         sockets = socket_folder(self.data_dir, "postgresql", user=cluster.user)
         log = self.data_dir / "postgresql.log"
@@ -234,7 +224,7 @@ def _serves(pid: int, program: str, folder: Path) -> bool:
         return False
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Run a command with the servers up: `… shop.devserver.embedded [--data-dir DIR] [--fast] -- COMMAND`."""
     parser = argparse.ArgumentParser(
         prog="python -m shop.devserver.embedded", description="Run a command with servers up."
@@ -242,19 +232,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("DATA_DIR", ".data")))
     parser.add_argument("--fast", action="store_true", help="no fsync, nothing persisted by Redis")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    guardian = Guardian()
     try:
-        with EmbeddedServers(given.data_dir, durable=not given.fast, guardian=guardian) as servers:
-            return guardian.run(given.command, environment={**os.environ, **servers.environment})
+        with EmbeddedServers(given.data_dir, durable=not given.fast) as servers:
+            return servers.guardian.run(given.command, environment={**os.environ, **servers.environment})
     except EmbeddedError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
-    finally:
-        guardian.stop_all()
 
 
 if __name__ == "__main__":

@@ -35,11 +35,6 @@ class Guardian:
         )
         self._children: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
 
-    @property
-    def running(self) -> bool:
-        """True while the guardian itself runs; without it nothing ends our processes after a kill -9."""
-        return self._guard.poll() is None
-
     def start(
         self,
         command: list[str],

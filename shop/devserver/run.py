@@ -16,7 +16,6 @@ from urllib.request import urlopen
 
 from shop.devserver.cluster import end_of
 from shop.devserver.embedded import EmbeddedError, EmbeddedServers
-from shop.devserver.guardian import Guardian
 from shop.devserver.plan import Plan, RunError, complete, is_debug
 
 READY_SECONDS = 60.0
@@ -29,11 +28,11 @@ PYTHON = sys.executable
 class Run:
     """A run of the whole shop: `start`, `watch`, `stop`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, durable: bool = True) -> None:
         self.plan = plan
         self.logs = plan.data_dir / "logs"
-        self.guardian = Guardian()
-        self.servers = EmbeddedServers(plan.data_dir, guardian=self.guardian)
+        self.servers = EmbeddedServers(plan.data_dir, durable=durable)
+        self.guardian = self.servers.guardian
         self.environment: dict[str, str] = {}
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.commands: dict[str, list[str]] = {}
@@ -94,10 +93,7 @@ class Run:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        for child in reversed(list(self.children.values())):
-            self.guardian.stop(child)
         self.servers.stop()
-        self.guardian.stop_all()
 
     def revive(self, name: str) -> None:
         """Start a process again, without waiting until it is ready."""

@@ -18,7 +18,6 @@ import psutil
 import psycopg
 import redis
 
-from shop.devserver.embedded import EmbeddedServers
 from shop.devserver.guardian import kill
 from shop.devserver.plan import Plan
 from shop.devserver.run import Run
@@ -57,8 +56,7 @@ class Lab(Run):
     ) -> None:
         sandbox_port, self._front_port, *others = free_ports(2 + 2 * web)
         ports = others[:web]
-        super().__init__(Plan(ports=tuple(ports), sandbox_port=sandbox_port, data_dir=folder))
-        self.servers = EmbeddedServers(folder, durable=durable, guardian=self.guardian)
+        super().__init__(Plan(ports=tuple(ports), sandbox_port=sandbox_port, data_dir=folder), durable=durable)
         self.network = Network()
         self.down: set[str] = set()  # ended on purpose; not to be started again before the fault is over
         self._provider_ports = {f"web-{port}": wired for port, wired in zip(ports, others[web:], strict=True)}

@@ -250,11 +250,9 @@ def fork_while_holding() -> tuple[int, bool]:
 def test_tokens_grow_over_a_crash_of_the_server(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "REDIS_URL"):
         monkeypatch.delenv(name)
-    servers = EmbeddedServers(open_folder, durable=False)
     tokens = []
     for _ in range(2):
-        servers.start()
-        try:
+        with EmbeddedServers(open_folder, durable=False) as servers:
             for _ in range(5):
                 session = Session("till", named("us"), {"conninfo": servers.environment["DATABASE_URL"]})
                 session.ask(None)
@@ -265,8 +263,6 @@ def test_tokens_grow_over_a_crash_of_the_server(open_folder: Path, monkeypatch: 
                 tokens.append(session.token)
             pid = int((open_folder / "postgresql" / "postmaster.pid").read_text().split()[0])
             os.kill(pid, signal.SIGQUIT)  # no shutdown: what is only in its memory is gone
-        finally:
-            servers.stop()
     assert tokens == sorted(set(tokens))
 
 
