@@ -4,12 +4,9 @@ import pytest
 
 from payments.models import Anomaly, Notification, Observation, Payment, Refund
 from payments.operations.figures import trial_balance
-from tests.system.money.till import CHANNELS, PRICE_MINOR, Till
+from tests.system.money.till import EVERY, IN_PART, PAID, PRICE_MINOR, REFUNDED, Till
 from tests.threads import at_once
 
-EVERY = pytest.mark.parametrize("channel", CHANNELS)
-
-IN_PART = ("paid", "partially_refunded", PRICE_MINOR, 990)
 BY_HAND = {"wechat": "notification", "alipay": "bill", "stripe": "bill"}
 
 
@@ -20,15 +17,11 @@ def test_m13_partial_refunds_race(till: Till, channel: str) -> None:
     refused = [answer.json()["code"] for answer in answers if answer.status_code == 409]
     assert refused == ["refund_exceeds_paid"] * 5
     assert {answer.status_code for answer in answers} <= {201, 202, 409}
-    till.settle()
-    assert till.state(attempt) == ("paid", "partially_refunded", PRICE_MINOR, 1800)
-    assert (till.moved(attempt), Refund.objects.count()) == ((PRICE_MINOR, 1800), 3)
+    till.ends(attempt, ("paid", "partially_refunded", PRICE_MINOR, 1800))
+    assert Refund.objects.count() == 3
     assert till.refund(attempt, 191).status_code == 409
     assert till.refund(attempt, 190).status_code == 201
-    till.settle()
-    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
-    assert till.anomalies() == []
-    till.witness()
+    till.ends(attempt, REFUNDED)
 
 
 @EVERY
@@ -46,11 +39,8 @@ def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
     assert till.refund(attempt, 1001).json()["code"] == "refund_exceeds_paid"
     assert till.refund(attempt, 1000).status_code == 201
     till.settle()
-    assert till.state(attempt)[0] == "refunded"
-    compared = till.compare_today(channel)
-    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
-    assert till.anomalies() == []
-    till.witness()
+    till.bill_agrees(attempt)
+    till.ends(attempt, REFUNDED)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +58,9 @@ def test_m14_all_of_it_goes_back_by_hand_and_alipay_reports_it_at_once(
         else:
             till.refund_by_hand(attempt, amount_minor)
     till.refund_by_hand(attempt, PRICE_MINOR - sum(before))
-    till.settle()
-    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
-    till.witness()
-    compared = till.compare_today("alipay")
-    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
-    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
-    assert till.anomalies() == []
-    till.witness()
+    till.ends(attempt, REFUNDED)
+    till.bill_agrees(attempt)
+    till.ends(attempt, REFUNDED)
 
 
 def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till: Till) -> None:
@@ -89,9 +74,7 @@ def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till
     till.settle()
     assert till.state(attempt) == IN_PART
     till.compare_today("alipay")
-    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
-    assert till.anomalies() == []
-    till.witness()
+    till.ends(attempt, REFUNDED)
 
 
 @pytest.mark.parametrize("copies", [1, 3])
@@ -103,10 +86,7 @@ def test_m24_a_payment_is_disputed(till: Till, status: str, copies: int) -> None
     for step in ("open", status):
         till.dispute(attempt, step)
     till.settle()
-    assert (till.state(attempt), till.anomalies()) == (
-        ("paid", "succeeded", PRICE_MINOR, 0),
-        [("disputed", False)],
-    )
+    assert (till.state(attempt), till.anomalies()) == (PAID, [("disputed", False)])
     known = Anomaly.objects.get().detail
     assert (known["status"], known["taken_minor"]) == (status, PRICE_MINOR)
     books = {row.account: row.balance_minor for row in trial_balance()}
@@ -131,10 +111,7 @@ def test_m15_the_provider_refuses_a_refund(till: Till, channel: str) -> None:
     assert till.refund(attempt, 490).status_code == 201
     till.settle()
     till.compare_today(channel)
-    till.settle()
-    assert till.state(attempt)[0] == "refunded"
-    assert till.moved(attempt) == (PRICE_MINOR, 1990)
-    till.witness()
+    till.ends(attempt, REFUNDED, ("refund_failed", False))
 
 
 def open_still(status: str) -> None:
@@ -150,11 +127,10 @@ def test_m20_the_provider_asks_for_fewer_refunds(till: Till) -> None:
     till.pass_time()
     open_still("requested")
     till.sandbox.faults(refund_429=False)
-    till.settle()
-    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    till.ends(attempt, IN_PART)
     assert till.refund(attempt, 990, key="refund").json()["status"] == "succeeded"
-    assert (Refund.objects.count(), till.anomalies()) == (1, [])
-    till.witness()
+    assert Refund.objects.count() == 1
+    till.ends(attempt, IN_PART)
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay"])
@@ -166,10 +142,8 @@ def test_m21_our_account_has_too_little(till: Till, channel: str) -> None:
     open_still("requested")
     assert till.anomalies() == [("refund_failed", False)]
     till.sandbox.faults(not_enough=False)
-    till.settle()
-    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
-    assert (Refund.objects.count(), till.anomalies()) == (1, [("refund_failed", True)])
-    till.witness()
+    till.ends(attempt, IN_PART, ("refund_failed", True))
+    assert Refund.objects.count() == 1
 
 
 def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> None:
@@ -182,9 +156,7 @@ def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> No
     assert till.anomalies() == [("refund_failed", False)]
     assert till.refund(attempt, 1001).json()["code"] == "refund_exceeds_paid"
     till.sandbox.faults(refund_abnormal=False)
-    till.settle()
-    assert (till.state(attempt), till.anomalies()) == (IN_PART, [("refund_failed", True)])
-    till.witness()
+    till.ends(attempt, IN_PART, ("refund_failed", True))
 
 
 def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> None:
@@ -193,14 +165,10 @@ def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> 
     till.sandbox.faults(refund_abnormal=True)
     assert till.refund(attempt, PRICE_MINOR).status_code == 202
     till.all_notified()
-    compared = till.compare_today("stripe")
-    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
-    assert till.state(attempt) == ("paid", "succeeded", PRICE_MINOR, 0)
+    till.bill_agrees(attempt)
+    assert till.state(attempt) == PAID
     assert (Refund.objects.get().status, Payment.objects.get().reserved_minor) == ("processing", PRICE_MINOR)
     till.sandbox.faults(refund_abnormal=False)
     till.settle()
-    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
-    compared = till.compare_today("stripe")
-    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
-    assert till.anomalies() == []
-    till.witness()
+    till.bill_agrees(attempt)
+    till.ends(attempt, REFUNDED)

@@ -11,21 +11,15 @@ from payments.display import money
 from payments.models import Anomaly, Observation, Payment, Refund
 from shop.models import Order
 from shop.orders import lifecycle
-from tests.system.money.till import CHANNELS, PRICE_MINOR, Till
+from tests.system.money.till import CHANNELS, CLOSED, EVERY, PAID, PRICE_MINOR, Till
 from tests.threads import at_once
 
-EVERY = pytest.mark.parametrize("channel", CHANNELS)
 # at Stripe a canceled intent is never charged, and an intent belongs to the account that opened it
 NOT_STRIPE = pytest.mark.parametrize("channel", ["wechat", "alipay"])
 
-PAID = ("paid", "succeeded", PRICE_MINOR, 0)
-CLOSED = ("closed", "closed", 0, 0)
+UNPAID = ("pending", "pending", 0, 0)
 ALL_BACK = (PRICE_MINOR, PRICE_MINOR)
-
-
-def resolution(kind: str) -> str:
-    text: str = Anomaly.objects.get(kind=kind).resolution
-    return text
+TOO_LATE = ("paid_after_close", True)
 
 
 @NOT_STRIPE
@@ -35,14 +29,9 @@ def test_m07_paid_after_the_order_was_closed(till: Till, channel: str) -> None:
     assert till.cancel(order).json()["status"] == "closed"
     till.sandbox.faults(pay_closed=True)
     assert till.pay_if_open(attempt)
-    till.settle()
-    assert (till.state(attempt), till.moved(attempt)) == (CLOSED, ALL_BACK)
-    assert till.anomalies() == [("paid_after_close", True)]
-    assert (
-        resolution("paid_after_close")
-        == f"refunded {money(PRICE_MINOR, 'CNY')} under {Refund.objects.get().out_refund_no}"
-    )
-    till.witness()
+    till.ends(attempt, CLOSED, TOO_LATE, moved=ALL_BACK)
+    resolution = f"refunded {money(PRICE_MINOR, 'CNY')} under {Refund.objects.get().out_refund_no}"
+    assert Anomaly.objects.get().resolution == resolution
 
 
 def test_m07_at_stripe_a_canceled_intent_cannot_be_paid(till: Till) -> None:
@@ -51,9 +40,7 @@ def test_m07_at_stripe_a_canceled_intent_cannot_be_paid(till: Till) -> None:
     till.cancel(order)
     till.sandbox.faults(pay_closed=True)
     assert not till.pay_if_open(attempt)
-    till.settle()
-    assert (till.state(attempt), till.moved(attempt), till.anomalies()) == (CLOSED, (0, 0), [])
-    till.witness()
+    till.ends(attempt, CLOSED)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["notified", "its notification is lost"])
@@ -68,10 +55,7 @@ def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till
     assert till.pay_if_open(attempt)
     if lost:
         tasks.look_again(attempt_id=attempt.out_trade_no)  # the queue does, when the address is good no more
-    till.settle()
-    assert (till.state(attempt), till.moved(attempt)) == (CLOSED, ALL_BACK)
-    assert till.anomalies() == [("paid_after_close", True)]
-    till.witness()
+    till.ends(attempt, CLOSED, TOO_LATE, moved=ALL_BACK)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +75,7 @@ def test_m08_paid_while_it_expires(till: Till, channel: str, on_its_way: bool) -
         outcome = (till.state(attempt), till.moved(attempt))
         fitting = [(PAID, (PRICE_MINOR, 0)), (CLOSED, ALL_BACK)] if charged else [(CLOSED, (0, 0))]
         assert outcome in fitting
-    assert set(till.anomalies()) <= {("paid_after_close", True)}
+    assert set(till.anomalies()) <= {TOO_LATE}
     till.witness()
 
 
@@ -143,62 +127,46 @@ def test_m10_paid_in_another_amount(till: Till, channel: str) -> None:
     order = till.order()
     attempt = till.open(order, channel)
     till.sandbox.pay(attempt.out_trade_no)
-    till.settle()
-    assert till.moved(attempt) == (PRICE_MINOR + 100, PRICE_MINOR + 100)
-    assert till.anomalies() == [("amount_mismatch", True)]
-    assert Anomaly.objects.get(kind="amount_mismatch").detail["expected_minor"] == PRICE_MINOR
-    assert till.state(attempt)[0] == "pending"
-    till.witness()
+    closed = ("pending", "closed", 0, 0)  # the order waits for another attempt
+    till.ends(attempt, closed, ("amount_mismatch", True), moved=(PRICE_MINOR + 100, PRICE_MINOR + 100))
+    assert Anomaly.objects.get().detail["expected_minor"] == PRICE_MINOR
     # the order can still be paid as it should be
     till.sandbox.faults(wrong_amount=False)
     again = till.open(order, channel)
     assert again.pk != attempt.pk
     till.sandbox.pay(again.out_trade_no)
-    till.settle()
-    assert (till.state(again), till.moved(again)) == (PAID, (PRICE_MINOR, 0))
-    till.witness()
+    till.ends(again, PAID, ("amount_mismatch", True))
 
 
 @NOT_STRIPE
 def test_m11_paid_to_another_seller(till: Till, channel: str) -> None:
     till.sandbox.faults(wrong_seller=True)
-    order = till.order()
-    attempt = till.open(order, channel)
-    till.sandbox.pay(attempt.out_trade_no)
+    attempt = till.paid(channel)
     assert till.charges()[attempt.out_trade_no]["seller"]
-    till.settle()
     # it never was ours: not credited, not held, and there is nothing that we could give back
-    assert till.anomalies() == [("merchant_mismatch", False)]
+    till.ends(attempt, UNPAID, ("merchant_mismatch", False), moved=(PRICE_MINOR, 0))
     assert (Refund.objects.count(), Observation.objects.filter(kind="paid").count()) == (0, 0)
-    assert (till.state(attempt)[0], till.moved(attempt)) == ("pending", (PRICE_MINOR, 0))
     attempt.refresh_from_db()
     assert attempt.status == "pending"  # another account's word does not end it
-    till.witness()
-    Order.objects.filter(pk=order.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-    till.settle()
-    assert till.state(attempt)[0] == "closed"
-    assert till.anomalies() == [("merchant_mismatch", False)]
-    till.witness()
+    Order.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    till.ends(attempt, CLOSED, ("merchant_mismatch", False), moved=(PRICE_MINOR, 0))
 
 
 @NOT_STRIPE
 def test_m11_paid_to_another_seller_without_a_notification(till: Till, channel: str) -> None:
     """WeChat's answer names the other account; Alipay knows of no trade of ours."""
     till.sandbox.faults(wrong_seller=True, drop_rate=1)
-    attempt = till.open(till.order(), channel)
-    till.sandbox.pay(attempt.out_trade_no)
-    till.settle()
-    assert till.anomalies() == ([("merchant_mismatch", False)] if channel == "wechat" else [])
-    assert (till.state(attempt)[0], Refund.objects.count()) == ("pending", 0)
-    till.witness()
+    attempt = till.paid(channel)
+    known = [("merchant_mismatch", False)] if channel == "wechat" else []
+    till.ends(attempt, UNPAID, *known, moved=(PRICE_MINOR, 0))
+    assert Refund.objects.count() == 0
 
 
 @EVERY
 def test_m12_policy_finds_that_somebody_was_faster(till: Till, channel: str) -> None:
     """What we hold went back by hand; the provider refuses to give it back twice, and a person hears of it."""
     till.sandbox.faults(wrong_amount=True)
-    attempt = till.open(till.order(), channel)
-    till.sandbox.pay(attempt.out_trade_no)
+    attempt = till.paid(channel)
     till.all_notified()
     till.sandbox.faults(drop_rate=1)
     till.refund_by_hand(attempt, PRICE_MINOR + 100)

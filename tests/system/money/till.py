@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, connections
@@ -37,6 +38,13 @@ from tests.sandbox import Sandbox
 PRICE_MINOR = 1990
 MUGS = 100
 CHANNELS = ("wechat", "alipay", "stripe")
+EVERY = pytest.mark.parametrize("channel", CHANNELS)
+
+# of `Till.state`
+PAID = ("paid", "succeeded", PRICE_MINOR, 0)
+IN_PART = ("paid", "partially_refunded", PRICE_MINOR, 990)
+REFUNDED = ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+CLOSED = ("closed", "closed", 0, 0)
 
 # by which method an opening is a call: Alipay's page is an address that we sign, and nobody is asked
 CALLING = {"wechat": "native", "alipay": "precreate", "stripe": "intent"}
@@ -99,10 +107,15 @@ class Till:
         assert found is not None
         return found
 
-    def bought(self, channel: str) -> Attempt:
-        """An order that is paid, notified and settled."""
+    def paid(self, channel: str) -> Attempt:
+        """An order that the shopper has just paid."""
         attempt = self.open(self.order(), channel)
         self.sandbox.pay(attempt.out_trade_no)
+        return attempt
+
+    def bought(self, channel: str) -> Attempt:
+        """An order that is paid, notified and settled."""
+        attempt = self.paid(channel)
         self.settle()
         return attempt
 
@@ -199,6 +212,24 @@ class Till:
         return [bills.compare(account=channel, day=day) for day in sorted(days)][-1]
 
     # what is true afterwards
+
+    def ends(
+        self,
+        attempt: Attempt,
+        state: tuple[str, str, int, int],
+        *anomalies: tuple[str, bool],
+        moved: tuple[int, int] | None = None,
+    ) -> None:
+        """Settle everything: the state is this, the money that moved is what it says, and the witness agrees."""
+        self.settle()
+        there = (self.state(attempt), self.moved(attempt), self.anomalies())
+        assert there == (state, state[2:] if moved is None else moved, [*anomalies]), there
+        self.witness()
+
+    def bill_agrees(self, attempt: Attempt) -> None:
+        """Today's bill says nothing else of the attempt."""
+        compared = self.compare_today(attempt.channel)
+        assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
 
     def charges(self) -> dict[str, dict[str, Any]]:
         """This test's trades at the sandbox that money moved for, by our number; all of them are ours.
