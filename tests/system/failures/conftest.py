@@ -1,16 +1,12 @@
 """One request that is stopped, killed or robbed of a store at a named place; the places are those of tests/protocol."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
-from django.contrib.auth.models import Group
-from django.db.models.functions import Now
 from django.test import override_settings
 
-from idempotency.models import LedgerEntry, State
 from tests.system.protocol import requests
 
 # the stops before every call to the stores, and who stops there
@@ -24,6 +20,7 @@ class Stage:
     """The one request under test, its world, and what is true afterwards."""
 
     def __init__(self, server: redis.Redis, *, uses_redis: bool) -> None:
+        requests.outside.charged.clear()
         self.server = server
         self.uses_redis = uses_redis
         self._run = Run([])
@@ -60,19 +57,15 @@ class Stage:
         self.kill(self.bring_before(self.start(view), place))
 
     def let_time_pass(self) -> None:
-        """The lives of running markers and the leases of running entries are over."""
-        for name in self.server.keys("*:key:*"):
-            if (self.server.get(name) or b"")[:1] == b"R":
-                self.server.delete(name)
-        LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+        requests.let_time_pass(self.server)
 
     def happened(self, times: int) -> None:
         """In our database, and outside at most as often."""
         assert requests.effects("k1") == times
         assert len(requests.outside.charged) <= 1
 
-    def executes_now(self, view: Any) -> None:
-        """A retry is executed, and the retries after it hear the same."""
+    def ends_well(self, view: Any) -> None:
+        """A retry succeeds, those after it hear the same, and it has happened once."""
         first = self.send(view)
         assert first[0] == 201
         assert [self.send(view) for _ in range(2)] == [first, first]
@@ -85,20 +78,5 @@ class Stage:
 @pytest.fixture(params=["with Redis", "without Redis"])
 def stage(request: pytest.FixtureRequest, redis_server: redis.Redis, transactional_db: None) -> Iterator[Stage]:
     uses_redis = request.param == "with Redis"
-    with override_settings(
-        IDEMPOTENCY={**requests.SETTINGS, **({} if uses_redis else {"REDIS": None})},
-    ):
-        yield from _empty(redis_server, uses_redis=uses_redis)
-
-
-@pytest.fixture
-def redis_stage(redis_server: redis.Redis, transactional_db: None) -> Iterator[Stage]:
-    """For what only Redis can do wrong."""
-    with override_settings(IDEMPOTENCY=requests.SETTINGS):
-        yield from _empty(redis_server, uses_redis=True)
-
-
-def _empty(server: redis.Redis, *, uses_redis: bool) -> Iterator[Stage]:
-    Group.objects.all().delete()
-    requests.outside.charged.clear()
-    yield Stage(server, uses_redis=uses_redis)
+    with override_settings(IDEMPOTENCY=requests.SETTINGS if uses_redis else requests.WITHOUT_REDIS):
+        yield Stage(redis_server, uses_redis=uses_redis)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from idempotency import ledger
 from idempotency.conf import config
 from idempotency.redis import marker
-from tests.system.protocol.explorer import dismiss_players, stops_before
+from tests.system.protocol.explorer import dismiss_players, stopping_before
 
 MARKER = ["claim", "look", "finish", "release"]
 LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
@@ -26,8 +27,8 @@ def _stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.getLogger("idempotency").setLevel(logging.WARNING)
     monkeypatch.setattr(marker, "finish", _answered(marker.finish))
     for module, names, touches in ((marker, MARKER, _marker), (ledger, LEDGER, lambda: "ledger")):
-        for patched, name, wrapper in stops_before(module, names, touches=touches):
-            monkeypatch.setattr(patched, name, wrapper)
+        for name in names:
+            monkeypatch.setattr(module, name, stopping_before(getattr(module, name), touches=touches))
     yield
     logging.getLogger("idempotency").setLevel(logging.NOTSET)
 
@@ -40,6 +41,7 @@ def _marker() -> str:
 def _answered(finish: Any) -> Any:
     """A command without a reply is done sometime: after the next stop, or after the flush with which the next order begins."""
 
+    @wraps(finish)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         finish(*args, **{**kwargs, "wait": True})
 

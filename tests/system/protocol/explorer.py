@@ -16,7 +16,7 @@ chapter 5. And actors are alike until they move: of those that have not, the fir
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -314,13 +314,11 @@ def _following(run: Run) -> list[int] | None:
     return None
 
 
-def stops_before(module: Any, names: list[str], *, touches: Callable[[], str]) -> Iterator[tuple[Any, str, Any]]:
-    """(module, name, wrapper) for monkeypatching: the function, with a stop before it."""
-    for name in names:
-        original = getattr(module, name)
+def stopping_before(original: Any, *, touches: Callable[[], str]) -> Any:
+    """The function, with a stop before it."""
 
-        def wrapper(*args: Any, _original: Any = original, _name: str = name, **kwargs: Any) -> Any:
-            stop(_name, touches=touches())
-            return _original(*args, **kwargs)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        stop(original.__name__, touches=touches())
+        return original(*args, **kwargs)
 
-        yield module, name, wrapper
+    return wrapper

@@ -3,20 +3,25 @@
 import itertools
 import json
 import threading
+from datetime import timedelta
 from typing import Any
 
+import pytest
+import redis
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models.functions import Now
 from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory
 
 from idempotency.errors import Problem
-from idempotency.models import LedgerEntry
+from idempotency.models import LedgerEntry, State
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.views import idempotent
 from tests.system.protocol.explorer import stop
 
 SETTINGS = {"PRINCIPAL": "tests.system.protocol.requests.everyone", "MARKER_SECONDS": 3600, "LEASE_SECONDS": 3600}
+WITHOUT_REDIS = {**SETTINGS, "REDIS": None}
 
 
 def everyone(request: Any) -> str:
@@ -71,6 +76,9 @@ def charge(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"answer": next(_answers)}, status=201)
 
 
+BOTH = pytest.mark.parametrize("view", [order, charge], ids=["atomic", "phased"])
+
+
 def number_of(request: Any) -> str:
     """The order number of the call outside: the entry's, so a forgotten entry would get another."""
     return str(LedgerEntry.objects.get(key=request.headers["Idempotency-Key"]).pk)
@@ -99,6 +107,24 @@ def send(view: Any, key: str, body: str = "{}", plan: str = "succeed") -> tuple[
     except Broken:
         return 500, ""
     return response.status_code, response.content.decode()
+
+
+def end_leases() -> None:
+    """Leases are over, as the database's clock sees it."""
+    LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+
+
+def drop_markers(server: redis.Redis, *kinds: bytes) -> None:
+    """The lives of markers of these kinds are over."""
+    for name in server.keys("*:key:*"):
+        if (server.get(name) or b"").startswith(kinds):
+            server.delete(name)
+
+
+def let_time_pass(server: redis.Redis) -> None:
+    """Nothing of the dead holds a retry off any more."""
+    drop_markers(server, b"R")
+    end_leases()
 
 
 def check(answers: list[tuple[int, str]], last: tuple[int, str]) -> None:

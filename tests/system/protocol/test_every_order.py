@@ -8,7 +8,6 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,8 +28,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 RUNS_MAX = 20_000
 EMPTY = "DELETE FROM idempotency_ledgerattempt; DELETE FROM idempotency_ledgerentry; DELETE FROM auth_group"
-WITHOUT_REDIS = {**requests.SETTINGS, "REDIS": None}
-BOTH = pytest.mark.parametrize("view", [requests.order, requests.charge], ids=["atomic", "phased"])
 
 
 @pytest.fixture
@@ -43,12 +40,7 @@ def flush(server: redis.Redis) -> Event:
     return Event("Redis is flushed", server.flushdb, "marker")
 
 
-def end_leases() -> None:
-    """Leases are over, as the database's clock sees it; and so are the lives of running markers."""
-    LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
-
-
-LEASES_END = Event("the leases end", end_leases, "ledger")
+LEASES_END = Event("the leases end", requests.end_leases, "ledger")
 
 
 class Case:
@@ -68,16 +60,9 @@ class Case:
         actors = [Actor(name, lambda: requests.send(self.view, "k1")) for name in "ABC"[: self.copies]]
         run.execute(actors, self.events, kills=self.kills)
         answers = [actor.answer for actor in actors if actor.answer is not None]
-        requests.check(answers, self.retry())
+        requests.let_time_pass(self.server)
+        requests.check(answers, requests.send(self.view, "k1"))
         self.outcomes.add(tuple(sorted(status for status, _ in answers)))
-
-    def retry(self) -> tuple[int, str]:
-        """A retry after the time that a marker or a lease of the dead may still hold it off."""
-        for name in self.server.keys("*:key:*"):
-            if (self.server.get(name) or b"")[:1] == b"R":
-                self.server.delete(name)
-        end_leases()
-        return requests.send(self.view, "k1")
 
 
 def test_the_orders_left_out_bring_nothing_new(redis_server: redis.Redis) -> None:
@@ -89,14 +74,16 @@ def test_the_orders_left_out_bring_nothing_new(redis_server: redis.Redis) -> Non
     assert reduced.outcomes == all_of_them.outcomes
 
 
-@BOTH
-@pytest.mark.parametrize("settings", [requests.SETTINGS, WITHOUT_REDIS], ids=["with Redis", "without Redis"])
+@requests.BOTH
+@pytest.mark.parametrize(
+    "settings", [requests.SETTINGS, requests.WITHOUT_REDIS], ids=["with Redis", "without Redis"]
+)
 def test_two_at_once_of_which_one_may_be_killed(settings: Any, redis_server: redis.Redis, view: Any) -> None:
     with override_settings(IDEMPOTENCY=settings):
         print(every_list(Case(view, redis_server, kills=1), runs_max=RUNS_MAX), "orders")
 
 
-@BOTH
+@requests.BOTH
 def test_two_at_once_and_redis_is_flushed_anywhere(redis_server: redis.Redis, view: Any) -> None:
     print(every_list(Case(view, redis_server, events=[flush(redis_server)]), runs_max=RUNS_MAX), "orders")
 
@@ -105,7 +92,7 @@ def test_phased_and_the_lease_ends_anywhere(redis_server: redis.Redis) -> None:
     print(every_list(Case(requests.charge, redis_server, events=[LEASES_END]), runs_max=RUNS_MAX), "orders")
 
 
-@BOTH
+@requests.BOTH
 def test_three_at_once_with_everything_that_can_happen(redis_server: redis.Redis, view: Any) -> None:
     """Too many orders for all of them: a sample."""
     seed = random.randrange(10**6)
@@ -236,7 +223,7 @@ def test_found_an_entry_without_a_lease(redis_server: redis.Redis, monkeypatch: 
     original = ledger.take_over
 
     def without_lease(entry: Any, **kwargs: Any) -> Any:
-        end_leases()
+        requests.end_leases()
         return original(entry, **kwargs)
 
     monkeypatch.setattr(ledger, "take_over", without_lease)

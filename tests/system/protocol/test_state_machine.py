@@ -13,7 +13,6 @@ import pytest
 import redis
 from django.contrib.auth.models import Group
 from django.db.models import F
-from django.db.models.functions import Now
 from django.test import override_settings
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
@@ -89,7 +88,7 @@ class LedgerAndMarker(RuleBasedStateMachine):
 
     @rule()
     def leases_end(self) -> None:
-        LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+        requests.end_leases()
 
     @rule(what=st.sampled_from(["flush", "away", "back", "running markers end"]))
     def the_world_changes(self, what: str) -> None:
@@ -101,12 +100,12 @@ class LedgerAndMarker(RuleBasedStateMachine):
             case "back":
                 fastpath.breaker.succeeded()
             case "running markers end":
-                self._drop_markers(b"R")
+                requests.drop_markers(self.redis, b"R")
 
     @rule(hours=st.sampled_from([1, 25]))
     def time_passes_and_the_reaper_works(self, hours: int) -> None:
         """Markers end by their own time, which is shorter than that of the bytes."""
-        self._drop_markers(b"R", b"F")
+        requests.drop_markers(self.redis, b"R", b"F")
         past = timedelta(hours=hours)
         unfinished = LedgerEntry.objects.exclude(state=State.FINISHED)
         before = unfinished.count()
@@ -159,11 +158,6 @@ class LedgerAndMarker(RuleBasedStateMachine):
 
     def _bury(self) -> None:
         self.alive = [actor for actor in self.alive if not actor.done]
-
-    def _drop_markers(self, *kinds: bytes) -> None:
-        for name in self.redis.keys("*:key:*"):
-            if (self.redis.get(name) or b"")[:1] in kinds:
-                self.redis.delete(name)
 
 
 @pytest.mark.django_db(transaction=True)
