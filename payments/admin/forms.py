@@ -12,7 +12,7 @@ from idempotency.ids import new_id
 from payments.display import money, plain
 from payments.models import Attempt, Payment, Refund
 from payments.money import EXPONENTS, from_decimal
-from payments.reconciliation.bills import NUMBER_MAX
+from payments.providers.documents import NUMBER_MAX
 
 RESOLUTION_MAX = 160  # characters, as the anomaly's row has
 

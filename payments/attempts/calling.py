@@ -18,6 +18,7 @@ from payments.models import Attempt, Payment, ProviderCall
 from payments.order_keys import order_of
 from payments.providers.actions import NextAction
 from payments.providers.base import Provider
+from payments.providers.documents import must_be_storable
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class _Recorded:
         began, answer, failed = time.monotonic(), "error", True
         try:
             result = call(**arguments)
+            for fact in getattr(result, "facts", ()):
+                must_be_storable(fact)
             answer, failed = "opened" if isinstance(result, NextAction) else str(result.status), False
         except ProviderError as error:
             answer = f"{type(error).__name__}: {error}"

@@ -5,12 +5,18 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from typing import Any
 
+from payments.errors import OutcomeUnknown
+
 CHINA = timezone(timedelta(hours=8))
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # China's time, which providers there do not say
 
 # errors of the fact readers for a genuine document of an undocumented shape; `SyntaxError` is that of XML
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 
+NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
+AMOUNT_MAX = 2**63 - 1
+
+_NUMBERS = ("merchant", "out_trade_no", "provider_txn_id", "out_refund_no", "paid_txn_id")
 _UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -20,6 +26,26 @@ def is_keepable(value: Any, *, most: int) -> bool:
     PostgreSQL holds neither NUL nor half of a surrogate pair, which JSON can spell.
     """
     return isinstance(value, str) and len(value) <= most and not _UNKEEPABLE.search(value)
+
+
+def must_be_storable(stated: Any, *, most: int = NUMBER_MAX) -> None:
+    """Require a `Fact` or a `BillLine` to be one that our columns hold, whatever code has read it.
+
+    Args:
+        most: characters of each of its texts.
+
+    Raises:
+        OutcomeUnknown: naming the member that is not.
+    """
+    when, paid_minor = stated.occurred_at, getattr(stated, "paid_minor", None)
+    amounts = {"amount_minor": stated.amount_minor, "paid_minor": 0 if paid_minor is None else paid_minor}
+    fits = {name: is_keepable(getattr(stated, name, ""), most=most) for name in _NUMBERS}
+    fits |= {name: type(amount) is int and 0 <= amount <= AMOUNT_MAX for name, amount in amounts.items()}
+    fits["currency"] = is_keepable(stated.currency, most=3)
+    fits["occurred_at"] = when is None or (isinstance(when, datetime) and when.tzinfo is not None)
+    for name, is_fit in fits.items():
+        if not is_fit:
+            raise OutcomeUnknown(f"the {name} that it states cannot be stored")
 
 
 def text_of(document: Mapping[str, Any], name: str) -> str:

@@ -19,7 +19,7 @@ from payments.display import AGREES, IN_BILL_OF
 from payments.errors import ProviderError, ProviderRejected
 from payments.models import BillComparison, Difference, Observation
 from payments.providers.base import BillLine, Fact, Provider, RefundStatus
-from payments.providers.documents import is_keepable
+from payments.providers.documents import NUMBER_MAX, is_keepable, must_be_storable
 from payments.providers.plugin import Capability
 from payments.reconciliation.bill_lines import (
     SLOW_REFUND_DAYS,
@@ -48,9 +48,9 @@ DAYS_A_RUN = 7
 # of a run of the timer, UTC: the first at 10:30 China time, when yesterday's are ready
 HOURS, MINUTE = (2, 5, 8), 30
 
-AS_FOUND = ("kind", "out_trade_no", "out_refund_no", "theirs_minor", "ours_minor", "currency", "payment")
+LINE_TEXT_MAX = 4096  # of which a difference shows the beginning
 
-NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
+AS_FOUND = ("kind", "out_trade_no", "out_refund_no", "theirs_minor", "ours_minor", "currency", "payment")
 
 
 def compare(*, account: str, day: date) -> BillComparison:
@@ -61,7 +61,7 @@ def compare(*, account: str, day: date) -> BillComparison:
 
     Raises:
         ChannelUnavailable: it is not configured.
-        ProviderError: no bill (yet); nothing changed.
+        ProviderError: no bill (yet), or one of an amount that is none; nothing changed.
 
     Transaction: NONE may be open.
     """
@@ -70,6 +70,8 @@ def compare(*, account: str, day: date) -> BillComparison:
     if not channels.can(account, Capability.BILL):
         raise ProviderRejected("no_bill", f"{account} gives no bills")
     lines = tuple(dict.fromkeys(provider.bill(day=day)))  # a page that moved on has lines of the one before
+    for line in lines:
+        must_be_storable(line, most=LINE_TEXT_MAX)
     known = by_identity(provider, lines)
     for line in lines:
         if (line.kind.value, line.provider_txn_id) not in known:

@@ -9,6 +9,7 @@ from idempotency.postgres.statements import Statement, send
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.providers.base import Fact
+from payments.providers.documents import must_be_storable
 from payments.settlement import disputes, queries
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
 
@@ -51,7 +52,12 @@ def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
 
 
 def reading_for(facts: Sequence[Fact]) -> Statement | None:
-    """Make the statement that reads the payment of the facts, for `state_of`; None if their number is not ours."""
+    """Make the statement that reads the payment of the facts, for `state_of`; None if their number is not ours.
+
+    Raises OutcomeUnknown: one of them is none that can be stored.
+    """
+    for fact in facts:
+        must_be_storable(fact)
     number = as_id(facts[0].out_trade_no)
     if number is None:
         return None

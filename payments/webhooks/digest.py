@@ -16,7 +16,7 @@ def digest_of(notice: Notice) -> str:
     said: list[Any] = [notice.event_type, [_members(fact) for fact in notice.facts]]
     if (refund := notice.refund) is not None:
         said.append([refund.status.value, refund.out_refund_no, refund.message])
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said, default=str).encode()).hexdigest()
 
 
 def _members(fact: Fact) -> list[str | int | None]:

@@ -21,7 +21,7 @@ from idempotency.postgres.unit import UnitOfWork
 from idempotency.response.redaction import reason_of
 from payments.attempts import calling
 from payments.channels.accounts import key_of
-from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
+from payments.errors import ChannelUnavailable, NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.models import Notification
 from payments.providers.base import Notice, Provider
 from payments.providers.documents import is_keepable
@@ -217,10 +217,11 @@ def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool)
 
 def _look(received: Notification, notice: Notice) -> tuple[Stored | None, PaymentState | None]:
     """Find what is stored under its id, and what is known of its payment, in one round trip."""
-    finding, reading = notifications.finding(received), read.reading_for(notice.facts) if notice.facts else None
+    finding = notifications.finding(received)
     try:
+        reading = read.reading_for(notice.facts) if notice.facts else None
         found, *rows = send(finding, *([reading] if reading else []))
-    except (DataError, UnicodeError):  # what it says cannot even be asked for
+    except OutcomeUnknown:  # what it says cannot even be asked for
         stored = notifications.found(*send(finding))
         if stored is None or stored.verdict == Verdict.ERROR:
             raise
@@ -259,13 +260,13 @@ def _settle(
 
 
 def _fits_nowhere(error: Exception) -> bool:
-    """Check if applying it failed because PostgreSQL or its driver cannot take a value of it.
+    """Check if applying it failed because PostgreSQL cannot take a value of it.
 
     A division by zero is how our own statements fail that must change a row and change none.
     """
     if isinstance(error, DataError):
         return getattr(error.__cause__, "sqlstate", None) != DIVISION_BY_ZERO
-    return isinstance(error, UnicodeError)
+    return isinstance(error, OutcomeUnknown | UnicodeError)
 
 
 def _named(row: Notification, notice: Notice) -> Notice:

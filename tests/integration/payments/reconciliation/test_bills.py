@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 from django.test import Client
 
 from payments.channels import configured as channels
-from payments.errors import ProviderUnavailable
+from payments.errors import ProviderError, ProviderUnavailable
 from payments.models import Anomaly, Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
 from payments.providers.stripe.bill import bill_line
@@ -445,6 +445,20 @@ def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: Op
     ]
     assert set(Difference.objects.values_list("out_refund_no", flat=True)) == {"r" * 64}
     assert payment_of(attempt).refunded_minor == 0
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{"amount_minor": "1990"}, {"amount_minor": 2**63}, {"currency": "YUAN"}, {"provider_txn_id": "4\x00"}],
+    ids=str,
+)
+def test_a_bill_with_a_line_that_is_none_is_not_had(
+    open_attempt: OpenAttempt, bank: Bank, stated: dict[str, Any]
+) -> None:
+    bank.lines = (line(open_attempt(), **stated),)
+    with pytest.raises(ProviderError, match=next(iter(stated))):
+        bills.compare(account="wechat", day=DAY)
+    assert not BillComparison.objects.exists()
 
 
 def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:

@@ -1,7 +1,9 @@
 """Notifications as rows: held when early, in quarantine when changed, processed again on demand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,16 +12,19 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from payments.attempts import closing
 from payments.channels import configured
-from payments.models import Anomaly, AuditEntry, JournalEntry, Notification, Observation
+from payments.errors import OutcomeUnknown
+from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation, ProviderCall
 from payments.operations import actions
 from payments.operations.actions import Operator
-from payments.providers.base import Notice
+from payments.providers.base import Notice, Trade, TradeStatus
 from payments.settlement import anomalies
 from payments.webhooks import intake as webhooks
 from payments.webhooks.digest import digest_of
 from shop.models import Product
 from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
 BY = ("--operator", "eve", "--note", "repaired")
@@ -50,6 +55,33 @@ def take_in(notification_id: str, *facts: Any) -> str:
         digest=digest_of(notice),
     )
     return webhooks._take_in(received, notice)
+
+
+NO_FACTS: list[dict[str, Any]] = [
+    *({"amount_minor": amount} for amount in ("1990", 19.9, Decimal(1990), True, -1, 2**63)),
+    *({"paid_minor": amount} for amount in (-1, 2**63)),
+    {"provider_txn_id": "4\x00"},
+    {"out_refund_no": "r" * 65},
+    {"occurred_at": datetime(2026, 1, 1)},  # noqa: DTZ001  which zone's is not said
+]
+
+
+@pytest.mark.parametrize("stated", NO_FACTS, ids=str)
+def test_what_is_no_fact_is_stored_for_a_person_and_not_settled(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any]
+) -> None:
+    """Whether a plug-in reads it from a notification or from an answer."""
+    fact = replace(paid(attempt), **stated)
+    for _ in range(2):
+        assert take_in("n", fact) in {"anomaly", "duplicate"}
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get()
+    assert (row.verdict, row.attempts, anomaly.kind) == ("anomaly", 1, "notification_failed")
+    answer = Trade(status=TradeStatus.PAID, facts=(fact,))
+    monkeypatch.setattr(provider, "query", lambda **_: answer)
+    with pytest.raises(OutcomeUnknown, match=next(iter(stated))):
+        closing.query_attempt(attempt.pk)
+    assert ProviderCall.objects.latest("id").failed
+    assert (Observation.objects.count(), payment_of(attempt).status) == (0, "pending")
 
 
 def test_a_held_one_is_released_by_any_report_of_the_payment(open_attempt: OpenAttempt) -> None:
