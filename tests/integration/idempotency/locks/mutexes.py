@@ -1,7 +1,5 @@
 """Locks with one holder of every implementation, and what their one conformance test needs of each."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.db import connection
@@ -11,6 +9,7 @@ from idempotency.locks import postgres
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock
 from idempotency.locks.zookeeper import ROOT, AsyncZooKeeperLock, ZooKeeperLock
 from tests.integration.idempotency.locks.actors import Faced, until
+from tests.threads import at_once
 from tests.zookeeper_server import ZooKeeperServer
 
 
@@ -73,10 +72,10 @@ class OverPostgres(OfSessions):
         return (AsyncAdvisoryLock if self.faced.loop else AdvisoryLock)(name, **settings)
 
     def lose(self, lock: Any) -> None:
-        elsewhere(terminate)
+        at_once(terminate)
 
     def waits(self, lock: Any, count: int) -> None:
-        until(lambda: asked("SELECT count(*) FROM pg_locks WHERE NOT granted") == [count], f"{count} wait")
+        waits(count)
 
     def close(self) -> None:
         nothing_is_left()
@@ -127,17 +126,9 @@ def asked(question: str, *parameters: Any) -> list[Any]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def elsewhere(job: Callable[[], Any]) -> Any:
-    """Do it in a thread whose connection is closed afterwards."""
-
-    def closing() -> Any:
-        try:
-            return job()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(closing).result(30)
+def waits(count: int) -> None:
+    """Until so many wait for a lock of any kind."""
+    until(lambda: asked("SELECT count(*) FROM pg_locks WHERE NOT granted") == [count], f"{count} wait")
 
 
 def terminate() -> None:

@@ -23,18 +23,12 @@ from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnava
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, transaction_lock
 from shop.devserver.embedded import EmbeddedServers
 from tests.integration.idempotency.locks.actors import Actor, Faced, a_loop, until
-from tests.integration.idempotency.locks.mutexes import (
-    asked,
-    elsewhere,
-    nothing_is_left,
-    terminate,
-)
-from tests.integration.idempotency.locks.processes import Pool, account_model, account_table
+from tests.integration.idempotency.locks.mutexes import asked, nothing_is_left, terminate, waits
+from tests.integration.idempotency.locks.processes import Pool, account_table
 from tests.processes import stand_still
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-ROUNDS = 15
 
 
 @pytest.fixture
@@ -99,23 +93,6 @@ def _nothing_is_left(transactional_db: None) -> Iterator[None]:
     """No test leaves a session behind, holding or waiting."""
     yield
     nothing_is_left()
-
-
-def waits(count: int) -> None:
-    """Until so many wait for a lock of any kind."""
-    until(lambda: asked("SELECT count(*) FROM pg_locks WHERE NOT granted") == [count], f"{count} wait")
-
-
-# what processes do
-
-
-def lock_rows(descending: bool) -> None:
-    model = account_model()
-    for _ in range(ROUNDS):
-        with transaction.atomic():
-            rows = locked(model.objects.order_by("-pk" if descending else "pk"))
-            for row in rows:
-                model.objects.filter(pk=row.pk).update(balance=row.balance + 1)
 
 
 # by name, for a session
@@ -276,7 +253,7 @@ def test_a_listener_may_take_a_lock_when_an_acquire_notices_the_loss() -> None:
     def lose() -> None:
         lock = AdvisoryLock("till", on_lost=hear)
         assert lock.acquire()
-        elsewhere(terminate)
+        at_once(terminate)
         with pytest.raises(LockLost):
             lock.acquire()
         with pytest.raises(LockLost):
@@ -299,7 +276,7 @@ def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(asks_first: 
         lock = AsyncAdvisoryLock("till", on_lost=lambda _, token: ends.append(token))
         assert await lock.acquire()
         number, token = lock._hold().fileno(), lock.token
-        elsewhere(terminate)  # so that the loop has seen nothing yet
+        at_once(terminate)  # so that the loop has seen nothing yet
         if asks_first:
             until(lambda: lock.lost)
         while not ends:
@@ -403,18 +380,6 @@ def test_rows_are_locked_in_the_order_of_their_keys(accounts: Any, other: Actor)
         waits(1)
         assert keys(locked(accounts.objects.filter(pk__gt=1), wait_seconds=0)) == [2, 3, 4]
     assert keys(answer.result(30)) == [1, 2, 3, 4]
-
-
-def test_opposite_orders_do_not_deadlock(accounts: Any, pool: Pool) -> None:
-    crowd = pool(2)
-    with transaction.atomic():
-        locked(accounts.objects.all())
-        for descending, each in enumerate(crowd):
-            each.begin(lock_rows, bool(descending))
-        waits(2)
-    for each in crowd:
-        each.result()
-    assert set(accounts.objects.values_list("balance", flat=True)) == {2 * ROUNDS}
 
 
 def test_a_locked_row_is_reported_and_none_is_held(accounts: Any, other: Actor) -> None:

@@ -29,26 +29,32 @@ def test_a_child_task_is_another_holder(desk_of_tasks: Bench) -> None:
     assert desk_of_tasks.run(story()) == (False, True)
 
 
-@pytest.mark.parametrize("what", ["acquire", "release"])
-def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
-    desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    lock, actor = desk_of_tasks.make("Lock"), desk_of_tasks.actor()
+def held_up(patched: pytest.MonkeyPatch, when: str) -> threading.Event:
+    """Have the first command stay, `before` it is sent or `after` its reply came, until it is cancelled."""
     once, asked = Script.run_async, threading.Event()
 
     async def slow(script: Script, *arguments: Any) -> Any:
-        first = not asked.is_set()
-        if what == "release":
+        first = not asked.is_set() and when != "waiting"
+        if when == "before":
             asked.set()
-            await asyncio.sleep(30 if first else 0)  # until it is cancelled
+            await asyncio.sleep(30 if first else 0)
         answer = await once(script, *arguments)
         asked.set()
-        await asyncio.sleep(30 if first else 0)  # or while the answer is on its way
+        await asyncio.sleep(30 if first else 0)
         return answer
 
+    patched.setattr(Script, "run_async", slow)
+    return asked
+
+
+@pytest.mark.parametrize(("what", "when"), [("acquire", "after"), ("release", "before")])
+def test_a_cancelled_acquire_is_given_back_and_a_cancelled_release_is_done(
+    desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch, what: str, when: str
+) -> None:
+    lock, actor = desk_of_tasks.make("Lock"), desk_of_tasks.actor()
     if what == "release":
         assert actor.do(lock.acquire)
-    monkeypatch.setattr(Script, "run_async", slow)
+    asked = held_up(monkeypatch, when)
     doing = actor.begin(getattr(lock, what))
     assert asked.wait(30)
     actor.cancel()
@@ -92,20 +98,8 @@ def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(
     """Also where the cancellation comes before the command is sent, or before its reply is seen."""
     limiter, actor = desk_of_tasks.make(kind, permits=2, interval_seconds=600), desk_of_tasks.actor()
     actor.do(lambda: limiter.acquire(2))
-    once, asked = Script.run_async, threading.Event()
-
-    async def slow(script: Script, *arguments: Any) -> Any:
-        first = not asked.is_set() and when != "waiting"
-        if when == "before":
-            asked.set()
-            await asyncio.sleep(30 if first else 0)
-        answer = await once(script, *arguments)
-        asked.set()
-        await asyncio.sleep(30 if first else 0)
-        return answer
-
     with monkeypatch.context() as patched:
-        patched.setattr(Script, "run_async", slow)
+        asked = held_up(patched, when)
         waiting = actor.begin(lambda: limiter.acquire(2, wait_seconds=None))
         assert asked.wait(30)
         until(lambda: limiter._waits or when != "waiting")

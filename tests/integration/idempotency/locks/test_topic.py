@@ -16,6 +16,7 @@ from idempotency.redis.subscriber import Subscriber
 from idempotency.redis.task_subscriber import TaskSubscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
+from tests.integration.idempotency.locks.test_interrupts import Stop
 
 
 class Listener:
@@ -139,10 +140,6 @@ async def _joined_while_it_connects(url: str) -> None:
     await client.aclose()
 
 
-class Interrupted(BaseException):
-    """As by Ctrl-C."""
-
-
 def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, actor = one.make("Topic"), one.actor()
     other = Listener(one, one.make("Topic", "another"))  # there is a connection
@@ -151,7 +148,7 @@ def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pyt
     def interrupted(subscriber: Subscriber, what: str, channel: str) -> None:
         tell(subscriber, what, channel)
         if what == "subscribe":
-            raise Interrupted
+            raise Stop
 
     async def cancelled(subscriber: TaskSubscriber, what: str, channel: str) -> None:
         if what == "subscribe":
@@ -162,7 +159,7 @@ def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pyt
     with monkeypatch.context() as patched:
         patched.setattr(Subscriber, "_change", interrupted)
         patched.setattr(TaskSubscriber, "_change", cancelled)
-        with pytest.raises(Interrupted if one.loop is None else asyncio.CancelledError):
+        with pytest.raises(Stop if one.loop is None else asyncio.CancelledError):
             actor.do(topic.listen().__enter__ if one.loop is None else topic.listen().__aenter__)
     assert topic.channel not in actor.do(topic.hub).mailbox.channels
     with one.servers.data_nodes() as (server,):

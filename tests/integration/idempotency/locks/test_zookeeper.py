@@ -370,19 +370,13 @@ def test_a_stopped_client_has_lost_its_locks(connect: Callable[[], Client], thre
 # ---- asyncio
 
 
-async def asleep_until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def test_a_loop_that_ended_while_waiting_leaves_nothing(client: Client) -> None:
     loop = asyncio.new_event_loop()
     with ZooKeeperLock(NAME, client=client):
         standing = queued(client)
         waiting = AsyncZooKeeperLock(NAME, client=client).acquire()
         task = loop.create_task(waiting)
-        loop.run_until_complete(asleep_until(lambda: len(queued(client)) == 2))
+        loop.run_until_complete(asyncio.to_thread(in_queue, client, 2))
         waiting.close()  # as the interpreter does with what nobody will go on with
         until(lambda: queued(client) == standing, WAIT_SECONDS)
         task.cancel()  # it may wait for the one before it, which does not end here
