@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,21 @@ def test_a_permit_is_the_name_that_acquire_returned(one: Bench, permit: Any) -> 
     actor.do(lambda: permits.release(taken))
     with pytest.raises(ValueError, match="the name that acquire returned"):
         actor.do(lambda: permits.remaining_seconds(permit))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 2.5, "2", 2**53, True], ids=repr)
+def test_permits_are_a_whole_number(desk: Bench, number: Any) -> None:
+    for kind in ("Semaphore", "PermitExpirableSemaphore", "RateLimiter", "TokenBucket"):
+        made = desk.make(kind, permits=3)
+        take = partial(made.acquire_many, lease_seconds=60) if hasattr(made, "acquire_many") else made.acquire
+        if "Semaphore" in kind:
+            changes = [made.set_total, made.add, made.reduce]
+        else:
+            changes = [made.release, lambda permits, made=made: made.set_rate(locks.Rate(permits, 600))]
+            _refused("permits_per_client", number, partial(desk.make, kind, permits_per_client=number))
+        jobs = [partial(job, number) for job in (take, *changes)]
+        _refused("permits", number, *jobs, partial(desk.make, kind, permits=number))
+    assert desk.plain.keys("*") == []
 
 
 @pytest.mark.parametrize("rate", [None, 5, (1, 2)], ids=repr)

@@ -17,19 +17,21 @@ from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, client_of
 
-ENDS = ("lost", "expired", "released")
-
 
 @pytest.fixture
 def ends(early_renewals: None) -> list[tuple[str, str, int]]:
     return []
 
 
-def listening(bench: Bench, ends: list[tuple[str, str, int]], kind: str = "Lock", **settings: Any) -> Any:
-    def listener(end: str) -> Callable[[str, int], None]:
-        return lambda name, token: ends.append((end, name, token))
+def calls(ends: list[tuple[str, str, int]]) -> Any:
+    """Listeners that note each end, with name and token."""
+    return {
+        f"on_{end}": lambda *what, end=end: ends.append((end, *what)) for end in ("lost", "expired", "released")
+    }
 
-    return bench.make(kind, **{f"on_{end}": listener(end) for end in ENDS}, **settings)
+
+def listening(bench: Bench, ends: list[tuple[str, str, int]], kind: str = "Lock", **settings: Any) -> Any:
+    return bench.make(kind, **calls(ends), **settings)
 
 
 def test_of_a_release_once(bench: Bench, ends: list[tuple[str, str, int]]) -> None:
@@ -135,8 +137,7 @@ def test_of_a_release_by_another_process(bench: Bench, kind: str) -> None:
 def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:
     """A `MultiLock` that listens, and its locks, one of which listens too."""
     parts = [listening(bench, ends, name="a", **settings), bench.make("Lock", "b", **settings)]
-    calls: Any = {f"on_{end}": lambda name, token, end=end: ends.append((end, name, token)) for end in ENDS}
-    return bench.locks.MultiLock(parts, **calls), parts
+    return bench.locks.MultiLock(parts, **calls(ends)), parts
 
 
 def test_of_several_the_first_end_is_the_end(bench: Bench, early_renewals: None) -> None:
@@ -202,9 +203,8 @@ def test_one_that_fails_is_counted_and_nothing_else(one: Bench) -> None:
 def test_a_renewal_that_comes_after_the_release_is_no_loss(
     servers: Callable[[str], Any], kind: str, permits: Any
 ) -> None:
-    ends: list[str] = []
-    calls: Any = {f"on_{end}": lambda *_, end=end: ends.append(end) for end in ENDS}
-    lock = getattr(locks, kind)("crossed", client=servers("Redis").client, **permits, **calls)
+    ends: list[tuple[str, str, int]] = []
+    lock = getattr(locks, kind)("crossed", client=servers("Redis").client, **permits, **calls(ends))
     assert lock.acquire()
     (hold,), hub = lock._holds(), lock.hub()
     answered: list[Any] = []
@@ -220,4 +220,4 @@ def test_a_renewal_that_comes_after_the_release_is_no_loss(
 
     release = type(lock).release.steps
     perform(release(lock, 1) if kind == "Semaphore" else release(lock), answer)
-    assert (len(answered), ends) == (1, ["released"])
+    assert (len(answered), ends) == (1, [("released", "crossed", hold.token)])

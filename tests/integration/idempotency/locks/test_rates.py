@@ -52,20 +52,6 @@ def test_the_servers_rate_counts_for_all_and_keeps_what_was_used(bench: Bench, k
     assert actor.do(limiter.available) == 0  # five are used, and one is allowed
 
 
-def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(desk: Bench, kind: str) -> None:
-    limiter = desk.make(kind, permits=3, interval_seconds=600)
-    for bad in (float("nan"), float("inf"), 2.5, "2", 2**53, 0, True):
-        for verb in (limiter.acquire, limiter.release):
-            with pytest.raises(ValueError, match="permits must be a whole number"):
-                verb(bad)
-        with pytest.raises(ValueError, match="permits must be a whole number"):
-            limiter.set_rate(Rate(bad, 600))
-        for rate in ({"permits": bad}, {"permits": 1, "permits_per_client": bad}):
-            with pytest.raises(ValueError, match=f"{list(rate)[-1]} must be a whole number"):
-                desk.make(kind, **rate)
-    assert desk.plain.keys("*:{thing}*") == []
-
-
 @pytest.mark.parametrize("way", ["clear", "delete"])
 def test_what_was_used_is_forgotten_for_clients_too(bench: Bench, kind: str, way: str) -> None:
     limiter = bench.make(kind, permits=4, interval_seconds=600, permits_per_client=2)

@@ -75,21 +75,6 @@ class TestTotals:
         assert two.do(lambda: semaphore.reduce(3)) == -2
         assert two.do(lambda: semaphore.add(3)) == 1  # in any order the sum is the same
 
-    def test_what_is_no_number_of_permits_is_refused_by_name_and_stored_nowhere(
-        self, desk: Bench, kind: str
-    ) -> None:
-        semaphore = desk.make(kind, permits=3)
-        for bad in (float("nan"), float("inf"), 2.5, "2", 2**53, True):
-            for verb in (semaphore.set_total, semaphore.add, semaphore.reduce):
-                with pytest.raises(ValueError, match="permits must be a whole number"):
-                    verb(bad)
-            with pytest.raises(ValueError, match="permits must be a whole number"):
-                _take(semaphore, bad)
-            with pytest.raises(ValueError, match="permits must be a whole number"):
-                desk.make(kind, permits=bad)
-        assert [semaphore.total(), semaphore.acquired(), semaphore.available()] == [3, 0, 3]
-        assert desk.plain.keys("*:total") == []
-
 
 _numbers = itertools.count()
 steps = st.tuples(
