@@ -1,9 +1,12 @@
-"""Detection of Redis outages by their errors: then the command may be sent again. Else it is a fault of ours.
+"""Meaning of redis-py's errors: an outage, a fault of ours, or a signal handler's exception.
 
-A command that is refused inside a script is an error of the script, whose text ends with the refusal.
+A command that is refused inside a script is an error of the script, whose text ends with the refusal. redis-py
+wraps the exceptions of handlers: a `TimeoutError` may be theirs or the client's.
 """
 
 import re
+import signal
+from traceback import walk_tb
 
 from redis.exceptions import (
     AskError,
@@ -41,3 +44,22 @@ def is_denied(error: BaseException) -> bool:
 
 def _says(error: BaseException, *words: str) -> bool:
     return re.sub(_OF_A_SCRIPT, "", str(error)).startswith(words)
+
+
+def interruption(error: BaseException) -> BaseException | None:
+    """Return the signal handler's exception that `error` is, or was raised because of.
+
+    Handlers in force are looked at: a function, a method or a `partial`; another class is not recognised.
+    """
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {code for each in handlers if (code := getattr(getattr(each, "func", each), "__code__", None))}
+    inside = {frame for frame, _ in walk_tb(error.__traceback__)}
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = [frame for frame, _ in walk_tb(cause.__traceback__)]
+        if frames and frames[0] not in inside:
+            return None  # the caller was handling it before the client was asked
+        if any(frame.f_code in codes for frame in frames):
+            return cause
+        cause = cause.__context__
+    return None

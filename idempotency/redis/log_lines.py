@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
+from django.utils.encoding import force_str
 
 from idempotency.ledger import redis_prefix
 from idempotency.models import Arrival
@@ -43,9 +44,9 @@ def _read(line_id: Any, fields: Mapping[Any, Any]) -> Arrival:
     """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
     zone = UTC if settings.USE_TZ else None  # as the table's: both are sorted together
     try:
-        found = {_text(name): _text(value) for name, value in fields.items()}
+        found = {force_str(name): force_str(value) for name, value in fields.items()}
         return Arrival(
-            line_id=_text(line_id),
+            line_id=force_str(line_id),
             at=datetime.fromtimestamp(float(found["at"]), zone),
             digest=found["digest"],
             outcome=found["outcome"],
@@ -54,8 +55,4 @@ def _read(line_id: Any, fields: Mapping[Any, Any]) -> Arrival:
             outline=dict(json.loads(found.get("outline", "{}"))),
         )
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        return Arrival(line_id=_text(line_id), at=datetime.fromtimestamp(0, zone))
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+        return Arrival(line_id=force_str(line_id), at=datetime.fromtimestamp(0, zone))

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from django.utils.encoding import force_str
+
 from idempotency.names import prefix
 
 READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
@@ -115,7 +117,7 @@ class Mail:
 
     def deliver(self, data: bytes | str) -> None:
         """Take a message: `request`, `request token end`, or `- token key owner` for `Holds.ended`."""
-        request, *grant = _text(data).split(" ")
+        request, *grant = force_str(data, errors="replace").split(" ")
         if request == "-":
             self.holds.ended(int(grant[0]), " ".join(grant[1:]))
             return
@@ -204,15 +206,11 @@ class Mailbox:
         if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
             self.mail.deliver(data)
             return False
-        channel = channel.decode() if isinstance(channel, bytes) else channel
+        channel = force_str(channel)
         subscribed: bool = message["type"] == "subscribe"
         if channel == self.channel:
             self.mail.ring_all() if subscribed else self.mail.deliver(data)
         else:
             for listener in list(self._listeners.get(channel, ())):
-                listener(None if subscribed else _text(data))
+                listener(None if subscribed else force_str(data, errors="replace"))
         return subscribed
-
-
-def _text(data: Any) -> str:
-    return data.decode(errors="replace") if isinstance(data, bytes) else str(data)

@@ -24,10 +24,10 @@ from redis.exceptions import RedisError
 
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
+from idempotency.redis.availability import interruption
 from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.connection import hang_up, plain_pool
 from idempotency.redis.fastpath import FAILURES
-from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import (
     IDLE_READS,
     READ_SECONDS,
@@ -260,36 +260,20 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class ChannelBell(Bell):
-    """Bell of a channel: rings at each message, and when some may have been missed.
-
-    Attributes:
-        confirmed: rings when the server has confirmed the subscription.
-    """
-
-    __slots__ = ("_is_confirmed", "confirmed")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.confirmed = Bell()
-        self._is_confirmed = False
-
-    def hear(self, message: str | None) -> None:
-        """Ring, unless it is the first confirmation."""
-        if message is not None or self._is_confirmed:
-            self.ring()
-        else:
-            self._is_confirmed = True
-            self.confirmed.ring()
-
-
 @contextlib.contextmanager
 def listen(channel: str) -> Iterator[Bell | None]:
     """Yield a bell for `channel` of the settings' Redis. None if the server is away or does not confirm."""
     if not fastpath.ping():  # at once where it is gone, and the breaker learns of it
         yield None
         return
-    bell, subscriber = ChannelBell(), subscriber_of(fastpath.client())
-    with subscriber.joined(channel, bell.hear):
-        is_heard = subscriber.listen(READY_SECONDS) and bell.confirmed.wait(READY_SECONDS)
+    bell, confirmed, subscriber = Bell(), threading.Event(), subscriber_of(fastpath.client())
+
+    def hear(message: str | None) -> None:
+        if message is None and not confirmed.is_set():
+            confirmed.set()
+        else:  # a message, or some may have been missed
+            bell.ring()
+
+    with subscriber.joined(channel, hear):
+        is_heard = subscriber.listen(READY_SECONDS) and confirmed.wait(READY_SECONDS)
         yield bell if is_heard else None

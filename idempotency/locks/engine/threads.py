@@ -22,9 +22,9 @@ from idempotency.locks.engine.steps import (
 from idempotency.observability.background import Worker
 from idempotency.observability.watchdog import Watchdog
 from idempotency.redis import fastpath
+from idempotency.redis.availability import interruption
 from idempotency.redis.connection import Connections
 from idempotency.redis.fastpath import FAILURES
-from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import Bell
 from idempotency.redis.subscriber import subscriber_of
 
