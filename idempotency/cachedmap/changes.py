@@ -1,4 +1,4 @@
-"""Changes of a map's entries, for a caller that listens: a hint each, as the messages of a `Topic`."""
+"""Changes of a map's entries for a listener: hints, as the messages of a `Topic`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator

@@ -1,4 +1,4 @@
-"""Copies of a map's values in one process: they end with a message, by their age, or as least recently used."""
+"""Copies of a map's values in one process. A message, their age or their disuse ends them."""
 
 import threading
 import time
@@ -51,7 +51,7 @@ class Copies:
             return copy.value
 
     def put(self, key: str, value: Any, *, seconds: float, idle_seconds: float, changes: int) -> None:
-        """Store a value, unless there was a change since there were `changes`: it may be older than that."""
+        """Store a value, unless there was a change since `changes`: it may be older than that."""
         with self.lock:
             self._hear()
             if changes == self.changes and seconds > 0:

@@ -74,12 +74,12 @@ class InRedis(Generic[V]):
     _loads: Callable[[bytes], V]
 
     def size(self) -> int:
-        """Count the entries of Redis; this process's copies while it is away, or where it stores none."""
+        """Count the entries of Redis, or of this process while it is away or stores none."""
         reply = self._ask("size") if self._stored else None
         return len(self._copies().items()) if reply is None else int(reply[0])
 
     def items(self) -> Iterator[tuple[str, V]]:
-        """Iterate over the entries of Redis, a page at a time; over this process's copies while it is away.
+        """Iterate over the entries of Redis by the page, or over this process's while it is away.
 
         That is no use of them. What changes meanwhile may come or not, or twice.
         """
@@ -93,7 +93,7 @@ class InRedis(Generic[V]):
         return (key for key, _ in self.items())
 
     def remaining_seconds(self, key: str) -> float:
-        """Return how long an entry lasts if nobody gets it: infinite for ever, 0.0 where none is stored."""
+        """Return how long an entry lasts unused: infinite for ever, 0.0 where none is stored."""
         text("key", key)
         reply = self._ask("life", key) if self._stored else None
         if reply is None:

@@ -100,7 +100,7 @@ class CachedMap(InRedis[V], Listenable):
         return default if value is MISSING else value
 
     def get_many(self, keys: Iterable[str]) -> dict[str, V]:
-        """Return the values of those keys that have one: of the copies, of Redis in one command, or else read."""
+        """Return values of the keys that have one: copies, of Redis by one command, or else read."""
         copies = self._copies()
         changes, found = copies.changes, {text("key", key): copies.get(key) for key in keys}
         missing = [key for key, value in found.items() if value is MISSING]
@@ -297,7 +297,7 @@ class CachedMap(InRedis[V], Listenable):
         return PUT
 
     def _change(self, copies: Copies, keys: Iterable[str], *what: Any) -> list[Any] | None:
-        """Run the script for a change of `keys`, of all if there are none; None where Redis has missed it."""
+        """Run the script for a change of `keys`, or of all; None where Redis has missed it."""
         try:
             reply = self._ask(*what) if self.name else []
         finally:

@@ -1,4 +1,4 @@
-"""Client's half of exactly-once: a key per intent, stored before it is sent, and retries that reuse it.
+"""Client's half of exactly-once: a key per intent, stored before it is sent and sent again.
 
 httpx transports for any service that speaks the Idempotency-Key header of
 draft-ietf-httpapi-idempotency-key-header-07. They need httpx and nothing else, no Django and no other room either:

@@ -1,4 +1,4 @@
-"""Stores of keys: an intent has the same key for ever, even after the process was killed and started again.
+"""Stores of keys: an intent has the same key for ever, even after the process was killed.
 
 A key is the header's value as it is sent, quotes included: the draft asks for a string of RFC 8941, and a service
 that compares the bytes must see the same ones each time.
@@ -95,7 +95,7 @@ class MemoryKeys:
 
 
 class FileKeys:
-    """Keys in one SQLite file: for threads and processes of one machine, readable by its owner alone.
+    """Keys in one SQLite file, for threads and processes of one machine. Its owner alone reads it.
 
     A key is on the disk, synced, before `obtain` returns it. Each call opens the file, so there is nothing to
     close, and a fork is safe. Not for a network file system, whose locks are unreliable.

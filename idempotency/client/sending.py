@@ -1,4 +1,4 @@
-"""Attempts of one request, without I/O: everything that both transports do between their sends."""
+"""Attempts of one request, without I/O: what both transports do between their sends."""
 
 import time
 from collections.abc import Callable
@@ -125,7 +125,7 @@ class Sending:
         self._request.extensions = {**self._extensions, "timeout": limited}
 
     def must_be_in_time(self) -> None:
-        """Raise ReadTimeout after the deadline: time-outs are for one wait each, and an answer may drip."""
+        """Raise ReadTimeout after the deadline. Time-outs are for one wait each; an answer may drip."""
         if self._elapsed_seconds() >= self._sender.deadline_seconds:
             raise httpx.ReadTimeout("The answer is not whole at the deadline.", request=self._request)
 

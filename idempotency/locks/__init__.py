@@ -1,4 +1,4 @@
-"""Distributed locks, semaphores, limits and topics; docs/reference/locks.md says what each promises.
+"""Distributed locks, semaphores, limits and topics, as docs/reference/locks.md promises.
 
 Public, a kind a module; `aio` has the same names for asyncio, `postgres` and `zookeeper` have locks of their own.
 Never keeps a promise about money: constraints do. `engine` is private to the kinds.

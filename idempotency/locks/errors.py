@@ -14,11 +14,11 @@ class NotHeld(LockError):
 
 
 class LockLost(NotHeld):
-    """The lease ended, or the server forgot it, while the holder worked: it may have met another holder since."""
+    """The lease ended, or the server forgot it. The holder may have met another one since."""
 
 
 class UpgradeRefused(LockError):
-    """A holder of the read lock asks for the write lock, and two would wait for ever: release it first."""
+    """A holder of the read lock asks for the write lock. Two would wait for ever: release it first."""
 
 
 class LockUnavailable(LockError):

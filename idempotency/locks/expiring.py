@@ -1,4 +1,4 @@
-"""`ExpiringSet`: a set whose members are forgotten one by one, such as nonces seen within a replay window."""
+"""`ExpiringSet`: members are forgotten one by one, such as nonces of a replay window."""
 
 from collections.abc import Callable
 from typing import Any

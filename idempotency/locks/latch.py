@@ -77,7 +77,7 @@ class Latch(Waited, Asked, Resource):
 
     @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
-        """Wait until nothing is left, None for ever, 0 not at all; return False when the time was over."""
+        """Wait until nothing is left, None for ever, 0 not at all. Return False when the time was over."""
         hub = self.hub()
         request, deadline = hub.new_request(), deadline_of(self._limit(wait_seconds))
         look = _Look(self._keys, f"{hub.channel} {request}", hub=hub, request=request, deadline=deadline)

@@ -98,7 +98,7 @@ class Several(AskedByHolder, Entered):
         yield from self._of_each(Mutex.cancel.steps)
 
     def _all_or_nothing(self, steps: Callable[[list[Any]], Steps[bool]]) -> Steps[bool]:
-        """Perform steps that append each lock they take, and give those back unless the result is True."""
+        """Perform steps that append each lock they take. Unless they return True, give those back."""
         taken: list[Any] = []
         try:
             won = yield from steps(taken)
@@ -112,7 +112,7 @@ class Several(AskedByHolder, Entered):
         return won
 
     def _join(self) -> None:
-        """Give each lock the owner of all, and have it call the listeners where its end is the end of all."""
+        """Give each lock the owner of all, and have it call the listeners where it ends all."""
         self.client, self._left = self.locks[0].client, {}
         for lock in self.locks:
             lock._owner, lock._waits = self._owner or lock._owner, set()
@@ -167,7 +167,7 @@ class Several(AskedByHolder, Entered):
 
 
 def _agreed(owners: list[Owner], last: int) -> Owner:
-    """Return one owner of several locks: as the one after `last` others says, from the best to the worst."""
+    """Return one owner of several locks: as the one after `last` better ones says."""
     since, ends, holds = zip(*((each.since, each.remaining_seconds, each.holds) for each in owners), strict=True)
     most = sorted(ends, reverse=True)[last], sorted(holds, reverse=True)[last]
     return Owner(owners[0].name, None, sorted(since)[last], *most)

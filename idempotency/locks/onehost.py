@@ -142,7 +142,7 @@ def _locked(path: Path, how: int = fcntl.LOCK_EX) -> int | None:
 
 
 def _unlocked(file: int | None) -> bool:
-    """Unlock and close a file; False if there is none, or another thread or a fork has closed it."""
+    """Unlock and close a file. Return False if there is none, or it is closed already."""
     if file is None or _files.pop(file, None) is None:
         return False
     fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""Locks of PostgreSQL: by name for a session or a transaction, on rows; and a fence against stale holders.
+"""Locks of PostgreSQL: of sessions, transactions, rows; and a fence against stale holders.
 
 They need nothing but the database, and no lease: a lock ends with its transaction or its connection, which the
 server sees end when a process dies, and within `session.DEAD_PEER_SECONDS` when a machine does. `transaction_lock`
@@ -45,7 +45,7 @@ class StaleToken(LockLost):
 def transaction_lock(
     name: str, *, using: str = "default", wait_seconds: float | None = None, shared: bool = False
 ) -> None:
-    """Lock `name` until the caller's transaction ends: the commit releases it, with or without a pooler.
+    """Lock `name` until the caller's transaction ends. The commit releases it, behind a pooler too.
 
     A rollback to an older savepoint releases it too. An `AdvisoryLock` of the name is the same lock.
 
@@ -99,7 +99,7 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
 
 
 def write_fenced(queryset: QuerySet[Any], *, token: int, fence_field: str = "fence", **changes: Any) -> None:
-    """Write under a lock whose holder may be stale: one UPDATE, refused if a later holder has written before.
+    """Write by one UPDATE, which is refused if a later holder of the lock has written before.
 
     Args:
         queryset: one row.

@@ -1,4 +1,4 @@
-"""`RateLimiter` and `TokenBucket`: n permits an interval over all processes, overall and for each client.
+"""`RateLimiter` and `TokenBucket`: n permits an interval, overall and for each client.
 
 A `RateLimiter` is exact: in no span of the interval's length more than n permits are given. A `TokenBucket` gives
 n at once, fills evenly within the interval, and stores two numbers. A caller that waits gets its time at once and
@@ -39,7 +39,7 @@ class RateExceeded(LockTimeout):
 
 
 class Rate(NamedTuple):
-    """Permits an interval (at most 1e9 seconds, which is 31 years), and the share of one caller; None: all."""
+    """Permits an interval (at most 1e9 seconds, 31 years), and the share of a caller; None: all."""
 
     permits: int
     interval_seconds: float
@@ -128,7 +128,7 @@ class Limiter(Waited, Resource):
 
     @operation
     def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
-        """Return the newest permits, because their use does not count after all; arguments as of `acquire`."""
+        """Return the newest permits: their use does not count after all. Arguments as of `acquire`."""
         yield self._ask("release", whole_number("permits", permits), caller=caller)
 
     @operation

@@ -1,4 +1,4 @@
-"""`ReadWriteLock`: many readers, or one writer; in the order of arrival, so that neither starves."""
+"""`ReadWriteLock`: many readers or one writer, in the order of arrival: neither starves."""
 
 from typing import Unpack
 

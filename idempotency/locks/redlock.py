@@ -1,4 +1,4 @@
-"""`RedLock`: one lock over several independent servers of Redis, held while a majority of them says so.
+"""`RedLock`: one lock over several servers of Redis, held while a majority says so.
 
 It survives the loss of a minority. It has no fencing token, because no server sees every acquisition, so nothing
 can refuse the write of a holder that is paused past its lease: for that, use `Lock` with its token, or a

@@ -1,4 +1,4 @@
-"""`Semaphore` and `PermitExpirableSemaphore`: at most so many at once, in the order of arrival."""
+"""`Semaphore` and `PermitExpirableSemaphore`: so many at once, in the order of arrival."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ class Totals(Numbered, Placed):
 
     @operation
     def set_total(self, permits: int | None, *, if_absent: bool = False) -> Steps[bool]:
-        """Store the number of permits on the server, for good and for every caller; return whether it was stored.
+        """Store the number of permits on the server, for every caller. Return whether it was stored.
 
         Args:
             permits: may be less than are out. None: each caller's own number counts again.
@@ -105,7 +105,7 @@ class Permits(Owned, Totals):
 
     @operation
     def drain(self, *, lease_seconds: float | None = DEFAULT) -> Steps[int]:
-        """Take all permits that are free, as one acquire, and return how many; 0 while somebody waits for them."""
+        """Take all free permits as one acquire; return how many, 0 while somebody waits for them."""
         return self._take_permits(0, 0, lease_seconds)
 
     def _take_permits(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
@@ -262,7 +262,7 @@ class ExpirablePermits(Totals):
 
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:
-        """Return how long a permit lasts, if nobody prolongs it; 0.0 for one that has ended, or never was."""
+        """Return how long a permit lasts unless prolonged; 0.0 for one that has ended, or never was."""
         name, owners = _parsed(permit), (yield from self._state()).owners
         ends = (each.remaining_seconds for each in owners if (each.name, each.token) == name)
         return next(ends, 0.0)

@@ -30,7 +30,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Holders of a lock, the longest first, and the names of those that wait, in the order of the queue."""
+    """Holders of a lock, the longest first, and names of waiters in the order of the queue."""
 
     owners: tuple[Owner, ...]
     waiters: tuple[str, ...]
@@ -78,7 +78,7 @@ class AskedByHolder(Asked):
 
     @operation
     def hold_count(self) -> Steps[int]:
-        """Ask how many acquires of the caller wait for their release; of a semaphore, how many permits."""
+        """Ask how many acquires of the caller are not released; of a semaphore, how many permits."""
         name = self._holder().name
         return sum(owner.holds for owner in (yield from self._state()).owners if owner.name == name)
 

@@ -1,4 +1,4 @@
-"""`synchronized`: a function that runs under a lock named from its arguments, one call at a time everywhere."""
+"""`synchronized`: a function that runs under a lock named from its arguments."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
@@ -67,7 +67,7 @@ def synchronized(
 
 
 def _namer(name: str, function: Callable[..., Any]) -> Callable[..., str]:
-    """Return what names the lock of a call, or raise `TypeError` where no call could be named or held."""
+    """Return what names a call's lock, or raise `TypeError` where none could be named or held."""
     refuse_deferred(function, "@synchronized")
     taken = signature(function)
     fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]

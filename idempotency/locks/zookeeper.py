@@ -32,7 +32,7 @@ ROOT = "/idempotency/locks"
 
 
 class QueueLock(Counted):
-    """Source of `ZooKeeperLock` and `AsyncZooKeeperLock`: in the order of arrival; see `Counted`.
+    """Source of both faces of the lock, in the order of arrival; see `Counted`.
 
     Args:
         name: any text; the same name is the same lock everywhere below the client's chroot.
@@ -62,7 +62,7 @@ class QueueLock(Counted):
 
     @operation
     def contenders(self) -> Steps[list[str]]:
-        """Ask who holds it and who waits, in the order of the queue: a command, and one for each of them."""
+        """Ask who holds it and who waits, in the order of the queue. A command, and one for each."""
         names: list[str] = []
         for queue in reversed(self._queues):
             found = (yield from queue.contenders(holders=queue is not self._queues[0]))[1]

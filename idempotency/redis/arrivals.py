@@ -1,4 +1,4 @@
-"""Request log in Redis: each call under a key, in a capped stream (`redis.log_lines` reads it).
+"""Request log in Redis: each keyed call, in a capped stream that `redis.log_lines` reads.
 
 A call only appends to a buffer of its process. A thread sends the buffer every `SEND_SECONDS`, so no answer waits
 for the log. Lost with Redis, and what the buffer holds with the process.
@@ -81,7 +81,7 @@ class Recorder:
 
 
 def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:
-    """Log a call by its marker's name (empty without Redis), without waiting; lost where Redis is away."""
+    """Log a call by its marker's name, empty without Redis. Nobody waits; where Redis is away it is lost."""
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")

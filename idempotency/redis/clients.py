@@ -11,7 +11,7 @@ def is_cluster(client: Any) -> bool:
 
 
 def refuse_other_client(client: Any, *, awaited: bool) -> None:
-    """Raise `ValueError` for what is no client of redis-py, or not one whose commands are `awaited` or are not."""
+    """Raise `ValueError` for what is no client of redis-py, or of its other face (`awaited`)."""
     ask = getattr(client, "execute_command", None)
     # by class too: what instruments a client may put a plain function in place of its coroutine function
     awaits = iscoroutinefunction(ask) or any("asyncio" in base.__module__ for base in type(client).__mro__)

@@ -221,7 +221,7 @@ class ClientConnection:
         self._client = client
 
     def ask(self, *command: Any, seconds: float | None = None) -> Any:
-        """Send, and return the reply as the client decodes it; how long that takes is the client's affair."""
+        """Send, and return the reply as the client decodes it, however long that takes."""
         return self._client.execute_command(*command)
 
     def send_together(self, *commands: tuple[Any, ...], wait: bool = True) -> None:

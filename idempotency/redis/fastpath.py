@@ -1,4 +1,4 @@
-"""Access to Redis for as long as it replies: every use of it in this package goes through `attempt`.
+"""Access to Redis for as long as it replies. Every use in this package goes through `attempt`.
 
 A command is bounded by the client's time-outs. After a failure the breaker keeps this process away from Redis for
 `BREAKER_SECONDS`, and the caller does without.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Breaker:
-    """Breaker: closed until `failed()`, open for `open_seconds`, then one call passes as a probe.
+    """Breaker: closed until `failed()`, open for `open_seconds`; then one call is a probe.
 
     Per process and thread-safe; the clock is monotonic.
 
@@ -92,7 +92,7 @@ def client() -> Any:
 
 
 def may_ask() -> bool:
-    """Return whether to ask Redis: it is switched on, and the breaker does not keep this process away."""
+    """Return whether to ask Redis: it is switched on, and the breaker allows it."""
     settings = config()
     return settings.uses_redis and (breaker.is_closed or breaker.allows(open_seconds=settings.breaker_seconds))
 

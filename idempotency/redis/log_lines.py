@@ -1,4 +1,4 @@
-"""Lines of the request log that `redis.arrivals` writes, as unsaved rows of the table that they move to."""
+"""Lines of the log that `redis.arrivals` writes, as unsaved rows of the table they move to."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def oldest(*, limit: int) -> list[Arrival] | None:
 
 
 def newest(*, limit: int, digest: str | None = None) -> list[Arrival] | None:
-    """Return the last lines, of a key's `digest` or all, the newest first; None if Redis is unavailable."""
+    """Return the last lines, of a key's `digest` or all, the newest first; None without Redis."""
     name = stream_of(redis_prefix())
     wanted = {digest, digest and digest.encode()}  # compared as they came: most are another key's
 

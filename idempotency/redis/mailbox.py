@@ -104,7 +104,7 @@ class Mail:
             self._bells.pop(request, None)
 
     def received(self, request: str) -> Any:
-        """Return the last message: None; True, to look; or a grant, its token and its end if unconfirmed."""
+        """Return the last message: None; True, to look; or a grant: token, and end if unconfirmed."""
         return self._received.get(request)
 
     def hang(self, request: str, bell: Any) -> None:

@@ -1,4 +1,4 @@
-"""Redis marker in front of the ledger: holds off concurrent duplicates, and replays finished answers.
+"""Redis marker before the ledger: holds off concurrent duplicates, replays finished answers.
 
 It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a duplicate run as far
 as the unique constraint of the ledger. With Redis away every function returns at once (`fastpath.attempt`).
@@ -65,7 +65,7 @@ def key_of(digest: str) -> str:
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """Take a marker, or return the one that is there (one command); None without Redis: ask the ledger."""
+    """Take a marker, or return the one that is there, by one command. None without Redis: ask the ledger."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:

@@ -1,4 +1,4 @@
-"""The subscriber of a process: reads messages for waiting threads, for markers and for topics.
+"""Subscriber of a process: reads messages for waiting threads, for markers and for topics.
 
 A daemon thread keeps the connection: it connects, subscribes, notices a loss and has every waiter look again.
 One thread at a time reads, the leader. A thread that waits alone for a lock leads until its own bell rings, so
@@ -109,7 +109,7 @@ class Subscriber:
         self._called.set()
 
     def wait(self, bell: Bell, seconds: float) -> bool:
-        """Wait for a bell that hangs in the mail already: until it rings (True) or the time is over (False)."""
+        """Wait for a bell that hangs in the mail: until it rings (True) or the time is over (False)."""
         deadline = time.monotonic() + seconds
         subscription = self._subscription
         if subscription is not None and not self.mailbox.listened and self._lead(subscription, bell, deadline):

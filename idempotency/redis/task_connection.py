@@ -51,7 +51,7 @@ class Reply(asyncio.Future[Any]):
 
 
 class Replies(asyncio.Protocol):
-    """Replies of a transport in the order of the commands; `ended`: closed, silent for too long, or no master."""
+    """Replies of a transport in the order of the commands. `ended`: closed, silent or no master."""
 
     def __init__(self, transport: asyncio.Transport, *, silence_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class Replies(asyncio.Protocol):
         transport.set_protocol(self)
 
     def send(self, command: tuple[Any, ...], seconds: float | None = None) -> Reply:
-        """Send a command, and return what will be its reply or error; a time-out after `seconds`, if given."""
+        """Send a command, and return its reply or error to be, a time-out after `seconds` if given."""
         reply, now = Reply(loop=self._loop), self._loop.time()
         self._transport.write(hiredis.pack_command(command))  # first: what cannot be packed has no reply
         self._pending.append((reply, now))
@@ -199,7 +199,7 @@ class TaskClient:
 async def result_of(
     reply: asyncio.Future[Any], cancelled: Cancelled | None, *, waiting: Awaitable[Any] | None = None
 ) -> Any:
-    """Wait for the end of `reply`, where need be by `waiting`: a cancellation interrupts either only then."""
+    """Wait for the end of `reply`, or by `waiting`: a cancellation interrupts either only then."""
     try:
         return await (reply if waiting is None else waiting)
     except asyncio.CancelledError as error:
@@ -222,7 +222,7 @@ def connection_of(client: Any) -> TaskConnection | TaskClient:
 
 
 async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Run `work` to its end even if we are cancelled, and only then raise that: nothing overtakes a command."""
+    """Run `work` to its end, and only then raise a cancellation: nothing overtakes a command."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -1,7 +1,4 @@
-"""The subscriber of a loop: reads messages for waiting tasks and for topics, in one task.
-
-What it does with a message, and when it is needed, its `Mailbox` says, as for `subscriber`, the one of threads.
-"""
+"""Subscriber of a loop: reads messages for waiting tasks and for topics, in one task."""
 
 import asyncio
 import contextlib
@@ -21,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskSubscriber:
-    """Subscriber for one client; its `task` is started when it is needed, None while nobody waits."""
+    """Subscriber for one client. Its `task` runs while it is needed, and is None else."""
 
     def __init__(self, client: Any) -> None:
         self.mailbox = Mailbox()

@@ -1,4 +1,4 @@
-"""Entering: `enter`, `with`, `async with` and listeners for everything that has `acquire` and `release`."""
+"""Entering: `enter`, `with`, `async with` and listeners of what is acquired and released."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ class Common(TypedDict, total=False):
 
 
 class Listeners:
-    """Callbacks by how a hold of this process ends, run where that is noticed: there is no thread."""
+    """Callbacks by how a hold of this process ends. They run where that is noticed."""
 
     def __init__(self, name: str, **calls: Listener | None) -> None:
         self._name = name
@@ -157,7 +157,7 @@ class Owned(AskedByHolder, Entered, Placed):
 
     @operation
     def extend(self, seconds: float, *, add: bool = False) -> Steps[None]:
-        """Let the caller's lease last `seconds` from now on, if it does not anyway; with `add`, from its end on.
+        """Let the caller's lease last at least `seconds` from now on; with `add`, from its end on.
 
         The watchdog, if it renews the lease, does so for as long from now on. Raise as `release`.
         """

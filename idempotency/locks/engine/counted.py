@@ -37,7 +37,7 @@ class SessionHold:
 
 @dataclass(eq=False)
 class Desk:
-    """Holds of a process: by process (a fork's child holds nothing), resource and holder, the newest last."""
+    """Holds by process (a fork's child holds nothing), resource and holder, the newest last."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)  # of the holds and their counts
     holds: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)

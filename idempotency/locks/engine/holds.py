@@ -107,7 +107,7 @@ class Holds:
         return self._holds.get((key, owner))
 
     def ended(self, token: int, place: str) -> None:
-        """Note that another ended the hold at `place` by force, or released it where `token` is negative."""
+        """Note that another took the hold at `place` by force, or released it: a negative `token`."""
         with self._lock:
             holds = [each for at, each in self._holds.items() if " ".join(at) == place]
         for hold in (hold for hold in holds if hold.token == abs(token)):

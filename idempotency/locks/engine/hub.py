@@ -1,4 +1,4 @@
-"""Hub of a process at one server: its channel, its waiters, its holds, and the commands that renew them.
+"""Hub of a process at one server: its channel, waiters and holds, and what renews them.
 
 The hubs of threads and of asyncio differ in waiting only; everything that decides is here.
 """

@@ -87,7 +87,7 @@ class Place(SessionHold):
 
 @dataclass(eq=False)
 class QueueDesk(Desk):
-    """Desk of one client: also its waiters' bells, and the holds that have a listener, by the path of a node."""
+    """Desk of one client: also its waiters' bells, and holds with a listener by path of node."""
 
     waiting: dict[Any, str] = field(default_factory=dict)
     heard: dict[str, Place] = field(default_factory=dict)
@@ -122,13 +122,13 @@ def desk_of(client: KazooClient) -> QueueDesk:
 
 
 def predecessor(node: str, nodes: list[str]) -> str | None:
-    """Return the node for which `node` waits: the one right before it, for a reader the last writer before it."""
+    """Return the node that `node` waits for: the one before it, or a reader's last writer."""
     before = reversed(nodes[: nodes.index(node)])
     return next((other for other in before if not (is_shared(node) and is_shared(other))), None)
 
 
 def in_order(children: Iterable[str]) -> list[str]:
-    """Return the queue's nodes by the server's numbers, which wrap: compared as distances from one of them."""
+    """Sort the queue's nodes by the server's numbers, which wrap: by their distances from one."""
     nodes = [child for child in children if NODE.fullmatch(child)]
     numbers = {node: int(node.rpartition("_")[2]) for node in nodes}
     return sorted(nodes, key=lambda node: (numbers[node] - numbers[nodes[0]] + NUMBERS // 2) % NUMBERS)

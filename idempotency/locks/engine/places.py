@@ -156,7 +156,7 @@ class Placed(Waited, Asked, Resource):
         raise self._lost()
 
     def _insist(self, ask: Ask, holds: Sequence[Hold] = ()) -> Steps[Any]:
-        """Send a command until it is answered, and return the reply; it may give back what `holds` have."""
+        """Send a command until it is answered, and return the reply. It may give back what `holds` have."""
         try:
             return (yield from insist(ask, seconds=self._release_seconds))
         except BaseException:  # an interrupt too: what may be given back must not be renewed
@@ -284,7 +284,7 @@ def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: flo
 
 
 def _look_again_seconds(position: int, left_seconds: float) -> float:
-    """Return how long to wait for a message: at the queue's front until the lease may have ended, else longer.
+    """Return how long to wait for a message: at the front until the lease may have ended.
 
     The waiter right behind the front looks after a second, in case all before it died with the holder.
     """

@@ -102,7 +102,7 @@ class Queue:
             return []
 
     def contenders(self, *, holders: bool = False) -> Steps[tuple[list[str], dict[str, Any]]]:
-        """Read the queue's nodes in order, and by node the data and stat of all, or of those that hold."""
+        """Read the queue's nodes in order, and the data and stat of each, or of those that hold."""
         nodes = yield from self.nodes()
         found = {}
         for node in self._first_of(nodes) if holders else nodes:
@@ -160,7 +160,7 @@ class Queue:
         return place.found(path.rpartition("/")[2], stat)
 
     def _until_changed(self, place: Place, nodes: list[str]) -> Steps[None]:
-        """Wait until the one before it is gone, or any; until the connection is another, or it is too late."""
+        """Wait until the one before it is gone, or any. A new connection or the deadline ends it too."""
         before = None if self.places else predecessor(place.node or "", nodes)
         desk, bell = self._desk, self.bell()
         desk.waiting[bell] = self.folder if before is None else f"{self.folder}/{before}"

@@ -74,7 +74,7 @@ def milliseconds(wait_seconds: float | None) -> str:
 
 
 def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) -> list[Any]:
-    """Return who holds and who waits for a lock: whether granted, backend, name, since when, whether ended."""
+    """Return holders and waiters of a lock: if granted, backend, name, since when, if ended."""
     with _unavailable(), psycopg.connect(**parameters) as connection:
         return connection.execute(_LOOK, [ends_holders, key]).fetchall()
 

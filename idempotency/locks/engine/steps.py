@@ -59,7 +59,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Pause:
-    """Sleep for `seconds`, or until `bell` rings, if there is one that this process rings itself."""
+    """Sleep for `seconds`, or until `bell` rings, which this process rings itself."""
 
     seconds: float
     bell: Any = None
@@ -92,7 +92,7 @@ Steps = Generator[Step, Any, T]
 
 
 class Threaded:
-    """Face whose operations block the calling thread: `run` performs every step, and returns the result."""
+    """Face whose operations block the calling thread. `run` performs steps and returns the result."""
 
     run: Callable[[Steps[Any]], Any]
 
@@ -157,7 +157,7 @@ async def perform_async(steps: Steps[T], answer: Callable[[Step], Coroutine[Any,
 
 
 def deadline_of(wait_seconds: float | None) -> float:
-    """Return the end of a wait, on our clock: infinite for None, and 0.0 for one that asks only once."""
+    """Return the end of a wait on our clock: infinite for None, 0.0 for one that asks once."""
     if wait_seconds is None:
         return float("inf")
     return time.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
@@ -190,7 +190,7 @@ class Blocking(Threaded):
 
 
 class BesideTheLoop(Tasked):
-    """Runner of `Work` in a thread, of `Wait` and `Pause` in the loop, where waiters leave threads for a release.
+    """Runner of `Work` in a thread, of `Wait` and `Pause` in the loop. Waiters take no thread.
 
     A thread cannot be stopped: a task is cancelled only when its work has ended, so that the protocol knows what
     to undo.

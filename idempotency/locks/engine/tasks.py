@@ -127,7 +127,7 @@ _hubs: "dict[asyncio.AbstractEventLoop, WeakSet[TaskHub]]" = {}
 
 
 def hub_of(client: Any) -> TaskHub:
-    """Return the one hub of the running loop for `client`, an attribute of it as in `subscriber_of`."""
+    """Return the one hub of the running loop for `client`. It is an attribute, as in `subscriber_of`."""
     refuse_other_client(client, awaited=True)
     loop, of_client = asyncio.get_running_loop(), vars(client).setdefault(_ATTRIBUTE, {})
     hub = of_client.get(loop)
@@ -155,7 +155,7 @@ class OnTasks(Tasked):
     _cached: TaskHub | None = None
 
     def hub(self) -> TaskHub:
-        """Return the hub that performs its steps; another one in another loop, or after `close` or a fork."""
+        """Return the hub that performs its steps. Another loop has another, as after `close` or a fork."""
         hub = self._cached  # read once: another thread's loop may use this object too
         if hub is None or not hub.serves_here():
             if self.client is None and config().redis_async_client is None:

@@ -1,4 +1,4 @@
-"""Waits: a question is asked until its answer is good or its time is over, which another thread may say.
+"""Waits: a question is asked until its answer is good, its time is over or it is cancelled.
 
 One loop for everything that waits for a message of Redis; one `cancel` for everything that waits.
 """

@@ -83,8 +83,6 @@ class TaskActor:
             try:
                 result = job()
                 answer.set_result(await result if inspect.isawaitable(result) else result)
-            except asyncio.CancelledError as error:
-                answer.set_exception(error)
             except BaseException as error:
                 answer.set_exception(error)
 
