@@ -14,8 +14,8 @@ from idempotency.client.sending import Options, Sender, Sending, is_unsafe
 class IdempotentTransport(httpx.BaseTransport):
     """Transport that sends unsafe requests with an Idempotency-Key, and retries with the same.
 
-    Unsafe are POST, PUT, PATCH and DELETE; any other request passes as it is. The answer is read whole before it is
-    returned, so that one that breaks off is retried too.
+    Unsafe are POST, PUT, PATCH and DELETE; any other request passes as it is. Their answers are read whole before
+    they are returned, so that one that breaks off is retried too.
 
     Args:
         inner: sends each attempt; `httpx.HTTPTransport()` if None. Closed together with this one.

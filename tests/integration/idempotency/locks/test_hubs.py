@@ -15,7 +15,7 @@ from redis.asyncio import RedisCluster
 from redis.connection import DefaultParser
 
 from idempotency import locks
-from idempotency.locks import RateExceeded, aio
+from idempotency.locks import aio
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.hub import Hub, script, tagged
@@ -44,16 +44,6 @@ class TestTheProjectsOwnClient:
 
     def test_threads_of_a_process_share_limits_and_a_subscriber(self, redis_server: redis.Redis) -> None:
         actors = [Actor() for _ in range(4)]
-        limiter = locks.RateLimiter("shared", permits=1, interval_seconds=60)
-
-        def limited() -> bool:
-            try:
-                limiter.acquire()
-            except RateExceeded:
-                return False
-            return True
-
-        assert [actor.do(limited) for actor in actors] == [True, False, False, False]
         seen = locks.ExpiringSet("shared", ttl_seconds=60)
         assert [actor.do(lambda: seen.add("a")) for actor in actors] == [True, False, False, False]
         permits = locks.PermitExpirableSemaphore("shared", permits=1)

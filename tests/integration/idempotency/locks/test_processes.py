@@ -140,30 +140,18 @@ def named(name: str) -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name == name}
 
 
-def test_hundreds_of_waiters_have_one_subscriber(desk: Bench) -> None:
-    others = named("locks-subscriber")
-    with desk.servers.data_nodes() as (server,):
+def test_hundreds_of_waiters_have_one_subscriber(one: Bench) -> None:
+    lock, (holder, *waiters), others = one.make("Lock"), one.actors(301), named("locks-subscriber")
+    with one.servers.data_nodes() as (server,):
         before = {each["id"] for each in server.client_list(_type="pubsub")}
-    lock, done = desk.make("Lock"), threading.Semaphore(0)
-    assert lock.acquire()
-
-    def wait() -> None:
-        with desk.make("Lock"):
-            done.release()
-
-    everyone = [threading.Thread(target=wait, daemon=True) for _ in range(300)]
-    for each in everyone:
-        each.start()
-    desk.waits(300)
-    with desk.servers.data_nodes() as (server,):
+        assert holder.do(lock.acquire)
+        answers = [each.begin(one.within(lock, lambda: None)) for each in waiters]
+        one.waits(300)
         now = {each["id"] for each in server.client_list(_type="pubsub")}
-    assert now
-    assert len(now - before) <= 1
+        assert len(now - before) <= 1 <= len(now)
     assert len(named("locks-subscriber") - others) <= 1
-    lock.release()
-    for each in everyone:
-        assert done.acquire(timeout=60)
-        each.join(60)
+    holder.do(lock.release)
+    assert [answer.result(60) for answer in answers] == [None] * 300
 
 
 def test_hundreds_of_holds_have_one_watchdog_and_one_batch(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,16 +133,3 @@ def test_a_lock_of_two_loops_is_asked_by_each_at_its_own_hub(desk_of_tasks: Benc
     with a_loop() as other:
         assert desk_of_tasks.run(ask()) is True
         assert len(hubs) == 2
-
-
-def test_a_loop_has_one_subscriber(desk_of_tasks: Bench) -> None:
-    holder, *waiters = desk_of_tasks.actors(10)
-    lock = desk_of_tasks.make("Lock")
-    with desk_of_tasks.servers.data_nodes() as (server,):
-        others = {each["id"] for each in server.client_list(_type="pubsub")}
-        assert holder.do(lock.acquire)
-        answers = [each.begin(desk_of_tasks.within(lock, lambda: None)) for each in waiters]
-        desk_of_tasks.waits(9)
-        assert len({each["id"] for each in server.client_list(_type="pubsub")} - others) == 1
-    holder.do(lock.release)
-    assert [answer.result(30) for answer in answers] == [None] * 9
