@@ -19,8 +19,7 @@ from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
-from idempotency.postgres.statements import Statement, send
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import Statement, UnitOfWork, send
 from payments.money import EXPONENTS
 
 

@@ -3,24 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import connection, transaction
 
 
 @contextmanager
-def snapshot(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
+def snapshot() -> Iterator[None]:
     """Have every query of the block read what was committed when the first one began; they cannot write.
 
     Without it each query sees what was committed before itself, and two of them may not fit each other.
 
-    Args:
-        using: alias of the database.
-
     Transaction: opens one, three statements more. In an open one the block reads as that transaction does.
     """
-    connection = connections[using]
     if connection.in_atomic_block:
         yield
         return
-    with transaction.atomic(using=using), connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield

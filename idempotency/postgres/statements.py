@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +18,6 @@ import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
 
 from idempotency.postgres import transactions
-from idempotency.postgres.pooling import is_pooled
 
 DIVISION_BY_ZERO = "22012"
 USES = 5
@@ -86,6 +85,42 @@ def send(
         if commit and state == DIVISION_BY_ZERO:
             raise UnexpectedRows("an UPDATE changed no row, and had to change one") from error
         raise
+
+
+class UnitOfWork:
+    """Statements waiting for the next round trip of the caller's transaction.
+
+    Sending checks what each must change (`Statement.rows`): `UnexpectedRows` rolls the caller's `atomic` back.
+
+    Args:
+        is_optimistic: take conditional steps for granted and send them with the rest. If sending raises
+            `UnexpectedRows`, the caller begins again, not optimistically.
+
+    Transaction: needs the caller's, from the first send on.
+    """
+
+    def __init__(self, *, is_optimistic: bool = False) -> None:
+        self._waiting: list[Statement] = []
+        self.is_optimistic = is_optimistic
+
+    def add(self, *statements: Statement) -> None:
+        self._waiting += statements
+
+    def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
+        waiting, self._waiting = self._waiting, []
+        return send(*waiting, statement)[-1]
+
+    def step(self, statement: Statement) -> bool:
+        """Take a conditional step: an UPDATE of one row that returns it; return whether it changed the row."""
+        if self.is_optimistic:
+            self.add(replace(statement, rows=1))
+            return True
+        return bool(self.ask(statement))
+
+    def flush(self, *, commit: bool = False) -> None:
+        """Send everything that waits, with `commit` as the end of the transaction, whose COMMIT may go along."""
+        waiting, self._waiting = self._waiting, []
+        send(*waiting, commit=commit)
 
 
 def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> list[list[tuple[Any, ...]]]:
@@ -173,6 +208,16 @@ def prepared_texts(connection: psycopg.Connection[Any], statements: Iterable[str
     if session is None:
         session = _sessions[connection] = _Session()
     return [session.calls.get(sql) or session.call(connection, sql) for sql in statements]
+
+
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a pooler (PgBouncer) is before the server. One round trip.
+
+    PostgreSQL reports its process id at the start; a pooler reports one of its own making. Where it pools by
+    transaction, the next client gets the session that we have just used.
+    """
+    reported = connection.info.backend_pid
+    return connection.execute("SELECT pg_backend_pid()").fetchone() != (reported,)
 
 
 def _stop_preparing(connection: psycopg.Connection[Any]) -> None:

@@ -10,7 +10,7 @@ from django.db import Error, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import UnitOfWork
 from payments.channels import configured as channels
 from payments.conf import orders
 from payments.errors import ChannelOff, ChannelUnavailable, OtherMerchant, ProviderError

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from idempotency.postgres.statements import Statement
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import Statement, UnitOfWork
 from payments.conf import orders
 from payments.display import REFUNDED_UNDER, money
 from payments.order_keys import order_of

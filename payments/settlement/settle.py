@@ -11,8 +11,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from idempotency.postgres.statements import UnexpectedRows
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import UnexpectedRows, UnitOfWork
 from payments.models import Attempt
 from payments.providers.base import Fact
 from payments.settlement import read

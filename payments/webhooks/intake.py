@@ -16,8 +16,7 @@ from django.utils import timezone
 from prometheus_client import Counter
 
 from idempotency.postgres.availability import database_is_away
-from idempotency.postgres.statements import DIVISION_BY_ZERO, send
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import DIVISION_BY_ZERO, UnitOfWork, send
 from idempotency.response.redaction import reason_of
 from payments.attempts import calling
 from payments.channels.accounts import key_of

@@ -21,8 +21,7 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
-from idempotency.postgres.statements import Statement, send
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import Statement, UnitOfWork, send
 from payments.attempts import closing
 from shop import stock
 from shop.errors import OrderNotFound, OrderPaid

@@ -20,7 +20,7 @@ from idempotency.locks.engine.counted import SessionHold
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.steps import Work
 from idempotency.locks.errors import LockError, LockUnavailable
-from idempotency.postgres.pooling import is_pooled
+from idempotency.postgres.statements import is_pooled
 
 LOCK_NOT_AVAILABLE = "55P03"
 MILLISECONDS_MAX = 2**31 - 1

@@ -23,7 +23,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 import payments
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import UnitOfWork
 from payments.admin.pages import link_to_order
 from payments.api.serializers import PaymentSerializer
 from payments.attempts import calling, closing, opening

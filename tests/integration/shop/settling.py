@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import UnitOfWork
 from payments.models import Attempt
 from payments.providers.base import Fact
 from payments.settlement.settle import settle as settle_facts

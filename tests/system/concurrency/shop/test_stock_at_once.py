@@ -15,7 +15,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from idempotency.errors import Problem
-from idempotency.postgres.unit import UnitOfWork
+from idempotency.postgres.statements import UnitOfWork
 from shop import sales as flashsale
 from shop import stock
 from shop.errors import SoldOut
