@@ -21,11 +21,11 @@ from functools import lru_cache
 from uuid import uuid4
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError, OperationalError, connections
+from django.db import IntegrityError, OperationalError, connections, transaction
 
 from idempotency.conf import config
 from idempotency.ledger import queries
-from idempotency.ledger.identity import DuplicateRunning, Found, Identity
+from idempotency.ledger.identity import Found, Identity
 from idempotency.ledger.reading import found_in
 from idempotency.names import fixed_prefix, prefix, schema
 from idempotency.postgres import home
@@ -117,17 +117,18 @@ def hold(identity: Identity) -> Found | bool:
     return found_in(entries[0]) if entries else bool(held)
 
 
-def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
-    """Wait for the duplicate that holds the key, in a transaction of its own, unusable after DuplicateRunning."""
+def await_duplicate(identity: Identity, *, wait_seconds: float) -> bool:
+    """Wait for the duplicate that holds the key, in a transaction of its own; False: it holds it still."""
     milliseconds = max(1, min(round(wait_seconds * 1000), 2**31 - 1))  # PostgreSQL takes no more
-    with home.connection().cursor() as cursor:
-        cursor.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])
-        try:
-            cursor.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
-        except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
-                raise DuplicateRunning from error
+    try:
+        with transaction.atomic(home.alias(), durable=True):
+            home.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])
+            home.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
             raise
+        return False
+    return True
 
 
 def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:

@@ -6,10 +6,6 @@ from typing import Any
 from idempotency.response.answers import StoredResponse
 
 
-class DuplicateRunning(Exception):
-    """Error of a key that another transaction holds, uncommitted."""
-
-
 @dataclass(slots=True, kw_only=True)  # not frozen, which makes it in thrice the time
 class Identity:
     """Keyed request, as the ledger stores it; never changed.

@@ -127,7 +127,8 @@ class AtomicExchange(Exchange):
         """Claim the key by a lock of the database; None: it is ours, and the transaction is open."""
         found = self._hold()
         if found is False and self._config.wait_seconds > 0:
-            self._await_duplicate()
+            if not ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds):
+                raise self._refused(InProgress())
             found = self._hold()
         return None if found is True else self._replay_entry(found or self._find())
 
@@ -141,13 +142,6 @@ class AtomicExchange(Exchange):
             if found is not True:
                 self._leave(commit=False)
         return found
-
-    def _await_duplicate(self) -> None:
-        try:
-            with transaction.atomic(self._config.database, durable=True):
-                ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds)
-        except ledger.DuplicateRunning:
-            raise self._refused(InProgress()) from None
 
     def _enter(self) -> None:
         self._database = transaction.get_connection(self._config.database)
