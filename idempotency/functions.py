@@ -231,13 +231,10 @@ def _result(answer: HttpResponseBase) -> Any:
     return value
 
 
-def _refuse_text(what: str, value: str, length: int = keys.MAX_KEY_LENGTH) -> None:
+def _refuse_text(what: str, value: str, most: int = keys.MAX_KEY_LENGTH) -> None:
     if not isinstance(value, str):
         raise TypeError(f"The {what} must be a str, not {value!r}.")
-    fault = keys.fault_of(value)
-    if not fault and len(value) > length:
-        fault = f"it has {len(value)} characters, {length} are allowed"
-    if fault:
+    if fault := keys.fault_of(value, most):
         raise ValueError(f"The {what} is not usable: {fault}.")
 
 

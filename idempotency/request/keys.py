@@ -76,12 +76,12 @@ def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
     return value
 
 
-def fault_of(key: str) -> str:
+def fault_of(key: str, most: int = MAX_KEY_LENGTH) -> str:
     """Describe why a key is not usable; empty for one that is."""
     if not key:
         return _("it is empty")
-    if len(key) > MAX_KEY_LENGTH:
-        return _("it has %(count)s characters, %(most)s are allowed") % {"count": len(key), "most": MAX_KEY_LENGTH}
+    if len(key) > most:
+        return _("it has %(count)s characters, %(most)s are allowed") % {"count": len(key), "most": most}
     return "" if _VISIBLE_ASCII.fullmatch(key) else _("only visible ASCII characters are allowed")
 
 
@@ -123,11 +123,6 @@ def token_scope_of(*, principal: str) -> str:
 def digest_of(*, scope: str, key: str) -> str:
     """Name (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
-
-
-def session_digest(session_key: str) -> str:
-    """Name a session in a scope without showing the key that opens it."""
-    return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 
 def lock_id_of(digest: str, *, schema: str = "") -> int:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from django.apps import apps
@@ -20,7 +21,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.conf import config
 from idempotency.errors import AnonymousRefused
-from idempotency.request.keys import digest_of, session_digest
+from idempotency.request.keys import digest_of
 
 ANONYMOUS = "anonymous"
 NAMED = "named:"
@@ -91,7 +92,7 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
             "IDEMPOTENCY['PRINCIPAL']."
         )
     key = _session_key_of(request)
-    return ANONYMOUS if key is None else f"session:{session_digest(key)}"
+    return ANONYMOUS if key is None else f"session:{sha256(key.encode()).hexdigest()[:32]}"
 
 
 def _user_of(request: Any) -> Any:
