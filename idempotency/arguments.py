@@ -12,7 +12,7 @@ NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 
 def bounded(name: str, seconds: float, *, or_zero: bool = False) -> float:
-    """Return `seconds`, which must be above 0, or 0 where that is of use, and no longer than a server stores."""
+    """Return `seconds`, which must be above 0, or 0 where that is of use, and not too long."""
     try:
         if not isinstance(seconds, bool) and 0 <= seconds <= LONGEST_SECONDS and (or_zero or seconds > 0):
             return seconds if isinstance(seconds, int) else float(seconds)
@@ -28,7 +28,7 @@ def leasing(lease_seconds: float | None) -> float | None:
 
 
 def waiting(wait_seconds: float | None) -> float | None:
-    """Return how long to wait, 0 for not at all, as where a deadline is over and less than nothing is left."""
+    """Return how long to wait; 0 for not at all, as where less than nothing is left."""
     if wait_seconds is None:
         return None
     if isinstance(wait_seconds, (int, float)):

@@ -31,7 +31,7 @@ class KeyedCall(Protocol):
 
     @property
     def key_digest(self) -> str:
-        """64 hexadecimal characters that name caller, route and key; safe to log and to derive ids from."""
+        """64 hexadecimal characters of caller, route and key; safe to log and to derive ids from."""
 
     @property
     def resumed(self) -> bool:
@@ -90,7 +90,7 @@ def takes_call(handler: Any) -> bool:
 
 
 def with_call(handler: Callable[..., Any], *, request_at: int = 0) -> Callable[..., Any]:
-    """Build the form of a handler that gets its `call` from the request, where it has such a parameter.
+    """Build the form of a handler that gets its `call` from the request, where it names one.
 
     Args:
         request_at: position of the request among the handler's arguments.
@@ -125,7 +125,7 @@ def first_missing(names: Iterable[str], taken: Signature) -> str | None:
 
 
 def arguments_by_name(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Name the arguments of a call, and fill in defaults; those of ``**kwargs`` by their own names."""
+    """Name the arguments of a call, defaults too; those of ``**kwargs`` by their own names."""
     bound = taken.bind(*args, **kwargs)
     bound.apply_defaults()
     given = dict(bound.arguments)

@@ -1,4 +1,4 @@
-"""Problems of RFC 9457 with a stable `code`; docs/contract.md, 1, says when each of the key's own comes, but for
+"""Problems of RFC 9457 with a stable `code`. docs/contract.md, 1, says when the key's own come, but for
 
 - 409 `operation_abandoned`: an operator closed the call as not done; a new intent needs a new key.
 - 503 `service_unavailable`: the database is away, or this process lacks the key that a stored answer is encrypted
@@ -83,7 +83,7 @@ def type_of(code: str) -> str:
 
 
 def link_of(problem: Problem) -> dict[str, str]:
-    """Build the `Link` header to the page of the problem's type, or to the standard for the key's own problems.
+    """Build the `Link` to the page of the problem's type, or to the standard for the key's own.
 
     Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.3 and 2.7, RFC 8288 (October 2017) and
         RFC 9110 (June 2022).
@@ -110,7 +110,7 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
 
 
 def problem_response(problem: Problem, request: Any) -> JsonResponse:
-    """Answer `request` (Django's, DRF's or None) with an `application/problem+json` of RFC 9457 (July 2023)."""
+    """Answer a request (Django's, DRF's or None) with a document of RFC 9457 (July 2023)."""
     return JsonResponse(
         problem_document(problem, request_id=getattr(request, "request_id", None)),
         status=problem.status,
@@ -149,7 +149,7 @@ def key_weak() -> Problem:
 
 
 class AnonymousRefused(Problem):
-    """Refusal of a keyed call without a known caller, where ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
+    """Refusal of a keyed call without a known caller, where ``ANONYMOUS`` is ``"refuse"``.
 
     403 and not 401, which needs a `WWW-Authenticate` (RFC 9110, section 15.5.2) that a plain view does not have.
     """
@@ -161,7 +161,7 @@ class AnonymousRefused(Problem):
 
 
 class KeyReused(Problem):
-    """Problem of a key that belongs to a call with another content; `location` of what that call made."""
+    """Problem of a key of a call with another content; `location` of what that call made."""
 
     def __init__(self, location: str | None = None) -> None:
         super().__init__(
@@ -185,7 +185,7 @@ class InProgress(Problem):
 
 
 class ResultExpired(Problem):
-    """Problem of a call that was completed, and whose stored result is gone; it never runs again."""
+    """Problem of a completed call whose stored result is gone; it never runs again."""
 
     def __init__(self, location: str | None = None) -> None:
         super().__init__(
@@ -207,7 +207,7 @@ def explaining_missing_tables() -> Iterator[None]:
 
 
 def raise_if_not_migrated(error: Exception) -> None:
-    """Raise a sentence in place of PostgreSQL's error about a table of ours that it does not have."""
+    """Raise a sentence in place of PostgreSQL's error about a missing table of ours."""
     is_missing = getattr(error.__cause__, "sqlstate", None) == UNDEFINED_TABLE
     if is_missing and f'"{TABLES}' in str(error):
         alias = config().database

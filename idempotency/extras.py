@@ -36,7 +36,7 @@ def needed(extra: str, *, by: str, error: type[Exception] = ImportError) -> Iter
 def on_first_use(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make `__getattr__` and `__dir__` of `package`, which imports its names from `homes` on first use."""
+    """Make `__getattr__` and `__dir__` of a package that imports its names on first use."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:

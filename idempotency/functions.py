@@ -223,7 +223,7 @@ def _again() -> bool:
 
 
 def _result(answer: HttpResponseBase) -> Any:
-    """Read a stored or new answer back; an operator may have closed the call without a body, or with a refusal."""
+    """Read an answer back; an operator may have closed the call with a refusal, or no body."""
     body = cast(HttpResponse, answer).content
     value: Any = json.loads(body) if body else None
     if answer.status_code >= 400:
@@ -243,7 +243,7 @@ def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[.
 
 
 def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dict[str, Any]], Any]:
-    """Build a function of a call's arguments by name; TypeError for names that the decorated function has not."""
+    """Build a function of a call's arguments by name; TypeError for names that it has not."""
     if of == "payload" and choose == "arguments":
         return partial(_beyond_defaults, {name: each.default for name, each in taken.parameters.items()})
     if not callable(choose):
@@ -264,7 +264,7 @@ def _chooser(task: str, of: str, choose: Any, taken: Signature) -> Callable[[dic
 
 
 def _beyond_defaults(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Leave out defaults, so that a parameter which a later version adds makes no other call of a retry."""
+    """Leave out defaults, so that a new parameter makes no other call of a retry."""
     return {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
 
 

@@ -92,7 +92,7 @@ class IdempotencyMiddleware(partial[Any]):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Answer with a problem document, or its page; 503 with Retry-After for a database that is away.
+        """Answer with a problem document, or its page; 503 for a database that is away.
 
         Raises:
             ImproperlyConfigured: the ledger was never migrated.
@@ -210,7 +210,7 @@ def _is_made_by_as_view(view: View) -> bool:
 
 
 def _decorated(view: View) -> View | None:
-    """Return the view inside a decorator; None where there is none, or where it belongs to the view.
+    """Return the view inside a decorator; None where there is none, or it belongs to the view.
 
     Context managers such as `transaction.atomic` belong to it: the protocol needs the outermost transaction.
 

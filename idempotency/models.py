@@ -210,7 +210,7 @@ _REQUEST = ("sender", "event_id", "entity", "sequence", "received_at")
 
 
 class WebhookEvent(models.Model):
-    """Genuine webhook request as it arrived, and what became of it; copies by the sender's id are one row.
+    """Genuine webhook request and what became of it; copies by the sender's id are one row.
 
     `applied` is written in the transaction of the handler's own writes.
     """
@@ -285,7 +285,7 @@ class WebhookEvent(models.Model):
 
 
 class LedgerEpoch(models.Model):
-    """Single row whose value is part of names in Redis (`idempotency.ledger.claiming`), with the last reaping."""
+    """Single row whose value is part of names in Redis (`ledger.claiming`); the last reaping."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     value = models.CharField(max_length=32)

@@ -1,4 +1,4 @@
-"""Modes of a keyed handler; it chooses one, because only it knows if it calls the outside world."""
+"""Modes of a keyed handler, which alone knows if it calls the outside world."""
 
 from enum import StrEnum
 

@@ -41,7 +41,7 @@ def prefix() -> str:
 
 
 def schema(using: str | None = None) -> str:
-    """Name the schema of this thread's connection, by default to the ledger; empty where it has none."""
+    """Name the schema of this thread's connection, by default the ledger's; empty for none."""
     return _schema_of(connections[using or config().database])
 
 
@@ -51,7 +51,7 @@ def _schema_of(database: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def fixed_prefix(settings: Config, database: Any, schema: str) -> str | None:
-    """Build the prefix of one database and schema; None where a function of the project makes the cache's part."""
+    """Build a database's and schema's prefix; None where a function makes the cache's part."""
     own, alias = settings.redis_prefix, settings.redis_alias
     if own:
         return _joined(f"{own}:{ROOT}", database, schema)

@@ -51,7 +51,7 @@ def idempotent(view: View, /) -> View: ...
 @overload
 def idempotent(**options: Unpack[Options]) -> Callable[[View], View]: ...
 def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
-    """Make an operation's effect happen once per key; `@idempotent` stands directly on its function.
+    """Make an operation's effect happen once per key, directly on its function.
 
     A parameter named `call` gets the `KeyedCall`, and is none of the operation's own.
 
@@ -201,13 +201,13 @@ def _operation_of(request: Any, view: View) -> Operation:
 
 
 def _without_call(view: View) -> Signature:
-    """Return the parameters that Ninja fills, with annotations resolved where the function stands."""
+    """Return the parameters that Ninja fills, resolved where the function stands."""
     found = get_typed_signature(view)
     return found.replace(parameters=[one for one in found.parameters.values() if one.name != NAME])
 
 
 def _describe(operation: Operation, policy: Policy) -> None:
-    """Add the header and the problems to the OpenAPI schema; TypeError for an operation that streams."""
+    """Add header and problems to the OpenAPI schema; TypeError for an operation that streams."""
     if getattr(operation, "stream_format", None) is not None:
         raise TypeError(
             f"{operation.view_func.__qualname__} streams its answer, which cannot be stored and replayed."

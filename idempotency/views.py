@@ -86,7 +86,7 @@ def keyed_function(view: View, policy: Policy) -> View:
 
 
 def keyed_class(cls: type[Any], policy: Policy) -> type[Any] | None:
-    """Derive a class whose handlers of unsafe methods are keyed, inside its `dispatch` with all that authorises.
+    """Derive a class whose unsafe methods are keyed, inside its `dispatch` that authorises.
 
     Returns:
         None where no handler is left: each is exempt, or keyed by its decorator.
@@ -96,7 +96,7 @@ def keyed_class(cls: type[Any], policy: Policy) -> type[Any] | None:
 
 
 def keyed_subclass(cls: type[Any], names: Iterable[str], build: Callable[[View], View]) -> type[Any] | None:
-    """Derive a class with the named methods keyed by `build`; None where no such method is left to key."""
+    """Derive a class with the named methods keyed by `build`; None where none is left to key."""
     if getattr(cls, "idempotency_exempt", False):
         return None
     found = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
@@ -174,13 +174,13 @@ def _keyed_async(view: View, policy: Policy) -> View:
 
 
 def _instance_of(view: View) -> Any:
-    """Return the instance whose method `method_decorator` made this view of; None for a function."""
+    """Return the instance whose method `method_decorator` made a view; None for a function."""
     bound = getattr(unwrap(view, stop=lambda each: isinstance(each, partial)), "func", None)
     return getattr(bound, "__self__", None)
 
 
 def _instances(view: View, args: tuple[Any, ...]) -> list[Any]:
-    """Return the instance whose method this is, by `method_decorator` or ``KEYED``; none for a function."""
+    """Return the instance whose method this is, by `method_decorator` or ``KEYED``."""
     return [each for each in (_instance_of(view), *args[:1]) if hasattr(type(each), "as_view")]
 
 
@@ -217,13 +217,13 @@ async def answer_async(
 
 
 def refusal(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
-    """Answer one of `REFUSALS`, Django's with the project's own page as Django does; while `error` is handled."""
+    """Answer one of `REFUSALS` while it is handled: Django's with the project's own page."""
     problem = problem_of(error)
     return response_for_exception(request, error) if problem is None else policy.show(request, problem)
 
 
 def outside_atomic_requests(view: View) -> View:
-    """Take `view` out of ATOMIC_REQUESTS for the database of the ledger, but not the view that it wraps."""
+    """Take `view`, not what it wraps, out of ATOMIC_REQUESTS for the ledger's database."""
     others = getattr(view, "_non_atomic_requests", ())
     view._non_atomic_requests = {home.alias(), *others}  # type: ignore[attr-defined]
     return view

@@ -74,7 +74,7 @@ class Config:
 
 
 def parse(raw: Any) -> Config:
-    """Read the dict of the setting; ImproperlyConfigured names an unknown key or a value out of range."""
+    """Read the setting; ImproperlyConfigured names an unknown key or a value out of range."""
     if not isinstance(raw, Mapping):
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
     for mistake in mistakes(raw):
@@ -116,7 +116,7 @@ def config() -> Config:
 
 
 def parsed() -> Config | None:
-    """Return the configuration in force; None where the settings do not parse, which check E001 reports."""
+    """Return the configuration; None where the settings do not parse, which E001 reports."""
     try:
         return config()
     except (ImproperlyConfigured, TypeError):
@@ -137,7 +137,7 @@ def _is_of_django_redis(alias: str) -> bool:
 
 
 def _is_usable(alias: str) -> bool:
-    """Check if django-redis serves this cache, which the start and a system check require only while enabled."""
+    """Check if django-redis serves this cache, which is required only while enabled."""
     return _is_of_django_redis(alias) and find_spec("django_redis") is not None
 
 

@@ -37,7 +37,7 @@ def redis(name: str, value: Any) -> None:
 
 
 def _redis_url(name: str, value: str) -> None:
-    """Refuse a URL with which no connection could be made; the message has no part of it, as of a password."""
+    """Refuse a URL that leads to no connection; the message has no part of it, as of a password."""
     from redis import Redis, RedisError  # noqa: PLC0415  only where a URL is given
 
     try:
@@ -76,7 +76,7 @@ def _is_address(value: Any) -> bool:
 
 
 def is_names(value: Any) -> bool:
-    """Check if `value` is a list of names, or another collection of some, but neither a name nor a dict."""
+    """Check if `value` is a collection of names, but neither a name nor a dict."""
     is_list = isinstance(value, Collection) and not isinstance(value, (str, Mapping))
     return is_list and all(isinstance(name, str) and name for name in value)
 
@@ -157,7 +157,7 @@ def body_keys(name: str, value: Any) -> None:
 
 @lru_cache(maxsize=4)
 def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
-    """Decode the operator's keys, in order; ImproperlyConfigured for no 32 bytes, or without `cryptography`."""
+    """Decode the operator's keys; ImproperlyConfigured for no 32 bytes, or no `cryptography`."""
     keys = {}
     for key_id, encoded in entries:
         try:

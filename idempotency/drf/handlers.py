@@ -78,7 +78,7 @@ def idempotent(
 
 
 def _keyed_handler(handler: Handler, policy: Policy, body: Any = None) -> Handler:
-    """Build the keyed form of a method, or of a function below `@api_view`; `TypeError` if it is async."""
+    """Build the keyed form of a method or function of REST framework; TypeError if it is async."""
     if iscoroutinefunction(handler):
         raise TypeError(
             f"{handler.__qualname__} is async: REST framework does not call it, and under adrf it cannot be keyed."
@@ -144,7 +144,7 @@ class _Run:
         return self.handler(*self.args, **self.kwargs)
 
     def answer(self) -> HttpResponseBase:
-        """Call the handler; a refusal that it raises is its answer, and so is one of the body's parser."""
+        """Call the handler; a refusal that it or the body's parser raises is its answer."""
         try:
             if self._rewind is None:
                 self._rewind = Rewind(self.request._request, self.view, self.request)
@@ -185,7 +185,7 @@ class _Run:
         return answer
 
     def _read_again(self) -> None:
-        """Forget the parsed body, which the run before may have changed; the caller stays who they are."""
+        """Forget the parsed body, which the run before may have changed; the caller stays."""
         unread = self.view.initialize_request(self.request._request, *self.view.args, **self.view.kwargs)
         unread.user, unread.auth = self.request.user, self.request.auth
         vars(self.request).update(vars(unread))
@@ -212,7 +212,7 @@ class _Run:
 
 
 def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
-    """Return 0 for a function below `@api_view`, 1 for a method; TypeError for what is no handler."""
+    """Return 0 for a function below `@api_view`, 1 for a method; TypeError for any other."""
     for position in (1, 0):
         if len(args) > position and isinstance(args[position], Request):
             return position
@@ -273,7 +273,7 @@ class IdempotentMixin:
 
 
 def keyed_view(view: Any, policy: Policy) -> Any:
-    """Build the keyed form of a view of REST framework; None where its class leaves no handler to key."""
+    """Build the keyed form of a view; None where its class leaves no handler to key."""
     handlers = getattr(view, "actions", None) or {name: name for name in view.cls.http_method_names}
     names = {handler for method, handler in handlers.items() if method.upper() not in SAFE_METHODS}
     names = {name for name in names if not is_marked(function_of(getattr(view.cls, name, None)))}

@@ -14,7 +14,7 @@ from idempotency.views import MALFORMED
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
-    """Answer every error as RFC 9457 `application/problem+json`; None for a fault of the program (500).
+    """Answer an error as a problem document of RFC 9457; None for a fault of the program.
 
     A problem is JSON, whatever the view renders and the caller accepts.
     """

@@ -101,7 +101,7 @@ def _epoch() -> str:
 
 
 def hold(identity: Identity) -> Found | bool:
-    """Hold duplicates off until the end of the open transaction, unless the key is answered already.
+    """Hold duplicates off until the transaction ends, unless the key is answered already.
 
     Returns:
         The committed entry of the key; else True if we hold the key now, False if a duplicate does.
@@ -118,7 +118,7 @@ def hold(identity: Identity) -> Found | bool:
 
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> bool:
-    """Wait for the duplicate that holds the key, in a transaction of its own; False: it holds it still."""
+    """Wait, in a transaction of its own, for the duplicate with the key; False: it has it still."""
     milliseconds = max(1, min(round(wait_seconds * 1000), 2**31 - 1))  # PostgreSQL takes no more
     try:
         with transaction.atomic(home.alias(), durable=True):

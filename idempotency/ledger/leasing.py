@@ -94,7 +94,7 @@ def suspend(run: Run, *, subject: str) -> bool:
 
 
 def drop_lease(run: Run) -> None:
-    """Let a retry resume at once; the entry stays, and with it the record of what the run committed."""
+    """Let a retry resume at once; the entry stays, with the record of what was committed."""
     _end(run, queries.DROP_LEASE, [], Outcome.FAILED)
 
 
@@ -113,7 +113,7 @@ def forget(run: Run) -> bool:
 
 
 def forget_stalled(run: Run) -> bool:
-    """Remove an entry that no process runs, of a handler without recovery points, once its effects are known.
+    """Remove an entry without recovery points that no process runs, once its effects are known.
 
     Its key is as good as new then.
 
@@ -130,7 +130,7 @@ def _forget(run: Run, *, is_stalled: bool) -> bool:
 def close_by_hand(
     *, entry_id: int, fence: int, answer: StoredResponse, outcome: Outcome, operator: str, note: str
 ) -> bool:
-    """Finish an unfinished phased entry with an operator's `answer`, and record their name and reason.
+    """Finish a phased entry with an operator's `answer`, and record their name and reason.
 
     The fencing number grows, so a run that is still alive cannot finish it as well.
 

@@ -23,7 +23,7 @@ def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] |
 
 
 def tries(*, scope: str, first: str, last: str, limit: int) -> list[Try]:
-    """List the last entries of the keys between `first` and `last`, at most `limit`, from the end."""
+    """List the last `limit` entries of the keys between `first` and `last`, from the end."""
     return [
         Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
         for key, fingerprint, status, headers in home.rows(queries.TRIES, [scope, first, last, limit])
@@ -40,7 +40,7 @@ def stalled(
     after_id: int,
     limit: int,
 ) -> list[Found]:
-    """List phased entries that no process runs and one of `handlers` can resume, the oldest first.
+    """List phased entries that no process runs and `handlers` can resume, the oldest first.
 
     Args:
         handlers: names of `Phases`.

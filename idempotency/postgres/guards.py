@@ -124,7 +124,7 @@ def unversioned(*columns: str) -> str:
 
 
 def no_step(table: Mapping[Any, Collection[Any]]) -> str:
-    """Return the condition that `status` takes a step that is not in `table` (status → those that may follow)."""
+    """Return the condition that `status` takes a step that is not in `table`: its successors."""
     # in one constant: PostgreSQL parses the condition at each statement, and pairs are eight times as long
     steps = ",".join(f"{before} {after}" for before, afters in table.items() for after in sorted(afters))
     return f"NEW.status <> OLD.status AND OLD.status || ' ' || NEW.status <> ALL ('{{{steps}}}')"

@@ -1,4 +1,4 @@
-"""The ledger's database, which ``IDEMPOTENCY["DATABASE"]`` names; keyed views have their transactions there."""
+"""The ledger's database, which ``IDEMPOTENCY["DATABASE"]`` names."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NO_LEDGER = (
 
 
 def alias() -> str:
-    """Return its alias in ``DATABASES``; ``default`` where the settings do not parse, which check E001 reports."""
+    """Return its alias; ``default`` where the settings do not parse, which check E001 reports."""
     config = parsed()
     return DEFAULT_DB_ALIAS if config is None else config.database
 
@@ -73,7 +73,7 @@ def _commits_by_itself(database: Any) -> bool:
 
 
 def close_if_left_behind(database: Any) -> bool:
-    """Close a connection whose thread has ended, which undoes its transaction; return whether it has."""
+    """Close a connection whose thread has ended, which undoes its work; return if it has."""
     if connection() is database:
         return False
     if database.connection is not None:

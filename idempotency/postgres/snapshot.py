@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Have every query of the block read what was committed when the first one began; they cannot write.
+    """Have the block's queries read what was committed when the first one began, and not write.
 
     Without it each query sees what was committed before itself, and two of them may not fit each other.
 

@@ -118,7 +118,7 @@ class UnitOfWork:
         return bool(self.ask(statement))
 
     def flush(self, *, commit: bool = False) -> None:
-        """Send everything that waits, with `commit` as the end of the transaction, whose COMMIT may go along."""
+        """Send everything that waits; with `commit` the transaction's COMMIT may go along."""
         waiting, self._waiting = self._waiting, []
         send(*waiting, commit=commit)
 

@@ -31,7 +31,7 @@ def remember(text: str) -> None:
 
 
 def refuse_end(query: Any, cursor: Any) -> None:
-    """Raise RuntimeError for a query, in any form of psycopg's, that begins or ends a transaction."""
+    """Raise RuntimeError for a query in any form that begins or ends a transaction."""
     text = query.decode() if isinstance(query, bytes) else query
     text = text if isinstance(text, str) else text.as_string(cursor)
     if found := _ENDS.search(_NO_CODE.sub(" ", text)):

@@ -1,4 +1,4 @@
-"""Transaction control that travels with the next statement, in place of a round trip of its own.
+"""Transaction control that travels with the next statement, without a round trip of its own.
 
 Inside a transaction that `defer` is called for, Django's ``SAVEPOINT`` and ``RELEASE SAVEPOINT`` wait, and go in
 front of the next statement in one message, as ``BEGIN`` does in front of the first. A savepoint without a
@@ -35,7 +35,7 @@ _DJANGOS = _methods_of(BaseDatabaseWrapper)
 
 
 def defer(database: BaseDatabaseWrapper) -> None:
-    """Let transaction control travel, from now to `stop`, in the transaction that has just been opened.
+    """Let transaction control travel, until `stop`, in the transaction that was just opened.
 
     Watches it only where that is not possible: inside another transaction (a test case's), with server-side
     binding; or where Django logs what was sent. Does nothing with another driver.
@@ -96,7 +96,7 @@ def cursor_of(database: Any) -> Any:
 
 
 def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Give a new connection cursors whose statements can be watched, and take transaction control along.
+    """Give a new connection cursors that can be watched and take transaction control along.
 
     That only with client-side binding, which may send several statements at once, and an encoding that takes every
     text: else a message may be refused before its first statement.
@@ -265,7 +265,7 @@ def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
 
 
 class _Travelling:
-    """Cursor in front of a psycopg class, whose statements take the waiting transaction control along.
+    """Cursor in front of a psycopg class, which takes the waiting transaction control along.
 
     Each connection has a class of its own, which knows its traffic.
     """
@@ -295,6 +295,6 @@ class _Travelling:
 
 
 def _traffic_of(database: BaseDatabaseWrapper) -> _Traffic | None:
-    """Return the traffic of a connection; None with another driver, or behind other code's cursors."""
+    """Return a connection's traffic; None with another driver, or behind other code's cursors."""
     traffic: _Traffic | None = getattr(getattr(database.connection, "cursor_factory", None), "traffic", None)
     return traffic

@@ -85,7 +85,7 @@ class AtomicExchange(Exchange):
         return False
 
     def _begin_again(self) -> bool:
-        """Open a new transaction for this call; False where its key has an answer, or a duplicate holds it."""
+        """Open a new transaction; False where the key has an answer, or a duplicate holds it."""
         if self._committing and self._find() is not None:
             return False  # the commit was done, and a hook after it failed
         self._committing = False
@@ -112,7 +112,7 @@ class AtomicExchange(Exchange):
         return None if entry is None else self._replay_instead(entry)
 
     def _replay_instead(self, entry: ledger.Found | None) -> StoredResponse:
-        """Return the stored answer in place of this run's own, which may have committed it and failed after."""
+        """Return the stored answer in place of this run's, which may have failed after its commit."""
         if not self._committing:
             self._visit.undo()
         return self._replay_entry(entry)
@@ -192,9 +192,9 @@ class AtomicExchange(Exchange):
 
 
 def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
-    """Raise RuntimeError where do_not_store() would undo what the answer says was written; not in a `TestCase`."""
+    """Raise RuntimeError where do_not_store() would undo what the answer says was written."""
     if status >= 400 or database.savepoint_ids or database.needs_rollback or database.vendor != "postgresql":
-        return
+        return  # savepoints are of a `TestCase`, where it cannot be told
     if database.connection.info.transaction_status == transactions.FAILED:  # undone by the handler's own doing
         return
     with database.cursor() as cursor:

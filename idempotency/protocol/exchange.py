@@ -109,11 +109,11 @@ class Exchange(ABC):
 
     @abstractmethod
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Store the handler's answer and return it; or the answer of a concurrent duplicate that was faster."""
+        """Store the handler's answer and return it; or that of a duplicate that was faster."""
 
     @abstractmethod
     def fail(self) -> StoredResponse | None:
-        """Undo what a failed handler did; return the stored answer, should the key turn out to have one."""
+        """Undo what a failed handler did; return the stored answer, if the key has one."""
 
     def repeat(self, error: BaseException, rewind: Callable[[], bool]) -> bool:
         """Begin again after a conflict, unless `rewind` returns False; False: the call has failed."""
@@ -234,7 +234,7 @@ class Exchange(ABC):
         return answer
 
     def _turns(self) -> Iterator[None]:
-        """Yield once, and within `WAIT_SECONDS` again whenever the duplicate that holds the key has ended.
+        """Yield once, and within `WAIT_SECONDS` again whenever the duplicate has ended.
 
         A message can be lost and a process can die without one, so there is a turn after each life of a marker
         as well.

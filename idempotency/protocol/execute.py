@@ -56,7 +56,7 @@ def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare) -> HttpRes
 
 
 def replay(exchange: Exchange) -> HttpResponseBase | None:
-    """Answer a copy of a call that has been answered; None for any other, of which nothing is begun."""
+    """Answer a copy of a call that has been answered; None for any other, which is not begun."""
     try:
         stored = exchange.look()
         return None if stored is None else _answered(exchange, stored.replay())
@@ -66,7 +66,7 @@ def replay(exchange: Exchange) -> HttpResponseBase | None:
 
 
 async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare) -> HttpResponseBase:
-    """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
+    """Run `execute` for a coroutine, whose database work shares our thread and transaction.
 
     A caller that is cancelled is so when the call has ended: what was begun is finished.
     """
@@ -106,7 +106,7 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare) -
 
 
 class Rewind:
-    """State that a handler finds, noted as its first run begins; a call brings it back for another one.
+    """State that a handler's first run finds; a call brings it back for another one.
 
     Args:
         holders: objects that a run may leave something on, such as its view; copied one level deep.
@@ -222,7 +222,7 @@ class _SharedThread(Executor):
 
 @asynccontextmanager
 async def _one_thread() -> AsyncIterator[None]:
-    """Keep the database work of a coroutine in one thread, apart from other requests on its event loop.
+    """Keep a coroutine's database work in one thread, apart from others on its event loop.
 
     Django's ASGI handler gives every request such a thread, and under WSGI it is the caller's own. Elsewhere it is
     made here and its connections are closed; else two requests would meet inside one transaction.

@@ -1,4 +1,4 @@
-"""Refusal of a decorator in the wrong place, where it is written, with what to write instead."""
+"""Refusal of a decorator in the wrong place, with what to write instead."""
 
 from inspect import signature, unwrap
 from typing import Any
@@ -9,7 +9,7 @@ AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and i
 
 
 def refuse_wrong_use(view: Any) -> None:
-    """Refuse all but plain Django's functions and REST framework's methods, as far as import shows."""
+    """Refuse all but Django's functions and REST framework's methods, as far as import shows."""
     name = getattr(view, "__qualname__", repr(view))
     if hasattr(view, "cls"):  # it authenticates inside: here all callers would be guests
         raise TypeError(
@@ -49,7 +49,7 @@ def _authorises(function: Any) -> bool:
 
 
 def refuse_ninja(operation: Any) -> None:
-    """Refuse an operation of Django Ninja at another door than its own, or a decorator above its own.
+    """Refuse an operation of Django Ninja at another door than its own, or above its own.
 
     Ninja calls what a view lists as `_ninja_contribute_to_operation`, and marks a view that it knows with
     `_ninja_operation`: the only two ways to meet it at import, in either order of the decorators.
@@ -80,7 +80,7 @@ def mark_keyed(handler: Any, policy: Any, *, door: str = "views") -> None:
 
 
 def mark_not_keyed(view: Any) -> None:
-    """Exempt a view or class from the setting KEYED; TypeError if it is keyed by its decorator, or no view."""
+    """Exempt a view or class from KEYED; TypeError if its decorator keys it, or it is no view."""
     if not callable(view):
         raise TypeError(f"@not_keyed was given {view!r} in the place of a view. Write @not_keyed above a view.")
     handlers = [getattr(view, name, None) for name in dir(view)] if isinstance(view, type) else [view]

@@ -83,7 +83,7 @@ class Policy:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Policy":
-        """Read the options of a decorator; TypeError names one that is unknown or cannot be honoured."""
+        """Read a decorator's options; TypeError names one that is unknown or cannot be honoured."""
         known = Options.__annotations__
         for name in options:
             if name not in known:
@@ -133,7 +133,7 @@ class Policy:
         )
 
     def _identify(self, request: HttpRequest, caller: Any) -> tuple[str, Key] | None:
-        """Return (scope, key), by the Idempotency-Token (header or form field), else the header with the key.
+        """Return (scope, key), by the Idempotency-Token (header or field), else by the key's header.
 
         Raises:
             Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
@@ -262,7 +262,7 @@ def key_in_window(scope: str, content: bytes, *, seconds: float) -> str:
 
 
 def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
-    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
+    """Return the caller's scope here; the anonymous one, if it answered the key before."""
     method = request.method or ""
     route = request.resolver_match.route if request.resolver_match else request.path
     if principal.startswith("session:"):

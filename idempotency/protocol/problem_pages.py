@@ -24,7 +24,7 @@ TEMPLATE = "idempotency/problem.html"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words of the page for a `code`; it `leads_back` to the form, unless a fresh one could do it once more."""
+    """Words of a page; it `leads_back` to the form, unless a fresh one could do it once more."""
 
     title: Any
     text: Any
@@ -78,7 +78,7 @@ _WORDS = {
 
 
 def as_page(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Turn a problem document into its page, with its status and headers; leave what is none as it is."""
+    """Turn a problem document into its page, with its status and headers."""
     if not isinstance(response, HttpResponse) or (problem := _problem_in(response)) is None:
         return response
     try:
@@ -108,7 +108,7 @@ def _own_engine() -> DjangoTemplates:
 
 
 def _problem_in(response: HttpResponse) -> dict[str, Any] | None:
-    """Read the document of a problem; None for one that a view has compressed, or that is no JSON object."""
+    """Read a problem's document; None for one that is compressed, or no JSON object."""
     if "Content-Encoding" in response.headers:
         return None
     try:

@@ -30,7 +30,7 @@ def problem_of(exception: BaseException | None) -> Problem | None:
 
 
 def wants_page(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Check if `response` is a problem document whose caller prefers a page; who has no preference does not."""
+    """Check if `response` is a problem document, and its caller would rather have a page."""
     return (
         response.status_code >= 400
         and response.headers.get("Content-Type") == PROBLEM

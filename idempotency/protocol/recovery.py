@@ -1,24 +1,9 @@
 """Recovery points: a phased handler as steps, each stored, so that it resumes where it ended.
 
-    charge = Phases("shop.charge")
-
-    @charge.atomic("started")                      # in a transaction, together with the next recovery point
-    def reserve(progress): ...; return RecoveryPoint("reserved", {"number": number})
-
-    @charge.outside("reserved")                    # no transaction open: may call the outside world
-    def call(progress): ...; return RecoveryPoint("charged", {"receipt": receipt})
-
-    @charge.atomic("charged")
-    def book(progress): ...; return Response(201, {"receipt": progress.data["receipt"]})
-
-    @idempotent(mode=charge)
-    def create_charge(request):
-        return charge.respond(request, {"amount_minor": …})
-
 A step ends with `NoOp` (go on with the next step), `RecoveryPoint` or `Response`. It may run again after a crash:
 an atomic one only if it did not commit, an outside one also after its call; so it must ask, or use the same
 number again. A retry with the same key resumes, and so does `idempotency.maintenance.completer` when no retry
-comes. Where an operator abandons an entry, `on_abandon` undoes its steps.
+comes. An example is in docs/how-to/call-a-provider.md.
 
 The vocabulary is that of Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (October 2017).
 """
@@ -53,7 +38,7 @@ class NoOp:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPoint:
-    """Result that goes on at `name`; `data` (JSON) is added to `progress.data` of the later steps."""
+    """Result that goes on at `name`; `data` (JSON) is added to `progress.data`."""
 
     name: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -111,7 +96,7 @@ class NotAbandonable(Exception):
 
 
 class Phases:
-    """Steps of one handler, in the order of their declaration, by the recovery point at which each starts.
+    """Steps of one handler, as declared, by the recovery point at which each starts.
 
     Args:
         name: unique in the project and never changed: entries in the ledger carry it. At most 96 characters.
@@ -138,10 +123,10 @@ class Phases:
         return self._declare(point, in_transaction=False)
 
     def on_abandon(self, undo: Undo) -> Undo:
-        """Declare a function that undoes the steps, in the transaction in which an operator abandons the entry.
+        """Declare a function that undoes the steps where an operator abandons the entry.
 
-        It raises `NotAbandonable` where they cannot be undone, and the entry stays as it is. Without it, only the
-        entry is closed, and a timer, say, still goes on with what the steps committed.
+        It runs in the transaction that closes the entry, and raises `NotAbandonable` where they cannot be undone.
+        Without it only the entry is closed, and a timer, say, goes on with what the steps committed.
         """
         self._refuse_async(undo)
         self._undo = undo
@@ -156,7 +141,7 @@ class Phases:
         _of_one_tenant(self._undo, progress)
 
     def respond(self, request: HttpRequest, data: Mapping[str, Any]) -> HttpResponseBase:
-        """Run the steps, from the beginning or the last recovery point; `data` counts the first time only.
+        """Run the steps from the last recovery point; `data` counts the first time only.
 
         Raises:
             RuntimeError: the view is not under `@idempotent(mode=<these Phases>)`.

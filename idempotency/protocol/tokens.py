@@ -58,7 +58,7 @@ class Taken:
 
 
 def issue(principal: str, *, intent: str = "") -> Token:
-    """Issue a token to `principal` (see `principal_of`); asks the ledger for that of an intent, else nothing.
+    """Issue a token to `principal` (see `principal_of`); one query for that of an intent.
 
     Args:
         principal: who may use it.
@@ -89,7 +89,7 @@ def issue_for_page(request: Any, *, intent: str = "") -> str:
 
 
 def read(token: str, *, principal: str) -> Taken | None:
-    """Read the ledger key of a token; None for one issued neither to this principal nor to an anonymous caller.
+    """Read the ledger key of a token; None for one of another principal, unless anonymous.
 
     A token that was issued to an anonymous caller is good for anyone who holds it: the page with the form may have
     been opened before its guest had a session, or logged in.

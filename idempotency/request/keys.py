@@ -1,4 +1,4 @@
-"""Keys of headers, scopes of callers and routes, digests of both, and the fingerprint of a request's content.
+"""Keys, scopes of callers and routes, digests of both, and fingerprints of contents.
 
 The fingerprint is stored beside the key. It is keyed (HMAC), or a reader of the ledger could test guesses of a
 body; and never mixed into the key, or a changed body would run as a new request.
@@ -139,7 +139,7 @@ def lock_id_of(digest: str, *, schema: str = "") -> int:
 
 
 def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
-    """Join method, path, query, content type and body of `request` into one unambiguous byte string.
+    """Join method, path, query, content type and body into one unambiguous byte string.
 
     JSON bodies that differ only in white space or member order are equal; form bodies are compared by their
     fields and files (a retried upload has a new boundary), without the CSRF token.
@@ -165,7 +165,7 @@ def _joined(*texts: str) -> bytes:
 
 
 def canonical_value(value: Any) -> bytes:
-    """Write a JSON value so that equal ones are equal bytes, as `canonical` does with a JSON body.
+    """Write a JSON value so that equal ones are equal bytes, as `canonical` does a body.
 
     A UUID, a date, a time or a Decimal is its text, as Django's encoder has it.
 
@@ -187,7 +187,7 @@ def lasting_fingerprint(content: bytes) -> bytes:
 
 
 def matches(stored: bytes, current: bytes, content: bytes) -> bool:
-    """Check if `stored` is the `current` digest of `content`, or one under a `SECRET_KEY_FALLBACKS`."""
+    """Check if `stored` is the `current` digest of `content`, or one under a former secret."""
     return hmac.compare_digest(stored, current) or any(
         hmac.compare_digest(stored, _digest(content, secret)) for secret in settings.SECRET_KEY_FALLBACKS
     )
@@ -203,7 +203,7 @@ def _key(secret: str) -> bytes:
 
 
 def _stream_of(request: Any, media_type: str) -> Any:
-    """Return Django's stream of what the server gives; None where a middleware may have replaced the body."""
+    """Return Django's stream of the body; None where a middleware may have replaced it."""
     stream = getattr(request, "_stream", None)
     if not hasattr(request, "_body"):
         return stream if isinstance(stream, LimitedStream) else None

@@ -82,7 +82,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
-    """List the members of a canonical JSON object, or fields and files of a form; none of any other body."""
+    """List the members of a canonical JSON object, or a form's; none of any other body."""
     try:
         found = json.loads(body)
         members = [(name, rest) for part in found for name, *rest in part] if is_form else found["object"]

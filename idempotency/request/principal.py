@@ -37,7 +37,7 @@ OF_ONE_TOKEN = frozenset({"exp", "iat", "jti", "nbf"})  # claims that differ in 
 
 
 def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
-    """Name the caller of a request, as stable as what authenticated it; within ``IDEMPOTENCY["TENANT"]``.
+    """Name the caller of a request, as stable as what authenticated it; within ``TENANT``.
 
     The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token,
     or `<model>:<id>` for a user of another model than ``AUTH_USER_MODEL``; `auth:<digest>` of `request.auth`, for
@@ -157,7 +157,7 @@ def _session_key_of(request: Any) -> str | None:
 
 
 def _names_somebody(auth: Any) -> bool:
-    """Check if a credential can be another one for another caller; True, say, is the same for all valid ones."""
+    """Check if a credential can differ between callers; True, say, is that of all valid ones."""
     if isinstance(auth, (str, bytes)):
         text = auth.decode(errors="replace") if isinstance(auth, bytes) else auth
         return bool(text.strip()) and text.lower() not in OF_ALL
@@ -169,7 +169,7 @@ def _names_somebody(auth: Any) -> bool:
 
 
 def _digest_of(auth: Any) -> str:
-    """Digest a credential, keyed as it may be short; the same for all tokens of one `sub` (RFC 7519, 4.1.2)."""
+    """Digest a credential, keyed as it may be short; all tokens of a `sub` have the same."""
     claims = auth if isinstance(auth, Mapping) else getattr(auth, "__dict__", {})
     if isinstance(auth, Model):
         text = f"{auth._meta.label} {auth.pk}"
@@ -223,7 +223,7 @@ class Visit:
         self._key: str | None = request.session.session_key if self._request else None
 
     def save(self) -> None:
-        """Save the changes inside the open transaction; SessionMiddleware would save them after the commit.
+        """Save the changes in the open transaction; SessionMiddleware would, after the commit.
 
         A session without a key is left to the middleware: until its cookie arrives, it cannot be used again.
         """
@@ -239,7 +239,7 @@ class Visit:
             self._request.session = type(session)(self._key)
 
     def look_again(self) -> None:
-        """Forget what was read before a replay, where Django saves it over what the first call wrote meanwhile."""
+        """Forget what was read, where Django would save it over what the first call wrote."""
         session = self._request.session if self._request and settings.SESSION_SAVE_EVERY_REQUEST else None
         if session is not None and session.session_key is not None and not session.modified:
             self._request.session = type(session)(session.session_key)

@@ -73,7 +73,7 @@ class StoredResponse:
         lifetime_seconds: float | None = None,
         is_open: bool = False,
     ) -> "StoredResponse":
-        """Take from a rendered `response` what may be replayed, without the members named in `redact`.
+        """Take from a rendered `response` what may be replayed, without the members of `redact`.
 
         A streaming answer has no bytes yet and is stored without a body, like one that is larger than `max_bytes`
         or nested too deep to redact. One that a decorator below ours compressed is stored plain: the encoding was
@@ -110,7 +110,7 @@ class StoredResponse:
 
 
 def mark_replay(response: HttpResponseBase) -> None:
-    """Mark a handler's own answer as a replay that is never cached; what else it varies by stays."""
+    """Mark a handler's own answer as a replay, never cached; what it varies by stays."""
     for name in (REPLAYED_HEADER, "Cache-Control"):
         response.headers[name] = _OF_REPLAYS[name]
     patch_vary_headers(response, [_OF_REPLAYS["Vary"]])

@@ -57,7 +57,7 @@ def seal_for_redis(value: bytes, *, name: str) -> bytes:
 
 
 def open_from_redis(value: bytes, *, name: str) -> bytes:
-    """Invert `seal_for_redis`; EncryptionError where there are keys and `value` has no seal of theirs."""
+    """Invert `seal_for_redis`; EncryptionError where there are keys and `value` has no seal."""
     if not config().body_keys:
         return value
     if not value.startswith(_SEALED):  # anyone who can write to Redis can write such a value
