@@ -1,16 +1,15 @@
 """Refusals at the start: a server or worker runs no system checks, which `manage.py` does before its commands."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_started
 from django.urls import get_resolver
 
 from idempotency.checks.methods import check_keyed_methods
+from idempotency.checks.registry import Check
 from idempotency.checks.settings import backend_of, check_settings, check_tenants
 from idempotency.checks.views import check_keyed_views, check_middleware
 from idempotency.conf import MARKED, parsed
@@ -19,8 +18,6 @@ from idempotency.extras import needed
 # settings of no use, and mistakes that show in wrong answers alone; of the others each call is an error
 _NUMBERS = ("001", "002", "003", "004", "006", "009", "010", "013", "016", "019", "022")
 STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
-
-Check = Callable[[Any], list[CheckMessage]]
 
 
 def require_django_redis() -> None:
