@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Number
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from django.test import Client
 from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
 from idempotency.postgres import home
-from idempotency.testing.calls import Senders
+from idempotency.testing.calls import sender
 from idempotency.testing.faults import at_once, commits_fail, dead_after_commit, redis_lost
 from idempotency.testing.forgetting import nothing_remembered
 
@@ -52,8 +53,8 @@ def assert_once(
     """
     _refuse_unfit()
     with nothing_remembered():
-        senders = Senders(view=view, client=client or Client(), header=header or config().header, post=post)
-        trial = Trial(senders, request, effects=effects)
+        send = partial(sender, view, client=client or Client(), header=header or config().header, post=post)
+        trial = Trial(send, request, effects=effects)
         trial.one_after_another()
         trial.in_parallel(copies)
         trial.after_a_failed_commit()
@@ -90,8 +91,8 @@ class Trial:
     per_call = 0
     status = 0
 
-    def __init__(self, senders: Senders, request: Any, *, effects: Callable[[], int]) -> None:
-        self._senders = senders
+    def __init__(self, sender: Callable[..., Any], request: Any, *, effects: Callable[[], int]) -> None:
+        self._sender = sender
         self._request = request
         self._effects = effects
         self._before = 0
@@ -150,7 +151,7 @@ class Trial:
         """Make a call under a fresh key; what happens from now on is counted."""
         key, request = uuid4().hex, self._request() if callable(self._request) else self._request
         self._before = self._count()
-        return Call(key, self._senders.sender(request, key=key))
+        return Call(key, self._sender(request, key=key))
 
     def _count(self) -> int:
         count = self._effects() if callable(self._effects) else None
