@@ -5,12 +5,15 @@ import hmac
 import json
 import os
 import signal
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db.models.functions import Now
 from django.test import Client, RequestFactory
 from django.urls import include, path
 
+from idempotency.models import WebhookEvent
 from idempotency.webhooks import Event, GitHub, apply_stored_events, webhook
 
 SECRET = "It's a Secret to Everybody"
@@ -93,3 +96,8 @@ def step(number: int, order: str = "o1") -> Any:
 def applied() -> list[str]:
     """The ids of the events that were applied, in the order in which they were."""
     return [name.split()[1] for name in Group.objects.order_by("pk").values_list("name", flat=True)]
+
+
+def applied_days_ago(days: int) -> None:
+    """Have all events that are applied be so for so long."""
+    WebhookEvent.objects.filter(applied_at__isnull=False).update(applied_at=Now() - timedelta(days))

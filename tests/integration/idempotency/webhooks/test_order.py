@@ -12,7 +12,7 @@ from idempotency.maintenance import reap
 from idempotency.models import WebhookEvent
 from idempotency.webhooks import apply_stored_events, queries, replay
 from tests.emptying import filled, plan_of
-from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, send, step
+from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, applied_days_ago, send, step
 from tests.running import until
 from tests.threads import at_once
 
@@ -133,16 +133,12 @@ def test_of_two_events_with_one_number_the_second_is_held_for_a_person() -> None
 
 
 def test_the_last_of_an_entity_is_remembered_for_its_successor_and_read_once() -> None:
-    def all_is_old() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
-
     for number in (1, 2):
         step(number)
-    all_is_old()
+    applied_days_ago(400)
     assert [reap()["events"], reap()["events"]] == [2, 0]
     assert step(3).json() == {"status": "applied"}
-    all_is_old()
+    applied_days_ago(400)
     assert reap()["events"] == 1
     assert WebhookEvent.objects.get().sequence == 3
 
@@ -160,8 +156,7 @@ def test_to_find_none_to_forget_reads_none_that_is_remembered() -> None:
 def test_a_copy_of_a_forgotten_first_one_is_held_for_a_person() -> None:
     for number in (1, 2):
         step(number)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
+    applied_days_ago(400)
     reap()
     assert (step(1).json(), apply_stored_events()) == ({"status": "held"}, {})
     assert applied() == ["o1-1", "o1-2"]

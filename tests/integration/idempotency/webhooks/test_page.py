@@ -1,13 +1,10 @@
 """The examples of docs/how-to/receive-a-webhook.md take real requests, and its commands run."""
 
-import hashlib
-import hmac
 import json
 import re
 import shlex
-from base64 import b64encode
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +12,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import RequestFactory
 
-from idempotency.webhooks import applying
+from idempotency.webhooks import StandardWebhooks, applying
 from tests import pages
+from tests.integration.idempotency.webhooks.hooks import SECRET, signed
 
 PAGE = "docs/how-to/receive-a-webhook.md"
 GITHUB, WAREHOUSE = pages.blocks(PAGE)
@@ -28,48 +26,33 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Run an example with the names that the page takes from the reader's project."""
     monkeypatch.setattr(applying, "declared", {**applying.declared})
     monkeypatch.setattr("idempotency.webhooks.intake.declared", applying.declared)
-
     return pages.run
 
 
-def post(view: Any, body: Any, headers: Callable[[bytes], dict[str, str]]) -> Any:
-    raw = json.dumps(body).encode()
-    return view(RequestFactory().post("/", raw, content_type="application/json", headers=headers(raw)))
+def post(view: Any, raw: bytes, headers: dict[str, str]) -> Any:
+    return view(RequestFactory().post("/", raw, content_type="application/json", headers=headers))
 
 
 def test_github(run: Any) -> None:
     made: list[Any] = []
     model = SimpleNamespace(objects=SimpleNamespace(create=lambda **given: made.append(given)))
-    (pattern,) = run(GITHUB, GITHUB_SECRET="s", Push=model)["urlpatterns"]
-
-    def signed(raw: bytes) -> dict[str, str]:
-        signature = hmac.new(b"s", raw, hashlib.sha256).hexdigest()
-        names = {"X-GitHub-Event": "push", "X-GitHub-Delivery": "d1"}
-        return {"X-Hub-Signature-256": f"sha256={signature}", **names}
-
+    (pattern,) = run(GITHUB, GITHUB_SECRET=SECRET, Push=model)["urlpatterns"]
+    raw, headers = signed("d1", b'{"ref": "main"}')
     for status in ("applied", "duplicate"):
-        assert json.loads(post(pattern.callback, {"ref": "main"}, signed).content) == {"status": status}
+        answer = post(pattern.callback, raw, headers | {"X-GitHub-Event": "push"})
+        assert json.loads(answer.content) == {"status": status}
     assert made == [{"ref": "main"}]
 
 
 def test_a_warehouse(run: Any) -> None:
     made: list[Any] = []
     model = SimpleNamespace(objects=SimpleNamespace(create=lambda **given: made.append(given["number"])))
-    key = b"0123456789abcdef01234567"
-    names = run(WAREHOUSE, WAREHOUSE_SECRET=f"whsec_{b64encode(key).decode()}", Move=model)
-
-    def signed(raw: bytes) -> dict[str, str]:
-        at = str(int(datetime.now(UTC).timestamp()))
-        number = f"m{json.loads(raw)['number']}"
-        digest = hmac.digest(key, f"{number}.{at}.".encode() + raw, "sha256")
-        return {
-            "webhook-id": number,
-            "webhook-timestamp": at,
-            "webhook-signature": f"v1,{b64encode(digest).decode()}",
-        }
-
+    secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
+    names = run(WAREHOUSE, WAREHOUSE_SECRET=secret, Move=model)
     for number in (2, 1):
-        assert post(names["moved"], {"order": "o", "number": number}, signed).status_code == 200
+        raw = json.dumps({"order": "o", "number": number}).encode()
+        headers = StandardWebhooks(secret).sign(f"m{number}", raw, at=time.time())
+        assert post(names["moved"], raw, headers).status_code == 200
     apply, replay = COMMANDS
     call_command(*apply, verbosity=0)
     assert made == [1, 2]
