@@ -194,10 +194,11 @@ def test_a_link_that_names_nothing_leads_back(admin_client: Client) -> None:
 def test_it_needs_the_permissions(client: Client, held: Lock) -> None:
     user = User.objects.create_user("staff", is_staff=True)
     client.force_login(user)
-    assert client.get(PAGE, {"name": NAME}).status_code == 403
+    pages = (PAGE, "/admin/idempotency/ledgerentry/statistics/")
+    assert [client.get(page, {"name": NAME}).status_code for page in pages] == [403, 403]
     user.user_permissions.set(Permission.objects.filter(codename="view_ledgerentry"))
-    page = client.get(PAGE, {"name": NAME})
-    assert (page.status_code, b"Release by force" in page.content) == (200, False)
+    shown = [client.get(page, {"name": NAME}) for page in pages]
+    assert [(page.status_code, b"Release by force" in page.content) for page in shown] == [(200, False)] * 2
     refused = client.post(f"{PAGE}release/", {"note": "x"})
     assert refused.status_code == 403
     assert "needs the permission idempotency.close_ledgerentry for this." in refused.text
