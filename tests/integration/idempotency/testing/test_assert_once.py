@@ -15,7 +15,6 @@ from django.http import HttpRequest
 from django.test import Client, RequestFactory, override_settings
 from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
-from idempotency import ledger
 from idempotency.models import LedgerEntry
 from idempotency.testing import KeyedClient, assert_once, faults
 from tests.integration.idempotency.conftest import Effects
@@ -36,11 +35,15 @@ def _nothing_is_left() -> Iterator[None]:
     assert not [thread for thread in threading.enumerate() if thread.name == "dead-after-commit"]
 
 
-@pytest.fixture
-def request_of(user: User) -> HttpRequest:
-    request = RequestFactory().post("/orders", {"sku": "mug"})
+def request_by(user: User, **data: object) -> HttpRequest:
+    request = RequestFactory().post("/orders", data)
     request.user = user
     return request
+
+
+@pytest.fixture
+def request_of(user: User) -> HttpRequest:
+    return request_by(user, sku="mug")
 
 
 class TestRightViews:
@@ -70,19 +73,21 @@ class TestRightViews:
         scopes = set(LedgerEntry.objects.values_list("scope", flat=True))
         assert scopes == {f"user:{user.pk} POST orders"}
 
-    def test_an_address_by_the_client_of_rest_framework(self, user: User, effects: Effects) -> None:
-        client = APIClient()
-        client.force_authenticate(user)
-        assert_once("/rest", {"sku": "mug"}, client=client, format="json", effects=effects)
-        assert effects() == TRIALS
-
-    def test_an_operation_of_ninja_for_a_guest(self, effects: Effects) -> None:
-        assert_once("/ninja/orders", {"sku": "mug"}, content_type="application/json", effects=effects)
-        assert effects() == TRIALS
-
-    def test_a_view_that_a_setting_keys(self, effects: Effects) -> None:
+    @pytest.mark.parametrize(
+        ("address", "client", "post"),
+        [
+            ("/rest", APIClient(), {"format": "json"}),
+            ("/ninja/orders", None, {"content_type": "application/json"}),
+            ("/by-setting", None, {}),
+        ],
+    )
+    def test_an_address_behind_each_door(
+        self, address: str, client: APIClient | None, post: dict[str, str], user: User, effects: Effects
+    ) -> None:
+        if client is not None:
+            client.force_authenticate(user)
         with override_settings(IDEMPOTENCY={"KEYED": ["/by-setting"]}):
-            assert_once("/by-setting", {}, effects=effects)
+            assert_once(address, {"sku": "mug"}, client=client, effects=effects, **post)
         assert effects() == TRIALS
 
     @pytest.mark.parametrize("given", [{"REDIS": None}, {"WAIT_SECONDS": 5}])
@@ -95,13 +100,7 @@ class TestRightViews:
 
     def test_a_view_that_takes_each_request_once(self, user: User, effects: Effects) -> None:
         baskets = count()
-
-        def basket() -> HttpRequest:
-            request = RequestFactory().post("/baskets", {"basket": next(baskets)})
-            request.user = user
-            return request
-
-        assert_once(views.once_a_basket, basket, effects=effects)
+        assert_once(views.once_a_basket, lambda: request_by(user, basket=next(baskets)), effects=effects)
         assert effects() == TRIALS
 
 
@@ -136,13 +135,9 @@ class TestWrongViews:
 
 class TestWrongUse:
     def test_a_request_that_is_refused(self, user: User, effects: Effects) -> None:
-        request = RequestFactory().post("/orders", {"sku": "other"})
-        request.user = user
-        with pytest.raises(
-            AssertionError,
-            match=r"was answered 404 \(no such thing\) and had 0 effects\. Give assert_once a request",
-        ):
-            assert_once(views.plain, request, effects=effects)
+        words = r"was answered 404 \(no such thing\) and had 0 effects\. Give assert_once a request"
+        with pytest.raises(AssertionError, match=words):
+            assert_once(views.plain, request_by(user, sku="other"), effects=effects)
 
     def test_inside_the_transaction_of_a_test_case(self, request_of: HttpRequest, effects: Effects) -> None:
         with transaction.atomic(), pytest.raises(RuntimeError, match=r"Use TransactionTestCase, or @pytest.mark"):
@@ -178,16 +173,9 @@ class TestWrongUse:
             assert_once(view, request_of, effects=effects)
 
 
-def test_what_was_remembered_is_so_again_afterwards(request_of: HttpRequest, effects: Effects) -> None:
-    before = ledger.redis_prefix()
-    assert_once(views.plain, request_of, effects=effects)
-    assert ledger.redis_prefix() == before
-
-
 def test_a_dead_process_leaves_its_marker_and_the_commit(
     request_of: HttpRequest, redis_server: redis.Redis
 ) -> None:
-    """As SIGKILL does: the answer is in the ledger, Redis has it as running, and nothing after the commit ran."""
     hooks: list[str] = []
 
     @views.views.idempotent
