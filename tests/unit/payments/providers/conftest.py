@@ -72,6 +72,33 @@ def the_company() -> Company:
     return made
 
 
+class Side(Server):
+    """A provider's side that answers with `says`, by path where it has that, and records what it was asked."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, tuple[int, object]] = {}
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.signature = ""
+        super().__init__(self._serve)
+
+    @property
+    def calls(self) -> list[str]:
+        return [f"{method} {path}" for method, path, _ in self.asked]
+
+    def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        self.asked.append((asked.command, asked.path, body))
+        self.signature = asked.headers["X-Signature"]
+        status, document = self.says.get(asked.path) or self.says[""]
+        return Reply(status=status, body=json.dumps(document).encode())
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    side = Side()
+    yield side
+    side.stop()
+
+
 def channels(company: Company) -> dict[str, dict[str, str]]:
     return channels_at(company.url)
 

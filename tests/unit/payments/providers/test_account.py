@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from payments import providers as pay
-from payments.testing.relay import Reply, Server
-from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, create
+from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, Side, create
 
 DAY = date(2026, 11, 20)
 SENT_AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -83,29 +82,6 @@ class Shouting(Kite):
         if not theirs.startswith("K-"):
             raise ValueError(theirs)
         return theirs.removeprefix("K-").lower()
-
-
-class Side(Server):
-    """Answers everything with `says`, by path where it has that, and records what it was asked."""
-
-    def __init__(self) -> None:
-        self.says: dict[str, tuple[int, object]] = {}
-        self.asked: list[tuple[str, str, bytes]] = []
-        self.signature = ""
-        super().__init__(self._serve)
-
-    def _serve(self, asked: Any, body: bytes) -> Reply:
-        self.asked.append((asked.command, asked.path, body))
-        self.signature = asked.headers["X-Signature"]
-        status, document = self.says.get(asked.path) or self.says[""]
-        return Reply(status=status, body=json.dumps(document).encode())
-
-
-@pytest.fixture
-def side() -> Iterator[Side]:
-    side = Side()
-    yield side
-    side.stop()
 
 
 CALLS: dict[str, Any] = {

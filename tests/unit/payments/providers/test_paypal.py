@@ -7,11 +7,9 @@ PayPal publishes no signed webhook: a certificate of ours signs here, as "Integr
 import base64
 import json
 import zlib
-from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -29,8 +27,7 @@ from payments.providers.bearer import Bearer
 from payments.providers.disputes import Dispute, DisputeStatus
 from payments.providers.paypal.client import PayPalOrders, bill_line
 from payments.providers.transport import ask, client
-from payments.testing.relay import Reply, Server
-from tests.unit.payments.providers.conftest import refund
+from tests.unit.payments.providers.conftest import Side, refund
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 KEY, NEXT_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
@@ -284,38 +281,25 @@ def test_what_paypal_did_not_sign_for_us_now_is_refused(headers: dict[str, str],
         account().read_notification(headers=headers, body=BODY, now=NOW)
 
 
-class Platform:
-    """Answers with a token, and with `order` to everything else; remembers the calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.order = self.refund = Reply(status=200)
-        self.token = Reply(status=200, body=b'{"access_token": "A21", "expires_in": 100}')
-        self._server = Server(self._serve)
-        self.url, self.stop = self._server.url, self._server.stop
-
-    def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
-        self.calls.append(f"{asked.command} {asked.path}")
-        if asked.path.endswith("/refund"):
-            return self.refund
-        return self.token if asked.path.endswith("/token") else self.order
+TOKEN = "/v1/oauth2/token"
+Answer = tuple[int, object]
 
 
 @pytest.fixture
-def platform() -> Iterator[Platform]:
-    made = Platform()
-    yield made
-    made.stop()
+def platform(side: Side) -> Side:
+    """Gives a token."""
+    side.says[TOKEN] = side.says["/token"] = (200, {"access_token": "A21", "expires_in": 100})
+    return side
 
 
-def order(status: str, *captures: str, custom_id: str = "payonce") -> Reply:
+def order(status: str, *captures: str, custom_id: str = "payonce") -> Answer:
     unit = {
         "invoice_id": "0193",
         "custom_id": custom_id,
         "amount": CAPTURE["amount"],
         "payments": {"captures": [{**CAPTURE, "status": capture} for capture in captures]},
     }
-    return Reply(status=200, body=json.dumps({"id": "89T", "status": status, "purchase_units": [unit]}).encode())
+    return 200, {"id": "89T", "status": status, "purchase_units": [unit]}
 
 
 @pytest.mark.parametrize(
@@ -332,26 +316,26 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Reply:
         (order("APPROVED", custom_id="payonce:closed"), TradeStatus.CLOSED),
     ],
 )
-def test_an_order_is_read_and_never_captured(platform: Platform, answer: Reply, status: TradeStatus) -> None:
-    platform.order = answer
+def test_an_order_is_read_and_never_captured(platform: Side, answer: Answer, status: TradeStatus) -> None:
+    platform.says[""] = answer
     assert account(platform.url).query(out_trade_no="0193", reference="89T").status is status
     assert platform.calls == ["POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"]
 
 
-def test_what_is_captured_or_closed_is_never_captured(platform: Platform) -> None:
+def test_what_is_captured_or_closed_is_never_captured(platform: Side) -> None:
     ours = account(platform.url)
     for found in (order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")):
-        platform.order = found
+        platform.says[""] = found
         assert ours.capture(out_trade_no="0193", reference="89T") == ours.query(
             out_trade_no="0193", reference="89T"
         )
     assert {call.partition(" ")[0] for call in platform.calls[1:]} == {"GET"}
 
 
-def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Platform) -> None:
+def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Side) -> None:
     """Its number never reached us, so it is not asked for; or PayPal has dropped it."""
     refusal = {"name": "RESOURCE_NOT_FOUND", "details": [{"issue": "INVALID_RESOURCE_ID"}]}
-    platform.order = Reply(status=404, body=json.dumps(refusal).encode())
+    platform.says[""] = (404, refusal)
     ours = account(platform.url)
     for reference, calls in (("", 0), ("89T", 3)):
         assert ours.query(out_trade_no="0193", reference=reference).status is TradeStatus.NOT_FOUND
@@ -359,20 +343,20 @@ def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Pla
         assert len(platform.calls) == calls
 
 
-def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> None:
+def test_a_token_is_used_until_shortly_before_it_ends(platform: Side) -> None:
     now = [1000.0]
     send, login = partial(ask, client(timeout_seconds=5), nullcontext), httpx.BasicAuth("us", "hush")
     bearer = Bearer(send, f"{platform.url}/token", login, clock=lambda: now[0])
-    platform.order = Reply(status=200, body=b"{}")
+    platform.says[""] = (200, {})
     for moment, tokens in ((1000.0, 1), (1039.0, 1), (1040.0, 2)):
         now[0] = moment
         bearer.call("GET", f"{platform.url}/order")
         assert platform.calls.count("POST /token") == tokens
-    platform.order = Reply(status=401)
+    platform.says[""] = (401, {})
     with pytest.raises(ProviderUnavailable, match="does not take our token"):
         bearer.call("GET", f"{platform.url}/order")
     assert platform.calls[-3:] == ["GET /order", "POST /token", "GET /order"]  # once with a new one
-    platform.order = Reply(status=200, body=b"[]")
+    platform.says[""] = (200, [])
     with pytest.raises(OutcomeUnknown, match="cannot be read"):
         bearer.call("GET", f"{platform.url}/order")
     assert platform.calls.count("POST /token") == 4
@@ -387,20 +371,18 @@ def test_a_token_is_used_until_shortly_before_it_ends(platform: Platform) -> Non
         (422, "DUPLICATE_INVOICE_ID"),
     ],
 )
-def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Platform, status: int, code: str) -> None:
-    platform.order = order("COMPLETED", "COMPLETED")
+def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Side, status: int, code: str) -> None:
+    platform.says[""] = order("COMPLETED", "COMPLETED")
     refusal = {"name": "UNPROCESSABLE_ENTITY", "details": [{"issue": code}]}
-    platform.refund = Reply(status=status, body=json.dumps(refusal).encode())
+    platform.says[f"/v2/payments/captures/{CAPTURE['id']}/refund"] = (status, refusal)
     with pytest.raises(OutcomeUnknown):
         refund(account(platform.url), out_trade_no="0193", currency="USD", reference="89T")
     assert platform.calls[-1].endswith("/refund")
 
 
-@pytest.mark.parametrize(
-    "token", [Reply(status=401), Reply(status=500), Reply(status=200, body=b'{"access_token": "A21"}')]
-)
-def test_without_a_token_nothing_was_sent(platform: Platform, token: Reply) -> None:
-    platform.token = token
+@pytest.mark.parametrize("token", [(401, {}), (500, {}), (200, {"access_token": "A21"})])
+def test_without_a_token_nothing_was_sent(platform: Side, token: Answer) -> None:
+    platform.says[TOKEN] = token
     with pytest.raises(ProviderUnavailable, match="gave no token"):
         account(platform.url).query(out_trade_no="0193", reference="89T")
     assert platform.calls == ["POST /v1/oauth2/token"]
@@ -408,10 +390,10 @@ def test_without_a_token_nothing_was_sent(platform: Platform, token: Reply) -> N
 
 @pytest.mark.parametrize(("hours", "is_whole"), [(-1, True), (0, False), (2.5, False), (3, True)])
 def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
-    platform: Platform, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
+    platform: Side, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
 ) -> None:
     """A day that is compared counts as done, so what is listed later would be learned by nobody."""
-    platform.order = Reply(status=200, body=b'{"transaction_details": [], "total_pages": 0}')
+    platform.says[""] = (200, {"transaction_details": [], "total_pages": 0})
     ours, midnight = account(platform.url), datetime(2026, 11, 25, tzinfo=UTC)
     monkeypatch.setattr(ours, "_clock", (midnight + timedelta(hours=hours)).timestamp)
     if is_whole:
