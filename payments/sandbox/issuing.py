@@ -60,7 +60,7 @@ def issue(
     issuer: x509.Name,
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey,
     is_issuer: bool = False,
-    days: tuple[int, int] = (-1, CERTIFICATE_DAYS),
+    days: tuple[float, float] = (-1, CERTIFICATE_DAYS),
     serial_number: int | None = None,
 ) -> x509.Certificate:
     """Issue a certificate.

@@ -20,7 +20,7 @@ from payments.providers.alipay.keys import certificate_sn, root_sn
 from payments.providers.alipay.signing import signed_text
 from payments.providers.base import TradeStatus
 from payments.sandbox import keys, state
-from payments.sandbox.issuing import distinguished_name, issue
+from payments.sandbox.issuing import distinguished_name, issue, new_key
 from tests.unit.payments.providers.conftest import NUMBER, Company, alipay_says, channels
 from tests.unit.payments.providers.test_alipay_notifications import form
 
@@ -31,10 +31,7 @@ PENDING = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_
 
 @pytest.fixture(scope="module")
 def private() -> dict[str, rsa.RSAPrivateKey]:
-    return {
-        name: rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        for name in ("root", "middle", "platform", "next", "foreign")
-    }
+    return {name: new_key() for name in ("root", "middle", "platform", "next", "foreign")}
 
 
 class Authority:

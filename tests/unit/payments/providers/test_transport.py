@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.errors import OutcomeUnknown, ProviderUnavailable
 from payments.providers import registry, transport
 from payments.sandbox import keys
-from payments.sandbox.issuing import distinguished_name, issue
+from payments.sandbox.issuing import new_key_file, self_signed
 from tests.ports import free_port
 from tests.sandbox import channels_at
 from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, Says, alipay_says, signed
@@ -122,12 +121,10 @@ def test_an_answer_that_drips_is_left(
 def test_over_tls_too(
     at: Callable[..., Any], endless: Callable[..., Endless], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, name = rsa.generate_private_key(public_exponent=65537, key_size=2048), distinguished_name("Provider")
-    certificate = issue(name, key.public_key(), issuer=name, key=key, is_issuer=True).public_bytes(Encoding.PEM)
-    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "both.pem").write_bytes(plain + certificate)
+    certificate = self_signed("Provider", new_key_file(tmp_path / "key.pem")).public_bytes(Encoding.PEM)
+    (tmp_path / "certificate.pem").write_bytes(certificate)
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(tmp_path / "both.pem")
+    theirs.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ours.check_hostname = False
     ours.load_verify_locations(cadata=certificate.decode())

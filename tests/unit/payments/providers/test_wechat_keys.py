@@ -11,21 +11,20 @@ from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from cryptography.x509.oid import NameOID
 
 from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
 from payments.sandbox import keys, state
+from payments.sandbox.issuing import distinguished_name, issue, new_key
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
 from tests.unit.payments.providers.test_wechat_notifications import PAID, envelope, signature_headers
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
+NOW = datetime.now(UTC)
 FORMER_KEY = b"f" * 32
 
 
@@ -37,31 +36,16 @@ class Pair(NamedTuple):
 
 @cache
 def _key(number: int) -> RSAPrivateKey:
-    return generate_private_key(public_exponent=65537, key_size=2048)
+    return new_key()
 
 
 def pair(
-    number: int = 1,
-    *,
-    serial: int | None = None,
-    begin: datetime = NOW - timedelta(days=1),
-    end: datetime = NOW + timedelta(days=1),
-    key: Any = None,
+    number: int = 1, *, serial: int | None = None, days: tuple[float, float] = (-1, 1), key: Any = None
 ) -> Pair:
     """A certificate of the platform and its key."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tenpay.com Root CA")])
+    name, private = distinguished_name("Tenpay.com Root CA"), key or _key(number)
     chosen = serial or 0x7A00000000000000000000000000000000000000 + number
-    private = key or _key(number)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(chosen)
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .sign(private, hashes.SHA256())
-    )
+    made = issue(name, private.public_key(), issuer=name, key=private, days=days, serial_number=chosen)
     return Pair(f"{chosen:X}", made.public_bytes(Encoding.PEM), private)
 
 
@@ -77,8 +61,9 @@ def holding(company: Company, folder: Path, platform_keys: dict[str, bytes]) -> 
 
 
 def test_the_edges_of_a_certificate_s_time_count() -> None:
-    begin, end = NOW, NOW + timedelta(days=9)
-    held = pair(1, begin=begin, end=end)
+    held = pair(1, days=(-1, 9))
+    made = x509.load_pem_x509_certificate(held.pem)
+    begin, end = made.not_valid_before_utc, made.not_valid_after_utc
     ring = KeyRing({held.serial: held.pem})
     for moment in (begin, end):
         assert ring.find(held.serial, now=moment.timestamp()) == held.key.public_key()
@@ -93,8 +78,8 @@ def test_an_expired_certificate_proves_what_it_signed_in_its_time(
 ) -> None:
     """No answer of now; but a stored notification is processed again as of the moment in which it came."""
     ended = datetime.now(UTC) - timedelta(seconds=1)
-    serial, begin = int(platform.platform_serial, 16), ended - timedelta(days=9)
-    expired = pair(key=platform.platform, serial=serial, begin=begin, end=ended)
+    serial, second = int(platform.platform_serial, 16), 1 / 86_400
+    expired = pair(key=platform.platform, serial=serial, days=(-9, -second))
     late = holding(company, tmp_path, {expired.serial: expired.pem})
     company.answer = unpaid(company)
     assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
@@ -227,7 +212,7 @@ def test_new_certificates_are_kept_beside_the_old_ones(tmp_path: Path) -> None:
 def test_a_file_with_other_content_is_never_overwritten(tmp_path: Path) -> None:
     one, two, three = pair(1), pair(2), pair(3)
     (tmp_path / f"{one.serial}.pem").write_bytes(b"something else")
-    (tmp_path / f"{two.serial}.pem").write_bytes(pair(2, end=NOW + timedelta(days=99)).pem)
+    (tmp_path / f"{two.serial}.pem").write_bytes(pair(2, days=(-1, 99)).pem)
     with pytest.raises(ValueError, match="a person must look") as caught:
         keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two, three)})
     assert f"{one.serial}.pem, {two.serial}.pem" in str(caught.value)
