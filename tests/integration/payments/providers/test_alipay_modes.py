@@ -1,6 +1,5 @@
 """Alipay against the sandbox: one code a number, and the certificates of a request."""
 
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +10,6 @@ from payments.errors import ProviderRejected
 from payments.providers import registry
 from payments.providers.actions import NextActionType, PayMethod
 from payments.providers.base import TradeStatus
-from payments.sandbox import keys
 from tests.integration.payments.providers.conftest import asked, towards
 from tests.sandbox import Sandbox
 
@@ -58,18 +56,3 @@ def test_the_sandbox_checks_both_certificates_of_a_request(sandbox: Sandbox, nam
         alipay._trust.parameters = changed
         with pytest.raises(ProviderRejected, match=rf"isv\.invalid-{name.replace('_', '-')}"):
             alipay.query(out_trade_no=new_id().hex)
-
-
-def test_a_folder_of_keys_from_before_certificates_gets_them(tmp_path: Path) -> None:
-    """`make run` keeps its data over updates."""
-    before = keys.ensure(tmp_path)
-    for file in tmp_path.glob("alipay_*cert*"):
-        file.unlink()
-    found = keys.load(tmp_path)
-    assert dict(found.settings) == before
-    alipay = found.alipay_certificates.settings | {"ALIPAY_GATEWAY_URL": "http://127.0.0.1:1"}
-    settings = {
-        name.removeprefix("ALIPAY_"): value for name, value in (before | alipay).items() if name[:7] == "ALIPAY_"
-    }
-    built: Any = registry.build({"alipay": settings})["alipay"]
-    assert built._trust.parameters["app_cert_sn"] == found.alipay_certificates.app_sn

@@ -179,19 +179,13 @@ def test_control_refuses_what_it_does_not_know(sandbox: Sandbox, faults: Any) ->
         assert sandbox.http.post("/_control/rotate", content=body).status_code == 400
 
 
-def test_control_ends_every_fault_where_none_is_named(sandbox: Sandbox) -> None:
-    at_rest = sandbox.faults()
-    assert sandbox.faults(drop_rate=1, reorder=True) != at_rest
-    sandbox.reset_faults()
-    assert sandbox.faults() == at_rest
-
-
-def test_control_restarts_the_dice_where_it_ends_every_fault(sandbox: Sandbox) -> None:
-    thrown = []
+def test_control_ends_every_fault_and_restarts_the_dice_where_none_is_named(sandbox: Sandbox) -> None:
+    at_rest, thrown = sandbox.faults(), []
     for _ in range(2):
-        sandbox.reset_faults()
-        sandbox.faults(http_500_rate=0.5)
+        assert sandbox.faults(http_500_rate=0.5, reorder=True) != at_rest
         thrown.append([sandbox.http.get("/wechat/v3/certificates").status_code for _ in range(20)])
+        sandbox.reset_faults()
+        assert sandbox.faults() == at_rest
     assert thrown[0] == thrown[1]
 
 

@@ -94,12 +94,6 @@ def test_a_whole_refund_says_all_that_went_back_and_when(alipay: Alipay, platfor
     assert refunded.occurred_at == datetime(2026, 11, 20, 20, tzinfo=timezone(timedelta(hours=8)))
 
 
-def test_another_seller_is_reported_as_it_is(alipay: Alipay, platform: keys.Keys) -> None:
-    """Genuine, so it is no forgery: the fact names the seller, and settlement must judge."""
-    (fact,) = read(alipay, signed(platform, form(platform, seller_id="2088000000000009"))).facts
-    assert fact.merchant == "2088000000000009"
-
-
 Forge = Callable[[keys.Keys], bytes]
 
 
