@@ -1,6 +1,5 @@
 """The platform's keys over time: expiry and new certificates. Their overlap is in tests/system/secrets."""
 
-import secrets
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
 from payments.providers.wechat.client import WeChatPay
-from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
+from payments.providers.wechat.keys import KeyRing, keep_certificates
 from payments.sandbox import keys, state
 from payments.sandbox.issuing import distinguished_name, issue, new_key
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
@@ -156,16 +155,6 @@ def listed(*certificates: Pair, api_v3_key: bytes, **changed: Any) -> dict[str, 
     }
 
 
-def test_certificates_are_fetched_decrypted_and_given_by_serial(wechat: WeChatPay, company: Company) -> None:
-    (current,) = wechat._api_v3_keys
-    one, two = pair(1), pair(2)
-    company.answer = signed(listed(one, two, api_v3_key=current))
-    assert wechat.download_certificates() == {one.serial: one.pem, two.serial: two.pem}
-    assert company.asked[0][0] == "/v3/certificates"
-    company.answer = signed({"data": []})
-    assert wechat.download_certificates() == {}
-
-
 OTHER_SHAPES = [
     {"serial_no": "7B" * 20},
     {"encrypt_certificate": None},
@@ -248,9 +237,7 @@ def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(f"{serial}.pem" for serial in certificates)
 
 
-def test_a_folder_of_keys_is_loaded_or_its_mistake_is_named(
-    platform: keys.Keys, company: Company, tmp_path: Path
-) -> None:
+def test_a_mistake_in_a_folder_of_keys_is_named(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
     settings = channels(company)["wechat"]
 
     def start(folder: Path) -> Any:
@@ -262,38 +249,8 @@ def test_a_folder_of_keys_is_loaded_or_its_mistake_is_named(
             start(folder)
     one, two = pair(1), pair(2)
     keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two)})
-    assert start(tmp_path)._platform._held.keys() == {one.serial, two.serial}
-    assert serial_of(one.pem) == one.serial
     for name in (two.serial, "platform"):
         (tmp_path / f"{name}.pem").write_bytes(one.pem)
         with pytest.raises(registry.ConfigError, match=rf"WECHAT_PLATFORM_KEYS_DIR: .*{name}\.pem"):
             start(tmp_path)
         (tmp_path / f"{name}.pem").unlink()
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"%(one)s\n%(two)s\n", None),
-        (b"\r\n%(one)s\r\n\r\n%(two)s", None),
-        (b"\n\n", "holds no key"),
-        (b"%(one)s\nsecret\n", "line 2 must have 32 bytes, not 6"),
-        (b"%(one)s \n", "line 1 must have 32 bytes, not 33"),
-    ],
-)
-def test_a_file_holds_the_current_api_v3_key_first(
-    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, found: str | None
-) -> None:
-    one, two = secrets.token_hex(16).encode(), secrets.token_hex(16).encode()
-    file = tmp_path / "keys"
-    file.write_bytes(content % {b"one": one, b"two": two})
-    settings = channels(company)["wechat"]
-    del settings["API_V3_KEY"]
-    settings["API_V3_KEY_FILE"] = str(file)
-    if found is None:
-        built: Any = registry.build({"wechat": settings})["wechat"]
-        assert built._api_v3_keys == (one, two)
-    else:
-        with pytest.raises(registry.ConfigError, match=f"WECHAT_API_V3_KEY_FILE: .*{found}") as caught:
-            registry.build({"wechat": settings})
-        assert "secret" not in str(caught.value)
