@@ -22,7 +22,6 @@ CLOSED = f"{OURS}:closed"  # PayPal cannot close an order; this keeps us from ev
 PAID_STATES = frozenset({"COMPLETED", "PARTIALLY_REFUNDED", "REFUNDED"})
 REFUND_STATES = {
     "COMPLETED": RefundStatus.SUCCEEDED,
-    "PENDING": RefundStatus.PROCESSING,
     "FAILED": RefundStatus.FAILED,
     "CANCELLED": RefundStatus.FAILED,
 }

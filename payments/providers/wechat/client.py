@@ -32,21 +32,16 @@ from payments.providers.wechat.signing import verify
 BILL_BYTES_MAX = 50_000_000
 
 _OVER = frozenset({"ORDER_CLOSED", "ORDERCLOSED"})
+# any other is open, such as NOTPAY, USERPAYING, PAYERROR
 _TRADE_STATES = {
     **dict.fromkeys(PAID_STATES, TradeStatus.PAID),
-    "NOTPAY": TradeStatus.PENDING,
-    "USERPAYING": TradeStatus.PENDING,
-    "ACCEPT": TradeStatus.PENDING,
-    "PAYERROR": TradeStatus.PENDING,
-    "CLOSED": TradeStatus.CLOSED,
-    "REVOKED": TradeStatus.CLOSED,
+    **dict.fromkeys(("CLOSED", "REVOKED"), TradeStatus.CLOSED),
 }
 _REFUND_STATES = {
     "SUCCESS": RefundStatus.SUCCEEDED,
-    "PROCESSING": RefundStatus.PROCESSING,
     "CLOSED": RefundStatus.FAILED,
     "ABNORMAL": RefundStatus.STUCK,
-}
+}  # any other is under way
 
 _REFUNDS = "/v3/refund/domestic/refunds"
 

@@ -46,33 +46,31 @@ def about(document: Mapping[str, Any]) -> dict[str, object]:
 
 def paid_fact(trade: Mapping[str, Any]) -> Fact:
     """Read a payment; `amount.total` is the order's price, `payer_total` may be less by coupons."""
-    return Fact(
-        kind=FactKind.PAID,
-        channel="wechat",
-        merchant=text_of(trade, "mchid"),
-        out_trade_no=text_of(trade, "out_trade_no"),
-        provider_txn_id=text_of(trade, "transaction_id"),
-        amount_minor=amount_of(trade["amount"], "total"),
-        currency=str(trade["amount"].get("currency") or "CNY"),  # an optional member
-        occurred_at=_time(trade.get("success_time")),
-    )
+    merchant, number = text_of(trade, "mchid"), text_of(trade, "transaction_id")
+    return _fact(FactKind.PAID, trade, "total", merchant=merchant, provider_txn_id=number)
 
 
 def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
-    return Fact(
-        kind=FactKind.REFUNDED,
-        channel="wechat",
+    return _fact(
+        FactKind.REFUNDED,
+        refund,
+        "refund",
         merchant=merchant,
-        out_trade_no=text_of(refund, "out_trade_no"),
         provider_txn_id=text_of(refund, "refund_id"),
-        amount_minor=amount_of(refund["amount"], "refund"),
-        currency=str(refund["amount"].get("currency") or "CNY"),
-        occurred_at=_time(refund.get("success_time")),
         out_refund_no=text_of(refund, "out_refund_no"),
         paid_txn_id=text_of(refund, "transaction_id"),
         paid_minor=amount_of(refund["amount"], "total"),
     )
 
 
-def _time(text: Any) -> datetime | None:
-    return in_utc(datetime.fromisoformat(text)) if isinstance(text, str) and text else None
+def _fact(kind: FactKind, document: Mapping[str, Any], amount: str, **members: Any) -> Fact:
+    when = document.get("success_time")
+    return Fact(
+        kind=kind,
+        channel="wechat",
+        out_trade_no=text_of(document, "out_trade_no"),
+        amount_minor=amount_of(document["amount"], amount),
+        currency=str(document["amount"].get("currency") or "CNY"),  # an optional member
+        occurred_at=in_utc(datetime.fromisoformat(when)) if isinstance(when, str) and when else None,
+        **members,
+    )
