@@ -49,6 +49,9 @@ def test_a_payment_only_goes_forward(attempt: Attempt) -> None:
         ("status = 'refunded', refunded_minor = paid_minor", "payment_version_only_grows"),
         ("reserved_minor = 1001, version = version + 1", "payment_refunds_within_paid"),
         ("refunded_minor = 1991, version = version + 1", "payment_refunds_within_paid"),
+        ("paid_minor = 1991, version = version + 1", "payment_paid_in_full"),
+        ("refunded_minor = paid_minor, version = version + 1", "payment_status_fits_totals"),
+        ("currency = 'USD'", "payment_identity_is_fixed"),
     ):
         assert refused(f"UPDATE payments_payment SET {change} WHERE id = %s", attempt.payment_id) == constraint
     assert vars(payment_of(attempt)) | {"_state": 0} == before
