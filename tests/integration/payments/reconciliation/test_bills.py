@@ -222,13 +222,15 @@ def test_a_fact_in_the_bill_of_the_day_before_is_not_missing(open_attempt: OpenA
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
 
-def test_a_fact_in_the_next_bill_is_resolved_by_it(open_attempt: OpenAttempt, bank: Bank) -> None:
-    attempt = known(open_attempt(), days_ago=1)
-    bills.compare(account="wechat", day=DAY - timedelta(days=1))
-    assert [kind for kind, *_ in listed()] == ["missing_there"]
-    bank.lines = (line(attempt),)
-    bills.compare(account="wechat", day=DAY)
-    assert (listed(), Difference.objects.get().resolution) == ([], f"it is in the bill of {DAY}")
+@pytest.mark.parametrize(("days_ago", "resolved"), [((1, 0), [f"it is in the bill of {DAY}"]), ((0, 1), [])])
+def test_a_fact_in_the_next_bill_is_resolved_by_it_or_not_missing(
+    open_attempt: OpenAttempt, bank: Bank, days_ago: tuple[int, int], resolved: list[str]
+) -> None:
+    """The other way round where the day is made up for."""
+    bank.lines = (line(known(open_attempt(), days_ago=1)),)
+    for days in days_ago:
+        bills.compare(account="wechat", day=DAY - timedelta(days=days))
+    assert (listed(), [*Difference.objects.values_list("resolution", flat=True)]) == ([], resolved)
 
 
 def test_a_fact_days_later_is_looked_for_when_payable(open_attempt: OpenAttempt, bank: Bank) -> None:
@@ -412,14 +414,6 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
 
-def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: OpenAttempt, bank: Bank) -> None:
-    attempt = known(open_attempt(), days_ago=1)
-    bank.lines = (line(attempt),)
-    for day in (DAY, DAY - timedelta(days=1)):
-        bills.compare(account="wechat", day=day)
-    assert Difference.objects.count() == 0
-
-
 def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     broken = DAY - timedelta(days=1)
     bank.others[broken] = RuntimeError("a line that nobody understands")
@@ -483,24 +477,20 @@ def test_no_bill_that_is_not_kept(open_attempt: OpenAttempt, bank: Bank, monkeyp
     assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
 
 
-def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
-    open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("ended_by", ["it agrees now", "looked up in their console"])
+def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again_until_it_agrees_or_a_person_ends_that(
+    open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture, ended_by: str
 ) -> None:
     attempt = known(open_attempt())
-    bills.compare(account="wechat", day=DAY)
+    assert [bills.compare_recent(now=NEXT_NOON) for _ in range(2)] == [bills.DAYS_BACK, 1]
     assert "is empty, but we have facts of it: 1" in caplog.text
-    assert [kind for kind, *_ in listed()] == ["missing_there"]
-    bank.lines = (line(attempt),)
-    bills.compare_recent(now=NEXT_NOON)
-    assert (listed(), Difference.objects.get().resolution) == ([], "it agrees now")
-    assert bills.compare_recent(now=NEXT_NOON) == 0
-
-
-def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
-    known(open_attempt())
-    assert bills.compare_recent(now=NEXT_NOON) == bills.DAYS_BACK
-    assert bills.compare_recent(now=NEXT_NOON) == 1
-    bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")
+    assert open_ones() == [("missing_there", "paid")]
+    if ended_by == "it agrees now":
+        bank.lines = (line(attempt),)
+        assert bills.compare_recent(now=NEXT_NOON) == 1
+    else:
+        bills.resolve(Difference.objects.get().pk, resolution=ended_by)
+    assert (listed(), Difference.objects.get().resolution) == ([], ended_by)
     assert bills.compare_recent(now=NEXT_NOON) == 0
 
 
