@@ -26,6 +26,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from idempotency.models import LedgerEntry
 from payments.models import Payment
+from payments.order_keys import order_columns
 from shop.models import Order
 from tests.schema import definitions
 
@@ -99,6 +100,18 @@ def test_every_row_is_served(former: BaseDatabaseWrapper) -> None:
     payment = Payment.objects.using("former").get(status="partially_refunded")
     assert (payment.paid_minor, payment.refunded_minor, payment.reserved_minor) == (1990, 990, 100)
     assert Order.objects.using("former").get(pk=payment.order_id).status == "paid"
+    assert Payment.objects.using("former").get(**order_columns(payment.order_id)) == payment
+
+
+def test_the_version_before_may_go_on_beside_it(former: BaseDatabaseWrapper) -> None:
+    with transaction.atomic(using="former"), former.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO payments_payment (id, order_id, amount_minor, currency, status, version, paid_minor,"
+            " refunded_minor, reserved_minor) VALUES (%s, %s, 1, 'CNY', 'pending', 1, 0, 0, 0)",
+            [(key := uuid.uuid4()), key],
+        )
+        assert Payment.objects.using("former").get(**order_columns(key)).order_no == key.hex
+        transaction.set_rollback(True, using="former")
 
 
 def test_it_ends_with_the_schema_of_a_fresh_one(former: BaseDatabaseWrapper) -> None:

@@ -1,7 +1,6 @@
 """Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -14,9 +13,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured, ValidationError
-from django.core.management import call_command
-from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import OperationalError, connection, transaction
 from django.db.models import Manager, QuerySet, Value
 from django.db.models.functions import Concat
 from django.test import Client, RequestFactory
@@ -44,7 +41,6 @@ from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.payments.refunds.test_commands_in_doubt import waiting_for_locks
 from tests.integration.shop.provider import ScriptedProvider
-from tests.integration.test_upgrades import fresh_database, restore
 from tests.messages import messages
 from tests.payments_settings import Stays, changed
 from tests.threads import at_once
@@ -621,44 +617,6 @@ def test_an_order_of_a_former_model_is_none_of_todays(settings: Any, provider: S
     Payment.objects.filter(pk=second.payment_id).update(order_model="auth.group")  # as after a renaming
     assert warned_of_orders() == []
     assert (payments.status(room), asked[1:]) == ("succeeded", [(7, "paid")])
-
-
-@pytest.fixture
-def former() -> Iterator[BaseDatabaseWrapper]:
-    """A database of the version before, with its rows, and migrated."""
-    with fresh_database() as wrapper:
-        restore(wrapper)
-        call_command("migrate", "payments", "0002", database="former", verbosity=0)
-        yield wrapper
-
-
-AS_BEFORE = """
-INSERT INTO payments_payment (id, order_id, amount_minor, currency, status, version, paid_minor, refunded_minor,
-    reserved_minor) VALUES (%s, %s, 1, 'CNY', 'pending', 1, 0, 0, 0)
-"""
-
-
-def test_rows_of_the_version_before_keep_their_order_and_it_may_go_on(former: BaseDatabaseWrapper) -> None:
-    later = "'{order_key,order_model,disputed_minor}'::text[]"
-    rows = f"SELECT to_jsonb(payment) - {later} FROM payments_payment AS payment ORDER BY id"
-    refused: dict[str, list[object]] = {
-        "UPDATE payments_payment SET order_key = '7'": [],
-        "UPDATE payments_payment SET order_id = gen_random_uuid()": [],
-    }
-    with former.cursor() as cursor:
-        cursor.execute(rows)
-        before = cursor.fetchall()
-        call_command("migrate", database="former", verbosity=0)
-        cursor.execute(rows)
-        assert (cursor.fetchall(), len(before) > 0) == (before, True)
-        order = Order.objects.using("former").filter(pk__in=Payment.objects.using("former").values("order_id"))[0]
-        cursor.execute(AS_BEFORE, [uuid4(), KEY])
-        payment = Payment.objects.using("former").get(**order_columns(order.pk))
-        assert (payment.order_no, payment.order_id) == (order.pk.hex, order.pk)
-        assert Payment.objects.using("former").get(**order_columns(KEY)).order_no == KEY.hex
-        for statement, values in (refused | {AS_BEFORE: [uuid4(), order.pk]}).items():
-            with pytest.raises(IntegrityError):
-                cursor.execute(statement, values)
 
 
 @pytest.mark.usefixtures("channels")

@@ -45,6 +45,7 @@ def test_a_payment_only_goes_forward(attempt: Attempt) -> None:
         ("refunded_minor = 100", "payment_totals_only_grow"),
         ("amount_minor = 1", "payment_identity_is_fixed"),
         ("order_id = gen_random_uuid()", "payment_identity_is_fixed"),
+        ("order_key = '7'", "payment_identity_is_fixed"),
         ("version = version - 1", "payment_version_only_grows"),
         ("status = 'refunded', refunded_minor = paid_minor", "payment_version_only_grows"),
         ("reserved_minor = 1001, version = version + 1", "payment_refunds_within_paid"),
