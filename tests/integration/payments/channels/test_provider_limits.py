@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 import redis
-from django.db import connection
 
 from idempotency.locks.engine.hub import tagged
 from idempotency.observability import metrics
-from payments.attempts import calling, closing, submission
+from payments.attempts import calling, submission
 from payments.channels import limits
 from payments.channels.sharing import UNSHARED
 from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
@@ -17,7 +16,7 @@ from payments.providers.base import Provider, TradeStatus
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.payments.channels.conftest import Desk, OpenAttempt, counted, in_background, scripts_run
 from tests.payments_settings import limited
-from tests.unit.payments.providers.conftest import Company, alipay_says, signed, unpaid
+from tests.unit.payments.providers.conftest import Company, alipay_says, unpaid
 
 pytestmark = pytest.mark.usefixtures("redis_server")
 
@@ -81,28 +80,6 @@ def test_shoppers_questions_leave_permits_for_all_other_calls(
     assert [call.result() for call in [first, *others]] == [TradeStatus.PENDING] * 4
 
 
-@pytest.mark.django_db(transaction=True)
-def test_an_attempt_that_found_no_room_goes_on_under_its_number(
-    open_attempt: OpenAttempt, wechat: Provider, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-    settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=0)
-    attempt = open_attempt(status="created")
-    Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
-    ask(wechat)  # takes the only place
-    with pytest.raises(ProviderUnavailable):
-        submission.submit_attempt(attempt.pk)
-    assert len(company.asked) == 1
-    attempt.refresh_from_db()
-    assert attempt.status == "created"
-    settings.PAYMENTS = limited(CALLS_PER_SECOND=3)
-    trade = {"trade_state": "NOTPAY", "out_trade_no": attempt.out_trade_no}
-    company.answer = signed({**trade, "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
-    submission.submit_attempt(attempt.pk)
-    attempt.refresh_from_db()
-    assert (attempt.status, attempt.next_action_url) == ("pending", "weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
-
-
 def test_the_rate_is_kept_and_a_refusal_gives_its_permit_back(
     wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,25 +101,6 @@ def test_a_turn_that_comes_in_time_is_waited_for(
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=30)
     calls = [in_background(lambda: ask(wechat)) for _ in range(4)]
     assert [call.result() for call in calls] == [TradeStatus.PENDING] * 4
-
-
-@pytest.mark.django_db(transaction=True)
-def test_no_transaction_is_open_while_one_waits(
-    open_attempt: OpenAttempt, desk: Desk, settings: Any, redis_server: redis.Redis
-) -> None:
-    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=30)
-    attempt = open_attempt()
-    calls = [in_background(lambda: closing.query_attempt(attempt.pk).status) for _ in range(2)]
-    desk.arrived(1)
-    until(lambda: waiting(redis_server) == 1, "one waits")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
-        )
-        assert cursor.fetchone() == (0,)
-    desk.let_go(2)
-    assert [call.result() for call in calls] == ["pending"] * 2
 
 
 def test_whatever_the_call_comes_to_the_permit_goes_back(

@@ -9,7 +9,6 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.contrib.messages import get_messages
 from django.db import DatabaseError, connection, transaction
-from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
@@ -686,11 +685,3 @@ class TestBesideTheTimer:
         finally:
             other.close()
         assert refused == ["payments_payment", "payments_refund"] * 2  # for the doubt, and for the end
-
-    def test_the_newest_request_dates_the_doubt(self, by: Operator, doubted: Refund) -> None:
-        Refund.objects.update(submitted_at=F("submitted_at") + timedelta(minutes=5))
-        with pytest.raises(NotDecidable, match="ask the provider"):
-            manual.record(doubted, moved=False, number="", by=by)
-        Refund.objects.update(submitted_at=F("submitted_at") - timedelta(minutes=5))
-        manual.record(doubted, moved=False, number="", by=by)
-        assert totals(doubted)[3] == 0

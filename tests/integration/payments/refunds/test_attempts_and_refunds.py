@@ -21,10 +21,9 @@ from payments.attempts import asking, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.providers.base import RefundResult, RefundStatus, TradeStatus
+from payments.providers.base import RefundResult, TradeStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
-from payments.settlement import anomalies
 from payments.settlement.backoff import delay_seconds
 from shop.models import Order
 from tests.integration.payments.conftest import fold, opened, refund_asked, refunded
@@ -195,22 +194,6 @@ def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
     assert all(method != "refund" for method, _ in provider.calls)
     paid_payment.refresh_from_db()
     assert (paid_payment.reserved_minor, paid_payment.refunded_minor) == (0, 0)
-
-
-def test_what_a_person_has_settled_is_open_again_when_the_provider_says_something_else(
-    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refund = refund_asked(paid_payment.pk, 500)
-    said = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
-    monkeypatch.setattr(provider, "refund", lambda **arguments: said)
-    for _ in range(2):
-        assert refunds.submit_refund(refund.id).status == "requested"
-        anomalies.resolve(Anomaly.objects.get().pk, resolution="topped up")
-    assert Anomaly.objects.get().resolution == "topped up"
-    said = RefundResult(status=RefundStatus.FAILED)
-    assert refunds.submit_refund(refund.id).status == "failed"
-    anomaly = Anomaly.objects.get()
-    assert (anomaly.resolution, anomaly.resolved_at, "closed it" in anomaly.detail["message"]) == ("", None, True)
 
 
 def test_a_success_reported_before_the_refusal_stands(

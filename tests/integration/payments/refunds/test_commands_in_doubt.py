@@ -22,7 +22,7 @@ from rest_framework.test import APIClient
 
 from idempotency.models import LedgerEntry
 from payments.attempts import calling, closing, submission
-from payments.channels import configured, limits
+from payments.channels import limits
 from payments.errors import (
     OutcomeUnknown,
     ProviderError,
@@ -33,8 +33,9 @@ from payments.errors import (
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.actions import PayMethod
 from payments.refunds import steps as refunds
+from tests.integration.payments.channels.conftest import channels
 from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of, refund_asked
-from tests.payments_settings import changed, limited
+from tests.payments_settings import limited
 from tests.running import until
 from tests.unit.payments.providers.conftest import (
     Answer,
@@ -46,9 +47,8 @@ from tests.unit.payments.providers.conftest import (
     stripe_lists,
     stripe_says,
 )
-from tests.unit.payments.providers.conftest import channels as channels_at
 
-__all__ = ["company"]
+__all__ = ["channels", "company"]
 
 CHANNELS = ("wechat", "alipay", "stripe")
 PART_MINOR = 500
@@ -155,15 +155,6 @@ class Script:
         if not calls:
             with limits.outbound(self.provider.channel):
                 """Takes the only place."""
-
-
-@pytest.fixture
-def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
-    """All three, built as the project builds them."""
-    settings.PAYMENTS = changed(PROVIDERS=channels_at(company))
-    configured.forget()
-    yield
-    configured.forget()
 
 
 @pytest.fixture

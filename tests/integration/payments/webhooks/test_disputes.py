@@ -136,6 +136,7 @@ def test_only_what_no_dispute_took_can_be_refunded(open_attempt: OpenAttempt) ->
     assert refund_asked(attempt.payment_id, 990).amount_minor == 990
     received(*life(attempt)[:2], event(attempt, "created", "lost", OPENED_AT, part, id="du_2"))
     assert payment_of(attempt).refundable_minor == 0  # and not below
+    assert Anomaly.objects.filter(kind="disputed", payment=attempt.payment_id).count() == 2
 
 
 def test_a_dispute_of_money_that_was_not_credited_takes_nothing_from_what_was(open_attempt: OpenAttempt) -> None:
@@ -163,16 +164,6 @@ def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -
     assert (filed.resolution, filed.detail["stated_at"][-8:]) == ("answered", "42+00:00")
     received(event(attempt, "closed", "lost", OPENED_AT + 5, TAKEN))
     assert Anomaly.objects.get(resolved_at__isnull=True).detail["status"] == "lost"
-
-
-def test_two_disputes_of_a_payment_are_two(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("stripe")
-    received(letter(attempt))
-    half = moved(-1, OPENED_AT, amount=-990)
-    for number in ("du_1", "du_2"):
-        received(event(attempt, "created", "needs_response", OPENED_AT, half, id=number, amount=990))
-    assert Anomaly.objects.filter(kind="disputed", payment=attempt.payment_id).count() == 2
-    assert books()["disputed"] == 1980
 
 
 def test_another_system_s_dispute_files_nothing_and_is_let_go(

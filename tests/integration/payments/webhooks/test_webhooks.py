@@ -305,24 +305,6 @@ def test_what_may_be_a_fault_of_ours_is_logged(
     assert logged.exc_info[1] is fault
 
 
-@pytest.mark.parametrize("again", ["copy", "replay"])
-def test_what_an_earlier_version_asked_for_again_and_again_ends(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, again: str
-) -> None:
-    note = wechat_letter(open_attempt(), amount={"currency": "YUAN"})
-    with monkeypatch.context() as patch:
-        patch.setattr(webhooks.read, "reading_for", failing(RuntimeError("an earlier version")))
-        assert note.send().status_code == 500
-    if again == "replay":
-        with pytest.raises(webhooks.ProcessingFailed):
-            webhooks.replay(Notification.objects.get().pk)
-    for _ in range(2):
-        assert note.send().status_code == 204
-    row = Notification.objects.get()
-    assert (row.verdict, row.attempts) == ("anomaly", 2)
-    assert Anomaly.objects.get().detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
-
-
 def test_only_post_only_so_much_and_only_if_configured(settings: Any, channels: None) -> None:
     assert Client().get("/webhooks/wechat").status_code == 405
     huge = Client().post("/webhooks/wechat", b"x" * 70_000, content_type="application/json")
@@ -332,22 +314,6 @@ def test_only_post_only_so_much_and_only_if_configured(settings: Any, channels: 
     for channel in CHANNELS:
         answer = Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json")
         assert asked_again(answer, channel, 401)
-
-
-def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    assert letter(attempt).send().status_code == 204
-    numbers = [f"{amount_minor:032}" for amount_minor in (500, 600)]
-    for number in numbers:
-        refund_asked(attempt.payment_id, int(number), refund_id=UUID(hex=number))
-        note = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
-        for _ in range(2):
-            assert note.send().status_code == 204
-    filed = Anomaly.objects.order_by("id").values_list("kind", "reference")
-    assert list(filed) == [("refund_failed", numbers[0]), ("content_changed", "wx-1")]
-    aside = Notification.objects.get(verdict="quarantined")
-    assert webhooks.replay(aside.pk) == "anomaly", "a person has found that it is right"
-    assert Anomaly.objects.get(kind="refund_failed", reference=numbers[1]).resolved_at is None
 
 
 def test_replaying_the_news_of_a_refund_that_has_gone_well_since(open_attempt: OpenAttempt) -> None:

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from django.utils import translation
 
 from payments.admin.case.story import Case, Charge, Disputed, Return, Trade, sentences, sums
 from payments.states import AnomalyKind, AttemptStatus, RefundStatus
@@ -140,14 +139,6 @@ def test_what_is_over_is_no_alarm() -> None:
 def test_times_are_utc_where_the_database_answers_in_another_zone() -> None:
     elsewhere = AT.astimezone(timezone(timedelta(hours=20)))  # the next day there
     assert [one.text for one in sentences(case(charges=(charge(at=elsewhere),)))] == [PAID]
-
-
-def test_in_chinese() -> None:
-    with translation.override("zh-hans"):
-        assert [one.text for one in sentences(case(charges=TWICE))] == [
-            "支付成功：05:56:14 UTC 通过微信支付收款 39.80 CNY。",
-            "重复支付：05:56:16 UTC 通过支付宝收款 39.80 CNY，0.4 秒后已退款。",
-        ]
 
 
 def test_sums_add_up_in_each_currency() -> None:
