@@ -1,4 +1,4 @@
-"""Copies of what a page shows, in the memory of each process: late at worst, and nothing is decided on them.
+"""Copies of what a page shows, in each process: late at worst; nothing is decided on them.
 
 Ordering, the API and the page of one product read the database, so what a process has acknowledged every other
 one answers. A change of text or price, and units that come back, reach the copies of all processes at once. An
@@ -31,7 +31,7 @@ _catalogue: CachedMap[_Catalogue] = CachedMap(
 
 
 def rendered(render: Callable[[list[Listing]], str], *, name: str) -> str:
-    """Return `render` of the products, stored as long as they are: rendering costs more than reading.
+    """Return `render` of the products, stored with them: rendering costs more than reading.
 
     Threads that meet a new copy together each render it.
 

@@ -43,7 +43,7 @@ class Listing(InLanguage):
 
 
 def read_listings(*, user_id: int | None = None, **only: Any) -> list[Listing]:
-    """Read the first `LIMIT` products that `only` filters, by primary key; a `user_id` of None is a guest."""
+    """Read the first `LIMIT` products that `only` filters, by key; no `user_id` is a guest."""
     likes = (
         Like.objects.filter(product=OuterRef("pk"))
         .order_by()

@@ -17,7 +17,7 @@ is taken without waiting or not at all, so nothing deadlocks. No lock is stronge
 of an order look their product up FOR KEY SHARE at the commit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from django.db import transaction
 
@@ -44,7 +44,7 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
     """Take units off the shelf, all or nothing.
 
     Args:
-        quantities: product primary key -> units, each above zero.
+        quantities: product primary key -> units, each above zero (CHECK `item_quantity_is_positive`).
         buyer: a number that differs between buyers, such as their primary key: it picks the first segment.
         products: those that the caller has just read, so that they are not read here; they may be stale.
 
@@ -54,7 +54,7 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
     Transaction: needs the caller's; row locks last until it ends.
     """
     known = {product.pk: product for product in products}
-    for product_id, quantity in _in_order(quantities):
+    for product_id, quantity in sorted(quantities.items()):
         product = known.get(product_id) or _read(product_id)
         # False means too few units, or that they have moved since the product was read
         while not STRATEGIES[product.stock_strategy].take(product=product, quantity=quantity, buyer=buyer):
@@ -67,12 +67,9 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
 def release(*, quantities: Mapping[int, int]) -> None:
     """Put units back, into any segment. Only the step that closes an order calls it, hence once an order.
 
-    Args:
-        quantities: product primary key -> units, each above zero.
-
     Transaction: needs the caller's, the one of that step.
     """
-    for product_id, quantity in _in_order(quantities):
+    for product_id, quantity in sorted(quantities.items()):
         while True:
             product = _read(product_id)
             if STRATEGIES[product.stock_strategy].put(product=product, quantity=quantity):
@@ -84,10 +81,6 @@ def adjust(*, product_id: int, difference: int) -> bool:
     """Count units in or out by hand (a delivery, a breakage).
 
     A difference and not a new number: orders take units while a person counts.
-
-    Args:
-        product_id: primary key.
-        difference: units to add; negative to take away.
 
     Returns:
         False if there are fewer units than to take away; nothing was changed.
@@ -111,10 +104,3 @@ def units_of(*, product_id: int) -> int:
 
 def _read(product_id: int) -> Product:
     return Product.objects.with_units().get(pk=product_id)
-
-
-def _in_order(quantities: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    for product_id, quantity in sorted(quantities.items()):
-        if quantity <= 0:
-            raise ValueError(f"quantity must be above zero, not {quantity}")
-        yield product_id, quantity

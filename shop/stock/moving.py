@@ -1,4 +1,4 @@
-"""Change of a product's stock strategy while orders take and return units: all units move at once.
+"""Change of a product's stock strategy while orders take units: all move at once.
 
 The product's row is locked, then its segments in order. The units are counted under the locks and written in the
 same transaction, so none is lost or made; what waited for the locks finds them gone and reads the product again.
@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import F
 
 from shop.catalog import cache
-from shop.models import SEGMENTS_MAX, Product, StockSegment, StockStrategy
+from shop.models import Product, StockSegment, StockStrategy
 from shop.stock.segmented import divided
 
 
@@ -18,24 +18,15 @@ def arrange(*, product_id: int, strategy: str, segments: int, before: dict[str, 
     """Have the product's units taken by `strategy` from now on.
 
     Args:
-        product_id: primary key.
-        strategy: one of `StockStrategy`.
-        segments: of a segmented product, 1 to `SEGMENTS_MAX`; stored for any other.
+        strategy: one of `StockStrategy` (CHECK `product_stock_strategy_is_known`).
+        segments: of a segmented product, 1 to `SEGMENTS_MAX` (CHECK); stored for any other.
         before: `strategy` and `segments` as the caller saw them; None: whatever they are.
 
     Returns:
         False if they have changed since; nothing was written then.
 
-    Raises:
-        ValueError: no such strategy, or too few or too many segments.
-        Product.DoesNotExist: no such product.
-
     Transaction: one of its own, or joins the caller's. Waits for orders that hold units without commit.
     """
-    if strategy not in StockStrategy.values:
-        raise ValueError(f"strategy must be one of {', '.join(StockStrategy.values)}, not {strategy!r}")
-    if not 1 <= segments <= SEGMENTS_MAX:
-        raise ValueError(f"segments must be a number from 1 to {SEGMENTS_MAX}, not {segments}")
     with transaction.atomic():
         product = Product.objects.select_for_update(no_key=True).get(pk=product_id)
         if before not in (None, {"strategy": product.stock_strategy, "segments": product.stock_segments}):

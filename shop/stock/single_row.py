@@ -29,7 +29,7 @@ class Conditional:
 
 
 class Version(Conditional):
-    """Take if the row is unchanged since it was read; after a loss read again, after `TRIES` losses lock.
+    """Take if the row is unchanged since it was read; after `TRIES` losses lock it.
 
     A loser that waited for the row has it locked, so it loses once; one that reads too late may lose again.
     """

@@ -13,7 +13,6 @@ from procrastinate.contrib.django import app
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown
 from shop import tasks
-from shop.catalog import products as catalog
 from shop.errors import OrderNotFound
 from shop.models import Like, Order, OrderItem, OrderStatus, Product
 from shop.orders import checkout, lifecycle
@@ -160,11 +159,6 @@ class TestExpiry:
         assert ("* * * * *", "shop.expire_orders") in {
             (periodic.cron, periodic.task.name) for periodic in app.periodic_registry.periodic_tasks.values()
         }
-
-
-def test_stock_is_not_edited_as_a_property_of_a_product(mug: Product) -> None:
-    with pytest.raises(ValueError, match="not editable: stock"):
-        catalog.edit_product(product_id=mug.pk, before={}, after={"stock": 5})
 
 
 TIMES = {

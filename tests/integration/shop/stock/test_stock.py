@@ -121,20 +121,6 @@ def test_a_buyer_does_not_wait_for_a_busy_segment(mug: Product) -> None:
     assert in_segments(mug) == [49, 49]
 
 
-def test_no_units_and_no_arrangement(mug: Product) -> None:
-    for what in (stock.reserve, stock.release):
-        for bad in (0, -1):
-            with pytest.raises(ValueError, match="above zero"), transaction.atomic():
-                what(quantities={mug.pk: bad})
-    for strategy, segments, message in (
-        ("guess", 4, "strategy must be"),
-        ("segmented", 0, "1 to 64"),
-        ("segmented", 65, "1 to 64"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            stock.arrange(product_id=mug.pk, strategy=strategy, segments=segments)
-
-
 def test_the_database_refuses(mug: Product) -> None:
     stock.arrange(product_id=mug.pk, strategy="segmented", segments=4)
     for rows, values, constraint in (
