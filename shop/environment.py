@@ -1,6 +1,6 @@
-"""Environment of a process, read for `shop.settings`: a mistake stops the start with a sentence that names it.
+"""Environment of a process, read for `shop.settings`; a mistake stops the start.
 
-No sentence shows an address that may hold a password.
+The sentence names it, and shows no address that may hold a password.
 """
 
 import json
@@ -167,7 +167,7 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         return config | {"CONN_MAX_AGE": 60, "OPTIONS": _LIMITS | options}
 
     def mailer(self, name: str, *, folder: Path) -> dict[str, Any]:
-        """Read the mail server as settings of this Django; without one, `DEBUG` writes files in `folder`."""
+        """Read the mail server as settings; without one, `DEBUG` writes files in `folder`."""
         address: str = self.str(name, default="")
         if not address and self.debug:
             return _mail_settings("filebased", {"file_path": folder})
@@ -191,7 +191,7 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
         return _mail_settings("smtp", options)
 
     def channels(self) -> dict[str, dict[str, str]]:
-        """Read the fields of channels that are set, as WECHAT_API_URL; payments.checks names a missing one."""
+        """Read the channels' fields that are set, as WECHAT_API_URL; checks name a missing one."""
         found: dict[str, dict[str, str]] = {}
         for channel in registry.names():
             plugin = registry.plugin(channel, {})
@@ -237,7 +237,7 @@ def _within(number: float, least: float, most: float) -> float:
 
 
 def _split(address: str, schemes: Container[str]) -> SplitResult:
-    """Split an absolute address; ValueError also for brackets that do not close, or a port that is none."""
+    """Split an absolute address; ValueError for any other."""
     parts = urlsplit(address)
     if parts.scheme not in schemes or not parts.hostname or parts.port == 0:
         raise ValueError

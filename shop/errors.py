@@ -1,4 +1,4 @@
-"""Refusals of the shop: problems with a stable `code`, raised by the domain modules, shown by API and pages."""
+"""Refusals of the shop: problems with a stable `code`, shown by API and pages."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 
 
 class Refusal(Problem):
-    """Base of the refusals; `name`, of what it is about, is put into the sentence and the document."""
+    """Base of the refusals; `name`, of what it is about, goes into sentence and document."""
 
     CODE: ClassVar[str]
     DETAIL: ClassVar[str]

@@ -46,7 +46,7 @@ DELETE FROM procrastinate_jobs WHERE id IN (
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.expire_orders", queueing_lock="shop.expire_orders")
 def expire_orders(timestamp: int) -> int:
-    """Close orders that are past their time or whose closing was cut off; return how many were looked at.
+    """Close orders past their time or cut off in closing; return how many were looked at.
 
     Time bounds a run, not a number: closing one may wait for a provider's time-out.
     """
@@ -81,14 +81,14 @@ def send_receipt(order_id: str) -> None:
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="shop.take_up_receipts", queueing_lock="shop.take_up_receipts", pass_context=True)
 async def take_up_receipts(context: JobContext, timestamp: int) -> int:
-    """Retry the receipts of a killed worker, every five minutes (`timestamp` is the queue's); return how many."""
+    """Retry the receipts of a killed worker, every five minutes; return how many."""
     return await retry_stalled(context, send_receipt)
 
 
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.sweep_flash_sales", queueing_lock="shop.sweep_flash_sales")
 def sweep_flash_sales(timestamp: int) -> int:
-    """Make Redis agree with the database about running sales; return how many buyers it got wrong."""
+    """Make Redis agree with the database about sales; return how many buyers it got wrong."""
     repaired = 0
     for sale in flashsale.running(now=timezone.now()):
         if found := flashsale.reconcile(sale=sale):
@@ -136,7 +136,7 @@ def _remove_all(remove: Callable[[], int], *, batch: int, batches_max: int) -> i
 @app.periodic(cron="17 * * * *")
 @app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger")
 def reap_ledger(timestamp: int) -> dict[str, int]:
-    """Remove answers and keys that are past their time; see `idempotency.maintenance.reaper.reap`."""
+    """Remove answers and keys that are past their time (`idempotency.maintenance.reap`)."""
     removed = reap()
     log.info("reaped %s", removed)
     return removed

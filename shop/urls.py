@@ -1,4 +1,4 @@
-"""Every address of the project in one place, but for the probes of machines (`shop.platform.middleware`)."""
+"""Every address of the project, but for the probes (`shop.platform.middleware`)."""
 
 from csp import constants as csp
 from csp.decorators import csp_update

@@ -1,4 +1,4 @@
-"""Products in the admin: edited over what the editor saw, each page once, by `catalog.products` and `shop.stock`.
+"""Products in the admin, edited over what the editor saw; a page is saved once.
 
 Stock changes by a difference and is never overwritten: shoppers buy while a person counts.
 
@@ -113,7 +113,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial["seen"] = self._as_seen()
 
     def clean_currency(self) -> str:
-        """Refuse a currency without a known minor unit: it would be shown and charged at another price."""
+        """Refuse a currency without a known minor unit: it would be charged at another price."""
         currency = str(self.cleaned_data["currency"])
         if currency not in EXPONENTS:
             raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
@@ -154,7 +154,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class AddedOnce:
-    """Mixin of an admin page that judges a form again whose unique value was taken meanwhile: it then says so."""
+    """Mixin that judges a form again whose unique value was taken meanwhile."""
 
     def changeform_view(self, *args: Any, **kwargs: Any) -> HttpResponse:
         view: Any = super().changeform_view  # type: ignore[misc]
@@ -204,7 +204,7 @@ class ProductAdmin(AddedOnce, OwnFilters, admin.ModelAdmin):  # type: ignore[typ
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Catch refusals outside of Django's transaction, so that they leave no write and no success message."""
+        """Catch refusals outside of Django's transaction: nothing is written or said to succeed."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except TooFewUnits as refused:

@@ -1,4 +1,4 @@
-"""Accounts in the admin: only a superuser grants rights, and accounts with more rights are out of reach."""
+"""Accounts in the admin; only a superuser grants rights or touches who has more."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ class RolesAdmin(Rights, GroupAdmin):
 
 
 def in_words(permission: Permission) -> str:
-    """Name a permission: ``Payments | payment | Can refund a payment``, ``Shop | product | Change``."""
+    """Name a permission: ``Payments | payment | Can refund a payment``."""
     words = DJANGOS.get(permission.codename.partition("_")[0], permission.name)
     return f"{permission.content_type} | {gettext(words)}"
 
@@ -95,7 +95,7 @@ def _grants_rights(request: HttpRequest) -> bool:
 
 
 def _is_within_reach(account: User | None, by: AbstractUser | AnonymousUser) -> bool:
-    """Return whether `account` has no right that `by` lacks: setting its password means becoming it.
+    """Return whether `by` has all of `account`'s rights: who sets its password becomes it.
 
     Counts an inactive account's rights too: it can be activated.
     """

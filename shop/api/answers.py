@@ -24,13 +24,7 @@ def etag_of(version: int) -> str:
 
 
 def order_response(order: Order, *, payment_id: UUID | None, status: int = 200) -> Response:
-    """Answer with the order and its ETag; a fresh one (201) has its Location too.
-
-    Args:
-        order: with its items.
-        payment_id: of its payment, if any.
-        status: of the answer.
-    """
+    """Answer with the order and its ETag; a fresh one (201) has its Location too."""
     headers = {"ETag": etag_of(order.version)}
     if status == 201:
         headers["Location"] = reverse("api-order", args=[order.id])

@@ -1,4 +1,4 @@
-"""Folders of the embedded servers: PostgreSQL's data, whole or not at all, and sockets for us alone.
+"""Folders of the embedded servers: PostgreSQL's data, and sockets for us alone.
 
 `python -m shop.devserver.cluster FOLDER` makes PostgreSQL's data in a process of its own, which the guardian can
 end half-done, with everything that it started.
@@ -33,7 +33,7 @@ class EmbeddedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A folder to start `postgres` of `binaries` on, as `user` (None: us), for PostgreSQL refuses root."""
+    """A folder to start `postgres` of `binaries` on, as `user` (None: us); it refuses root."""
 
     binaries: Path
     user: str | None
@@ -71,7 +71,7 @@ def ensure_cluster(data_dir: Path, guardian: Guardian) -> Cluster:
 
 
 def _server(folder: Path) -> Any:
-    """Return the wheel's handle on `folder`; as root, make PostgreSQL's system user if there is none."""
+    """Return the wheel's handle on `folder`; as root, make PostgreSQL's system user."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a missing XDG_RUNTIME_DIR, which we do not use
         try:
@@ -92,11 +92,10 @@ def _server(folder: Path) -> Any:
 
 
 def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
-    """Make a folder for a server's socket, with a short path and closed to others: the servers trust its users.
+    """Make a folder for a socket, its path short, closed to others: servers trust its users.
 
     Args:
         data_dir: the folder lies under it, unless a socket's path may not be so long or strange.
-        name: of the server.
         user: system user that the server runs as; None: ours.
 
     Raises:

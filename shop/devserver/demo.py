@@ -47,7 +47,7 @@ def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
 
 @require_GET
 def shopper_is_led(request: HttpRequest, *, attempt_id: UUID) -> HttpResponse:
-    """Redirect to the provider's page of an attempt, for the sandbox, which knows its number alone."""
+    """Redirect the sandbox, which knows the number alone, to the provider's page."""
     attempt = get_object_or_404(Attempt, pk=attempt_id)
     if not configured.renderer(attempt.account, attempt.next_action_type).redirects:
         raise Http404

@@ -191,7 +191,7 @@ def _wait_for(name: str, server: subprocess.Popen[bytes], log: Path, ready: Call
 
 
 def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> None:
-    """End a server that a killed start left on this folder; its guardian most likely does already."""
+    """End a server that a killed start left here; its guardian most likely does already."""
     try:
         pid = int(pidfile.read_text().splitlines()[0])
     except (OSError, ValueError, IndexError):
@@ -209,7 +209,7 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
 
 
 def _serves(pid: int, program: str, folder: Path) -> bool:
-    """Return whether process `pid` is `program` on this folder; ids are used again, so it may be another's."""
+    """Return whether process `pid` is `program` on this folder; ids are used again."""
     try:
         import psutil  # type: ignore[import-untyped]  # noqa: PLC0415  comes with the servers
     except ImportError:
@@ -225,7 +225,7 @@ def _serves(pid: int, program: str, folder: Path) -> bool:
 
 
 def main() -> int:
-    """Run a command with the servers up: `… shop.devserver.embedded [--data-dir DIR] [--fast] -- COMMAND`."""
+    """Run a command with the servers up: `[--data-dir DIR] [--fast] -- COMMAND`."""
     parser = argparse.ArgumentParser(
         prog="python -m shop.devserver.embedded", description="Run a command with servers up."
     )

@@ -48,8 +48,6 @@ class Guardian:
         """Start `command` in a session of its own, its output appended to `log`.
 
         Args:
-            command: program and arguments.
-            log: file for standard output and error.
             stop_signal: asks it to end in good order.
             environment: its whole environment; ours if None.
             user: system user to run it as (only as root).
@@ -72,7 +70,7 @@ class Guardian:
         return child
 
     def run(self, command: list[str], *, environment: Mapping[str, str]) -> int:
-        """Run `command` in our terminal, wait for it and return its exit code, negative for a signal."""
+        """Run `command` in our terminal and return its exit code, negative for a signal."""
         child = subprocess.Popen(
             command,
             env=environment,

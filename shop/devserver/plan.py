@@ -34,7 +34,7 @@ class Plan:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Plan":
-        """Read the environment; RunError names a setting that is no number, or of two servers on one port."""
+        """Read the environment. Raises RunError, which names the setting."""
         first = _number(environment, "PORT", 8000, most=PORT_MAX)
         count = _number(environment, "WEB", 1, most=32)
         sandbox_port = _number(environment, "SANDBOX_PORT", 8001, most=PORT_MAX)

@@ -29,7 +29,7 @@ _EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/name/0 or {_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A list of servers; `login` is ``user:password@`` as in the URL, `rest` what follows the hosts' slash."""
+    """Servers; `login` is ``user:password@`` as in the URL, `rest` what follows the hosts."""
 
     nodes: list[tuple[str, int]]
     login: str
@@ -42,7 +42,7 @@ def is_cluster(url: str) -> bool:
 
 
 def caches(url: str) -> dict[str, Any]:
-    """Return Django's `CACHES` for `url`; ValueError says what is wrong with it, without the password."""
+    """Return Django's `CACHES` for `url`; ValueError names the mistake, not the password."""
     if is_cluster(url):
         _address(url, _CLUSTER, port=6379)
         return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

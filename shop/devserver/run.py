@@ -1,4 +1,4 @@
-"""`make run`: servers, demo data, provider sandbox, worker and web on this machine, until Ctrl-C.
+"""`make run`: servers, demo data, sandbox, worker and web on this machine, until Ctrl-C.
 
 Everything it starts ends with it (see `shop.devserver.guardian`); the data stays for the next start. Environment:
 PORT, SANDBOX_PORT, WEB, DATA_DIR, the two server URLs and the channel settings (docs/reference/settings.md).

@@ -115,7 +115,7 @@ class Order(models.Model):
         return list(self.items.all())
 
     def title(self, name: str) -> str:
-        """Return the first item, by `name` if given, and the number of others: ``Enamel mug × 2 and 1 more``."""
+        """Return the first item, by `name`, and the number of others: ``Mug × 2 and 1 more``."""
         first, units = self.lines[0].quantity, sum(item.quantity for item in self.lines)
         counted = f"{name} × {first}" if first > 1 else name
         if units == first:
@@ -129,7 +129,7 @@ class Order(models.Model):
 
 
 class OrderItem(models.Model):
-    """A product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
+    """A product of an order; copies of sku, name and price leave it as bought."""
 
     order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items", db_index=False)
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="+")
@@ -161,7 +161,7 @@ class OrderItem(models.Model):
 
 
 class Fulfilment(models.Model):
-    """The instruction to the warehouse to send an order or not; one an order, made by its payment.
+    """The instruction to the warehouse to send an order or not; one an order.
 
     `number` is that of the last handled event; it only grows, so events act in order.
     """

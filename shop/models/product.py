@@ -125,7 +125,7 @@ class Product(InLanguage, models.Model):
 
 
 class StockSegment(models.Model):
-    """A part of a segmented product's units: a row of its own, so that buyers lock different ones."""
+    """A part of a segmented product's units, so that buyers lock different rows."""
 
     product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="segments", db_index=False)
     number = models.PositiveSmallIntegerField()

@@ -50,7 +50,7 @@ class FlashSale(models.Model):
 
 
 class FlashSalePurchase(models.Model):
-    """A buyer's unit of a sale and its order; `returned_at` is set when that order closes unpaid."""
+    """A buyer's unit of a sale and its order; `returned_at`: when that closed unpaid."""
 
     sale = models.ForeignKey(FlashSale, on_delete=models.PROTECT, related_name="purchases")
     buyer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
@@ -95,7 +95,7 @@ class Campaign(Named, models.Model):
 
 
 class Coupon(models.Model):
-    """A code, the user who has drawn it, and the order that it lowers; a closed order leaves it free."""
+    """A code, who has drawn it, and the order that it lowers; a closed one leaves it free."""
 
     campaign = models.ForeignKey(Campaign, on_delete=models.PROTECT, related_name="coupons", db_index=False)
     code = models.CharField(max_length=32, unique=True)

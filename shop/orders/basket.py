@@ -130,7 +130,7 @@ def require(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
 
 
 def take_out(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Remove ordered units, in the order's transaction as `add`; what another tab has added meanwhile stays."""
+    """Remove ordered units, in the order's transaction; what another tab has added stays."""
     _change(session, lambda units: {sku: held - quantities.get(sku, 0) for sku, held in units.items()})
 
 

@@ -15,7 +15,7 @@ def topic(order_id: UUID, redis: Any) -> Topic:
 
 
 def announce(order_id: UUID) -> None:
-    """Have the open pages of an order read it again, once the caller's transaction has committed."""
+    """Have the open pages of an order read it again, once the transaction has committed."""
     transaction.on_commit(partial(_hint, order_id))
 
 

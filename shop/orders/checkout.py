@@ -50,9 +50,6 @@ def start_payment(
     """Open an attempt for the order, or continue the live one of the same channel and method.
 
     Args:
-        order_id: which order.
-        user_id: of its owner.
-        channel: one that is set up here.
         method: one of the channel's; None is its first.
         payer: the shopper's details that the method needs.
         resumed: an earlier run for this intent was cut off or ended uncertain; a payment since then is its outcome
@@ -101,13 +98,13 @@ def has_method(*, channel: str, method: str) -> bool:
 
 
 def takes(*, channel: str, currency: str | None) -> bool:
-    """Return whether the channel, not a further account of it, is set up here and takes the currency, if any."""
+    """Return whether the channel, no further account of it, is here and takes the currency."""
     found = _provider(channel)
     return found is not None and found.channel == channel and currency in {None, *found.currencies}
 
 
 def ask_provider(*, order_id: UUID) -> bool | None:
-    """Query the providers about the order's open attempts; the caller's own word counts for nothing.
+    """Query the providers about the order's open attempts; a caller's word counts nothing.
 
     Returns:
         Whether all of them answered; None where none was queried, see `payments.attempts.asking`.
@@ -130,10 +127,7 @@ def ask_provider(*, order_id: UUID) -> bool | None:
 def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) -> bool:
     """Return whether the newest attempt by this channel and method has an unknown outcome.
 
-    Args:
-        document: of `payments.api.serializers.PaymentSerializer`.
-        channel: ``wechat``, ``alipay`` or ``stripe``.
-        method: one of the channel's; None is its first.
+    `document` is `payments.api.serializers.PaymentSerializer`'s; no method is the channel's first.
     """
     found = _provider(channel)
     way = method or (found and found.methods[0])
@@ -142,13 +136,11 @@ def is_uncertain(document: dict[str, Any], *, channel: str, method: str | None) 
 
 
 def is_known(subject: str) -> bool:
-    """Return whether every call about an order has its outcome: no uncertain attempt, no unfinished closing.
+    """Return whether every call about an order has its outcome.
 
-    False where it was paid while it was being closed: that refuses the cancellation, and the retry that gets the
-    refusal stores it, so that all later ones get the same bytes.
-
-    Args:
-        subject: of a ledger entry, ``order:`` and 32 hexadecimal characters; any other is unknown here.
+    No attempt is uncertain and no closing unfinished. False where it was paid while it was being closed: that
+    refuses the cancellation, and the retry that gets the refusal stores it, so that all later ones get the same
+    bytes. A `subject` other than ``order:`` and 32 hexadecimal characters is unknown here.
     """
     kind, _, number = subject.partition(":")
     order = Order.objects.filter(pk=UUID(number)).first() if kind == "order" else None
@@ -161,7 +153,7 @@ def is_known(subject: str) -> bool:
 
 
 def describe(order: Order) -> str:
-    """Describe the order for the shopper's wallet: its title and number, in the language it was ordered in."""
+    """Describe the order for the wallet: title and number, in the language it was ordered in."""
     name = order.lines[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
     with override(order.language or settings.LANGUAGE_CODE):
         return f"{order.title(name)} · {order.short_number}"

@@ -16,13 +16,10 @@ class OutOfOrder(RuntimeError):
 
 
 def on_event(event: PaymentEvent) -> None:
-    """Release paid orders and queue their receipts, recall fully refunded ones (setting ``PAYMENTS["EVENTS"]``).
+    """Release paid orders and queue their receipts; recall fully refunded ones.
 
-    Args:
-        event: not handled before; the earlier ones of its payment are.
-
-    Raises:
-        OutOfOrder: a later event was handled before.
+    For ``PAYMENTS["EVENTS"]``: the event was not handled before, and the earlier ones of its payment were.
+    Raises OutOfOrder: a later one was.
 
     Transaction: the one that marks the event as handled. No network.
     """

@@ -93,12 +93,7 @@ def expire(*, order_id: UUID) -> OrderStatus:
 
 
 def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
-    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others.
-
-    Args:
-        now: aware.
-        limit: most ids to return.
-    """
+    """List orders for `expire`, those tried least recently first: a stuck one blocks no other."""
     return list(
         Order.objects.filter(status=OrderStatus.PENDING)
         .filter(Q(closing_at__isnull=True, expires_at__lte=now) | _is_stalled(now))
@@ -108,12 +103,11 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
 
 
 def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
-    """Take a step of the order inside the transaction that settles its payment (`payments.conf.Orders`).
+    """Take a step of the order inside the transaction that settles its payment.
 
-    It is called before the payment's row and the fact are written, and looks at neither.
+    As of `payments.conf.Orders`: called before the payment's row and the fact are written, and looks at neither.
 
     Args:
-        order_id: whose payment changed.
         event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
             ``payable`` asks whether an attempt may still be opened.
         work: what the settlement sends with our step, its lock of the payment first.
@@ -189,7 +183,7 @@ def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
 
 
 def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> Statement:
-    """Return the conditional update, the only one of a status; it returns the row that it changed."""
+    """Return the conditional update of a status, which returns the row that it changed."""
     return Statement(_STEPS[before, after], [order_id])
 
 

@@ -1,4 +1,4 @@
-"""Placing and reading orders: the only writer of orders and items, except of the status (`shop.orders.lifecycle`).
+"""Placing and reading orders: the only writer but of the status (`shop.orders.lifecycle`).
 
 A change is a conditional UPDATE on the version that was decided on, or is made under the order's lock. Lock order:
 as of `shop.orders.lifecycle`.
@@ -35,7 +35,6 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     """Take the units off the shelf and write the order.
 
     Args:
-        user_id: of the buyer.
         quantities: sku -> units, each above zero.
         note: the shopper's words to the shop, at most 500 characters.
 
@@ -63,9 +62,8 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
     """Write an order at the products' current prices; its units are off the shelf by the commit.
 
     Args:
-        user_id: of the buyer.
         quantities: product -> units, each above zero; all priced in one currency.
-        note: the shopper's words to the shop, at most 500 characters.
+        note: at most 500 characters.
 
     Transaction: needs the caller's, the one that takes the units. No network.
     """
@@ -136,27 +134,17 @@ def lock_payable(*, order_id: UUID, user_id: int) -> Order:
 
 
 def record_payment_opened(*, order: Order) -> None:
-    """Increment the version, because the order now shows its payment.
-
-    Args:
-        order: locked by `lock_payable` in this transaction.
-
-    Transaction: needs the caller's.
-    """
+    """Increment the version: the order shows its payment. Transaction: that of `lock_payable`."""
     Order.objects.filter(pk=order.pk, version=order.version).update(version=F("version") + 1)
 
 
 def take_off(*, order: Order, percent: int) -> int:
-    """Lower the total by `percent`, rounded down; return by how much, in minor units.
-
-    Args:
-        order: locked by `lock_payable` in this transaction.
-        percent: 1 to 90.
+    """Lower the total by 1 to 90 percent, rounded down; return by how much, in minor units.
 
     Raises:
         PaymentBegun: an attempt has carried the total to a provider.
 
-    Transaction: needs the caller's.
+    Transaction: that of `lock_payable`.
     """
     if payment_ids(order_ids=[order.pk]):
         raise PaymentBegun
@@ -172,8 +160,6 @@ def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None
     """Write the note, unless the order has changed since the caller read it.
 
     Args:
-        order_id: which order.
-        user_id: of its owner.
         versions: the versions that the caller accepts, None for any that exists (`If-Match: *`).
         note: at most 500 characters.
 

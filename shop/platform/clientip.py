@@ -12,7 +12,7 @@ from django.conf import settings
 
 
 def client_ip(meta: Mapping[str, Any]) -> str:
-    """Return the right-most address that is no trusted proxy, else the peer's, in its usual form if it has one."""
+    """Return the right-most address that is no trusted proxy, else the peer's."""
     peer = str(meta.get("REMOTE_ADDR") or "")
     address = _address(peer)
     if address is None:
@@ -28,7 +28,7 @@ def client_ip(meta: Mapping[str, Any]) -> str:
 
 
 def client_network(meta: Mapping[str, Any]) -> str:
-    """Return what a guest's request counts to: `client_ip`, or its /64, which one customer is given."""
+    """Return what a guest counts to: `client_ip`, or its /64, which one customer is given."""
     address = client_ip(meta)
     return str(ip_network((address, 64), strict=False)) if ":" in address and _address(address) else address
 

@@ -1,4 +1,4 @@
-"""Answers of last resort: unknown addresses, bad requests, faults of the program, a database that is away.
+"""Answers of last resort: unknown address, bad request, a fault of ours, no database.
 
 A problem document for programs, a page for people.
 """
@@ -29,7 +29,7 @@ def is_of_api(path: str) -> bool:
 @not_keyed
 @csrf_exempt
 def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
-    """Answer 404 under the API, by an address of its own: with `DEBUG` on Django skips `not_found`."""
+    """Answer 404 under the API, as an address: with `DEBUG` on Django skips `not_found`."""
     return problem_response(Problem(404, "not_found", _("There is no such address.")), request)
 
 
@@ -54,7 +54,7 @@ def csrf_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Answer 400 for what Django refuses before a view, such as a foreign Host; 413 for a body above the limit."""
+    """Answer 400 for what Django refuses before a view; 413 for a body above the limit."""
     problem = problem_of(exception) or malformed()
     if is_of_api(request.path) or problem.status == 413:  # no form of ours takes a file: a program sent it
         return problem_response(problem, request)

@@ -54,7 +54,7 @@ class TextRequest(HttpRequest):
             self.encoding = encoding.replace("_", "-")
 
     def _load_post_and_files(self) -> None:
-        """Load as Django does; a form in another encoding than UTF-8 is empty then, as its error page reads it."""
+        """Load as Django does; a form not in UTF-8 is empty then, as its error page reads it."""
         try:
             super()._load_post_and_files()
         except BadRequest:

@@ -44,7 +44,7 @@ class RefusalFilter(logging.Filter):
 
 
 class JobsFilter(logging.Filter):
-    """Drop the queue's lines of INFO, some for each job, but keep the error of a job that is retried."""
+    """Drop the queue's lines of INFO, but keep the error of a job that is retried."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         goes_well = record.levelno <= logging.INFO and not record.exc_info

@@ -74,7 +74,7 @@ class RequestIdMiddleware(Middleware):
 
 
 class ProbesMiddleware(Middleware):
-    """Answer load balancers and Prometheus, which ask by address and not by one of `ALLOWED_HOSTS`."""
+    """Answer load balancers and Prometheus, which ask by address, not by `ALLOWED_HOSTS`."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path) if getattr(request, "is_readable", True) else None
@@ -151,7 +151,7 @@ def _drain(request: HttpRequest) -> None:
 
 
 class WebhooksMiddleware(Middleware):
-    """Hand a notification to its view, past what is for shoppers: sessions, forms, languages, messages.
+    """Hand a notification to its view, past sessions, forms, languages and messages.
 
     A signature is all the login that a provider has. The rest was a sixth of the cost of a repeated notification.
     """
@@ -174,7 +174,7 @@ class WebhooksMiddleware(Middleware):
 
 
 class QueryMiddleware(Middleware):
-    """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
+    """Refuse NUL in a query string with 400: no text of PostgreSQL holds it."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if "%00" in request.META.get("QUERY_STRING", ""):
@@ -183,7 +183,7 @@ class QueryMiddleware(Middleware):
 
 
 class DatabaseAwayMiddleware(Middleware):
-    """Show a page instead of a problem document to a shopper while the database is away; stands last."""
+    """Show a shopper a page, no problem document, while the database is away; stands last."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self.get_response(request)

@@ -1,4 +1,4 @@
-"""Parsing of the API's bodies: JSON in UTF-8, refused where Python's reader takes what we cannot store."""
+"""Parsing of the API's bodies: JSON in UTF-8 that we can store."""
 
 import io
 import json

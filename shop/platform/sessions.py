@@ -43,7 +43,7 @@ class SessionStore(db.SessionStore):
         super().__init__(session_key or (guest and guest()))
 
     def load(self) -> dict[str, Any]:
-        """Load the row as Django does, which forgets a key without one; then the guest's, whose key stays."""
+        """Load the row as Django does, which forgets a lost key; then the guest's, who keeps it."""
         found: dict[str, Any] = super().load() if self._named or self._guest is None else {}
         if self._guest is None or (self._named and self.session_key):
             return found
@@ -70,7 +70,7 @@ class SessionStore(db.SessionStore):
 
 
 class GuestsMiddleware(Middleware):
-    """Give pages a session that knows guests, and guests its cookie; stands after CsrfViewMiddleware."""
+    """Give pages a session that knows guests, and guests its cookie; after CsrfViewMiddleware."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if is_of_api(request.path_info):
@@ -88,7 +88,7 @@ class GuestsMiddleware(Middleware):
 
 
 def guest_key(secret: str) -> str:
-    """Compute the session key of the guest with this CSRF secret; the secret does not follow from it."""
+    """Compute the session key of the guest with this CSRF secret, which does not follow back."""
     return hashlib.sha256(f"shop.platform.sessions {secret}".encode()).hexdigest()[:32]
 
 

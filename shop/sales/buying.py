@@ -32,7 +32,7 @@ def announce(
     """Create a sale; of a product's sales the one that began last sells.
 
     Args:
-        product_id: primary key, of a product marked as sold in flash sales alone.
+        product_id: of a product marked as sold in flash sales alone.
         units: above zero.
         starts_at: aware; unique for the product (`flash_sale_one_start_a_product`).
         ends_at: aware, later.
@@ -100,9 +100,6 @@ def reconcile(*, sale: FlashSale) -> int | None:
     """Make Redis agree with the database about who has bought.
 
     A buyer who returns a unit and buys another meanwhile may be missed: the database then refuses one too many.
-
-    Args:
-        sale: with its product.
 
     Returns:
         The number of buyers that Redis had too many or too few; None if it is away, or a later sale is on.

@@ -1,4 +1,4 @@
-"""Coupons: each user draws one of a campaign, no code goes to two, and an order takes one of them.
+"""Coupons: a user draws one of a campaign, no code goes to two, and an order takes one.
 
 The only writer of campaigns and coupons.
 
@@ -102,7 +102,7 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
 
 
 def open_campaign(*, slug: str, name: str, count: int, percent_off: int = 0, name_zh: str = "") -> bool:
-    """Make a campaign with `count` fresh codes, in the caller's transaction; False if there is one already."""
+    """Make a campaign with `count` codes, in the caller's transaction; False if it is there."""
     texts = {"name": name, "name_zh": name_zh}
     campaign, created = Campaign.objects.get_or_create(slug=slug, defaults={**texts, "percent_off": percent_off})
     if created:

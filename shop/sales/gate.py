@@ -70,11 +70,7 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
 
 
 def load(sale: FlashSale, *, replace: bool) -> int | None:
-    """Load a running sale from the database into Redis.
-
-    Args:
-        sale: with its product.
-        replace: also where Redis knows the sale.
+    """Load a running sale from the database into Redis; `replace` one that it knows.
 
     Returns:
         The number of buyers that Redis had too many or too few; None if it is away.
@@ -108,10 +104,10 @@ def load(sale: FlashSale, *, replace: bool) -> int | None:
 
 
 def snapshot(*, sku: str, user_id: int | None) -> tuple[int, ...] | None:
-    """Read the running sale from Redis: sale, units, taken, arrivals, and the user's bought (0 or 1) and place.
+    """Read the running sale from Redis: sale, units, taken, arrivals, bought (0 or 1), place.
 
     Returns:
-        Six numbers, a place of 0 being none; empty if it knows no running sale; None if it is away.
+        Six numbers, the last two the user's, 0 for no place; empty if no sale runs; None if it is away.
     """
     user = "" if user_id is None else user_id
     found = fastpath.attempt(lambda redis: _look(redis, _keys(sku), [user]))
@@ -124,13 +120,13 @@ def bought(*, sku: str, sale: int, user_id: int) -> None:
 
 
 def hand_back(*, sku: str, user_id: int, admission: Admission) -> None:
-    """Give back an admission that becomes no order, unless another call of the buyer was given it."""
+    """Give back an admission without order, unless another call of the buyer was given it."""
     if admission.fresh:
         _send_nowait(_give_back, sku, admission.sale, user_id, admission.place)
 
 
 def returned(*, sku: str, sale: int, user_id: int) -> None:
-    """Put the buyer's unit on sale again; waits, because the next call may use another connection."""
+    """Put the unit on sale again; waits, because the next call may use another connection."""
     fastpath.attempt(lambda redis: _return(redis, _keys(sku), [sale, user_id]))
 
 

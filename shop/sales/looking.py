@@ -48,16 +48,10 @@ class Look:
 
 
 def look(*, sku: str, user_id: int | None) -> Look:
-    """Read a snapshot of the product's sale: one script of Redis while the sale runs, else the database.
+    """Read a snapshot of the product's sale: from Redis while it runs, else the database.
 
-    Without Redis it is up to `SNAPSHOT_SECONDS` old, and only `bought` is read for each user.
-
-    Args:
-        sku: of the product.
-        user_id: of the user who waits; None is a guest.
-
-    Raises:
-        FlashSaleNotFound: the product has none.
+    Without Redis it is up to `SNAPSHOT_SECONDS` old, and only `bought` is read for each user; None is a guest.
+    Raises FlashSaleNotFound: the product has none.
     """
     found = gate.snapshot(sku=sku, user_id=user_id)
     if found:
@@ -86,12 +80,7 @@ def forget() -> None:
 def _read(sku: str, *, load: bool) -> tuple[Look, float]:
     """Read a guest's snapshot from the database, and the seconds that it may be shown.
 
-    Args:
-        sku: of the product.
-        load: a running sale into Redis, which then answers the next poll.
-
-    Raises:
-        FlashSaleNotFound: the product has none.
+    `load` puts a running sale into Redis, which then answers the next poll. Raises FlashSaleNotFound.
     """
     now = timezone.now()
     sale = sale_of(sku, now)

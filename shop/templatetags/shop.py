@@ -31,7 +31,7 @@ def money(amount_minor: int, currency: str = "CNY") -> str:
 
 @register.filter
 def percent_off(percent: int) -> str:
-    """Write a discount as the reader's language does: ``15% off``, in Chinese as the tenths that are left."""
+    """Write a discount: ``15% off``, in Chinese as the tenths that are left."""
     return gettext("%(percent)s%% off") % {"percent": percent, "tenths": f"{(100 - percent) / 10:g}"}
 
 
@@ -61,7 +61,7 @@ def basket_field(form: Any, kind: str, sku: str) -> Any:
 
 @register.simple_tag(takes_context=True)
 def one_time_token(context: template.Context) -> str:
-    """Issue the token of `{% idempotency_token %}` alone, for a button with another intent than its form's."""
+    """Issue a token alone, for a button with another intent than its form's."""
     return tokens.issue_for_page(context["request"])
 
 

@@ -1,4 +1,4 @@
-"""Open attempts that a shopper can go on with: the words, code or link of each on the order's page. Reads only."""
+"""Open attempts that a shopper can go on with: the words, code or link of each. Reads only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

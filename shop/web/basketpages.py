@@ -72,7 +72,7 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent(on_problem=problems.document)
 def change(request: HttpRequest) -> HttpResponse:
-    """Set the quantities, 0 removes a product; or lower them to the stock; a guest may go on to the login."""
+    """Set the quantities (0 removes), or lower them to the stock; a guest may go on to log in."""
     if "fit" in request.POST:
         basket.put(request.session, quantities=basket.look(basket.contents(request.session)).in_stock)
         return redirect("basket")

@@ -1,4 +1,4 @@
-"""Coupons: the page where a member draws one, and the order page's form that uses it; see `shop.sales.coupons`."""
+"""Coupons: the page that draws one, and the order page's form that uses it."""
 
 from typing import Any
 from uuid import UUID

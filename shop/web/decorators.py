@@ -23,7 +23,6 @@ def members_only(back_to: str, *, named: bool = True, keeping: Sequence[str] = (
     """Send a guest to the login page, and from there to the page named `back_to`.
 
     Args:
-        back_to: a page.
         named: its address takes the arguments of the view's.
         keeping: fields of a guest's form that go along in that address.
     """
@@ -45,14 +44,13 @@ def members_only(back_to: str, *, named: bool = True, keeping: Sequence[str] = (
 
 
 def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
-    """Redirect a GET of a form's address to the page named `back_to`; refuse other methods with 405.
+    """Redirect a GET of a form's address to the page `back_to`; refuse other methods with 405.
 
     The answer to a form stays at the form's address, where the language switch, Enter in the address bar and a
     page that renews itself open it again.
 
     Args:
-        back_to: the page with the form, or another that shows the outcome.
-        named: that page's address takes the arguments of the form's.
+        back_to: the page with the form, or another that shows the outcome; `named` as of `members_only`.
     """
 
     def go_back(request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -62,11 +60,7 @@ def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
 
 
 def confirmed(ask: View) -> Callable[[View], View]:
-    """Answer a GET of a form's address with a page that asks first; refuse other methods than POST with 405.
-
-    Args:
-        ask: draws that page, or redirects where there is nothing to ask any more.
-    """
+    """Answer a GET of a form's address with a page that asks first, others than POST with 405."""
 
     def decorate(view: View) -> View:
         posted, asking = require_POST(view), shows_problems(ask)

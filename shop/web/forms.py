@@ -103,12 +103,7 @@ def _is_sku(text: str) -> bool:
 
 
 class RefundForm(forms.Form):
-    """Amount and reason of a refund.
-
-    Args:
-        left_minor: the most that can be refunded, in minor units.
-        currency: ISO 4217.
-    """
+    """Amount and reason of a refund of up to `left_minor`, in minor units of the currency."""
 
     reason = forms.CharField(label=_("Reason"), max_length=80, required=False)
 

@@ -47,7 +47,7 @@ _changing = threading.Lock()
 
 
 class EventStreamRenderer(BaseRenderer):
-    """Renderer that lets a caller accept ``text/event-stream``; it renders refusals alone, as JSON."""
+    """Renderer that lets a caller accept ``text/event-stream``; renders refusals, as JSON."""
 
     media_type = "text/event-stream"
     format = "events"
@@ -61,7 +61,7 @@ class AllTakenError(RuntimeError):
 
 
 class Stream:
-    """A stream's bytes, in one of the process's few places until it is closed; AllTakenError without a place."""
+    """A stream's bytes, in one of the process's few places; AllTakenError without one."""
 
     def __init__(self, *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]) -> None:
         with _changing:
@@ -118,7 +118,7 @@ def _event(found: Any) -> bytes:
 
 @contextlib.contextmanager
 def _listening(order_id: UUID) -> Iterator[Any]:
-    """Yield a function that waits for a change up to some seconds, and returns whether there may be one."""
+    """Yield a function that waits some seconds and returns whether there may be a change."""
     with contextlib.ExitStack() as stack:
         try:
             messages = stack.enter_context(topic(order_id, fastpath.client()).listen())

@@ -14,7 +14,7 @@ class LoginView(views.LoginView):
     """
 
     def get_redirect_url(self) -> str:  # type: ignore[override]  # the stubs are of a later Django
-        """Return where the shopper was, unless that is this page: a member would go round in a circle."""
+        """Return where the shopper was, unless that is this page: a member would go in a circle."""
         address = super().get_redirect_url()
         return "" if address == self.request.path else address
 

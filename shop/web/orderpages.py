@@ -224,7 +224,7 @@ def refund(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResp
 
 
 def _opens_wallets(request: HttpRequest) -> bool:
-    """Guess if a link can change over from this browser to a wallet app on the phone; decides what comes first."""
+    """Guess if a link can open a wallet app from this browser; decides what comes first."""
     agent = request.headers.get("User-Agent", "")[:1000]
     return _WECHAT not in agent and _PHONE.search(agent) is not None
 

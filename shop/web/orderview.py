@@ -165,8 +165,6 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     """Read the user's order and its payment as they were at one moment.
 
     Args:
-        order_id: which order.
-        user_id: of its owner.
         by: ``channel.method`` of the open attempt to show, the method may be left out; empty: the newest.
 
     Raises:

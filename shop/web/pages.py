@@ -50,7 +50,7 @@ def catalogue(request: HttpRequest) -> HttpResponse:
 @require_safe
 @shows_problems
 def product(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Show a product, with the form that buys it; ``?quantity=`` is what a guest typed before the login."""
+    """Show a product and the form that buys it; ``?quantity=`` was typed before the login."""
     typed = BuyForm(request.GET)
     return _product_page(request, sku=sku, form=BuyForm(initial=typed.cleaned_data if typed.is_valid() else None))
 
@@ -104,7 +104,7 @@ def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
 @posted_only(back_to="product")
 @shows_problems
 def like(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Like the product, or with an empty ``liked`` no longer; needs no token, for a repeat changes nothing."""
+    """Like the product, or with an empty ``liked`` no longer; a repeat changes nothing."""
     change = catalog.like if request.POST.get("liked") else catalog.unlike
     change(sku=sku, user_id=caller_id(request))
     return redirect("product", sku=sku)
@@ -112,7 +112,7 @@ def like(request: HttpRequest, *, sku: str) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An order in the history; `label` is its status, or that of its latest refund while it is paid."""
+    """An order in the history; `label`: its status, or its latest refund's while it is paid."""
 
     order: Order
     title: str

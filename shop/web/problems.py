@@ -112,12 +112,12 @@ def words_for(code: str) -> Words:
 
 
 def document(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """Answer with the document that `draws_refusals` draws a page of, where the library would show its own."""
+    """Answer with the document that `draws_refusals` draws a page of."""
     return problem_response(problem, request)
 
 
 def problem_in(answer: HttpResponseBase) -> Problem | None:
-    """Read the refusal back from its document (see `idempotency.errors`); None for any other answer."""
+    """Read the refusal back from its document; None for any other answer."""
     if answer.headers.get("Content-Type") != "application/problem+json" or not isinstance(answer, HttpResponse):
         return None
     document = json.loads(answer.content)
@@ -127,7 +127,7 @@ def problem_in(answer: HttpResponseBase) -> Problem | None:
 
 
 def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """Render the page for `problem`, with its status; for a running duplicate, one that asks again."""
+    """Render the page for `problem`; for a running duplicate one that asks again."""
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
     if "order_id" in kwargs and problem.code in {*STALE, "order_paid"}:
         if problem.code in STALE:

@@ -1,4 +1,4 @@
-"""Rate limits of the pages' forms and of wrong passwords, counted over all processes in Redis.
+"""Rate limits of the pages' forms and of wrong passwords, over all processes in Redis.
 
 While Redis is away each process counts by itself, so the limits multiply. The API has its own
 (`shop.api.throttling`).
@@ -95,7 +95,7 @@ _here = OneProcess()
 
 
 class FormRateMiddleware(Middleware):
-    """Answer 429 above `FORM_POSTS_PER_MINUTE` forms of a member, or of all guests of one address.
+    """Answer 429 above `FORM_POSTS_PER_MINUTE` of a member, or of all guests of one address.
 
     Stands after authentication and before every view, so a refusal burns no key and writes nothing.
     """
@@ -110,7 +110,7 @@ class FormRateMiddleware(Middleware):
 
 
 def limits_guesses(login: View) -> View:
-    """Answer 429, before a password is hashed, after too many wrong ones for a name or from an address.
+    """Answer 429, before a hash, after too many wrong passwords for a name or from an address.
 
     Takes a permit for each try and gives it back after a login, so concurrent tries count as well.
     """
@@ -134,7 +134,7 @@ def limits_guesses(login: View) -> View:
 
 
 def _guesses(request: HttpRequest) -> tuple[Rate, Rate]:
-    """Return the rates, the address first: one that is used up takes no permit of the guessed name."""
+    """Return the rates, the address first: used up, it takes no permit of the guessed name."""
     # folds at least the names that Django takes for equal
     name = unicodedata.normalize("NFKC", request.POST.get("username", "")).strip().casefold()
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -42,7 +42,7 @@ class RefundView:
 
     @property
     def progress(self) -> Progress:
-        """Progress; an open refund has a message from its provider only where that did not carry it out."""
+        """Progress; an open refund's message says that its provider did not carry it out."""
         if self.open:
             return Progress.DELAYED if self.refund.message else Progress.UNDER_WAY
         return Progress.DONE if self.refund.status == RefundStatus.SUCCEEDED else Progress.REFUSED
@@ -78,7 +78,7 @@ class RefundView:
 
 @dataclass(frozen=True, slots=True)
 class UncountedPayment:
-    """A payment of another amount, too late, or a second one; without a `refund` a person decides."""
+    """A payment of another amount, late or second; without a `refund` a person decides."""
 
     anomaly: Anomaly
     refund: RefundView | None
@@ -95,7 +95,7 @@ class UncountedPayment:
 
     @property
     def progress(self) -> str:
-        """Progress of its refund; without one ``approval`` while a person decides, ``declined``, or empty."""
+        """Progress of its refund; else ``approval`` while a person decides, ``declined`` or empty."""
         if self.refund is not None:
             return self.refund.progress
         if self.open:
@@ -126,19 +126,14 @@ def refunds_of(payment: Payment) -> list[RefundView]:
 
 
 def badges_of(orders: Collection[Order]) -> dict[UUID, tuple[str, Any]]:
-    """Map orders to colour and label of their status; of a paid one, of its latest refund if there is any."""
+    """Map orders to colour and label of their status, or of a paid one's latest refund."""
     refunds = _latest_refunds([order.id for order in orders if order.status == OrderStatus.PAID])
     badges = {order.id: (order.status, order.get_status_display()) for order in orders}
     return badges | {order_id: refund.badge_of_order for order_id, refund in refunds.items()}
 
 
 def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
-    """List what came in and does not count, oldest first.
-
-    Args:
-        payment: of the order.
-        refunds: all of the payment's.
-    """
+    """List what came in and does not count, oldest first; `refunds` are all of the payment's."""
     by_policy = {one.refund.anomaly_id: one for one in refunds}
     # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")

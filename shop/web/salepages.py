@@ -109,7 +109,7 @@ def status(request: HttpRequest, *, sku: str) -> JsonResponse:
 
 
 def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
-    """Return ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``; Redis may have lost the `purchase`."""
+    """Return the state in a word; Redis may have lost the `purchase`."""
     if found.phase is not Phase.RUNNING:
         return found.phase.value
     if found.bought or (purchase is not None and purchase.sale_id == found.sale):
