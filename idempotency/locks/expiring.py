@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from idempotency.arguments import bounded, text
+from idempotency.arguments import bounded, callback, text
 from idempotency.locks.engine.hub import Resource, script, tagged
 from idempotency.locks.engine.steps import Ask, SendNowait, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -40,6 +40,7 @@ class Expiring(Resource):
             known: called, if it was not new, when the reply is read: by a later command of any thread, or never.
                 It must not raise.
         """
+        known = callback("known", known)
         yield SendNowait(_REMEMBER, *self._remembering(member), lambda new: None if new or not known else known())
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:

@@ -5,7 +5,7 @@ They are taken in the order of their names, so two that want the same ones never
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from functools import partial
 from itertools import count
@@ -32,7 +32,9 @@ class SeveralLocks(Several):
 
     def __init__(self, locks: Sequence[Any], **settings: Unpack[Common]) -> None:
         face = OnThreads if isinstance(self, OnThreads) else OnTasks
-        if not locks or not all(isinstance(lock, Mutex) and isinstance(lock, face) for lock in locks):
+        if not (isinstance(locks, Collection) and locks) or not all(
+            isinstance(lock, Mutex) and isinstance(lock, face) for lock in locks
+        ):
             raise ValueError("a MultiLock needs locks of Redis, at least one, each for threads or tasks as it is")
         # copies: the caller's own keep their owner, and do not call our listeners
         self.locks = sorted(map(copy, locks), key=lambda lock: (lock.name, lock._prefix or ""))

@@ -9,11 +9,12 @@ Source: redis.io, "Distributed Locks with Redis" (read 2026-11): majority, valid
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Unpack
 
+from idempotency.arguments import leasing
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX
 from idempotency.locks.engine.steps import DEFAULT, On, Pause, Steps, deadline_of, operation
@@ -25,6 +26,17 @@ from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)
+
+
+def _certain(lease_seconds: float | None) -> float | None:
+    """Return a lease that is longer than clocks may drift over it: no other is ever certainly held."""
+    if lease_seconds is DEFAULT or (lease := leasing(lease_seconds)) is None:
+        return lease_seconds
+    if lease * (1 - DRIFT_PART) <= DRIFT_SECONDS:
+        raise ValueError(
+            f"lease_seconds must be above {DRIFT_SECONDS}, which clocks may drift, not {lease_seconds!r}"
+        )
+    return lease_seconds
 
 
 class Majority(Several):
@@ -50,11 +62,12 @@ class Majority(Several):
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         **settings: Unpack[Common],
     ) -> None:
-        if len(clients) < 3 or len(clients) % 2 == 0 or len(set(map(id, clients))) < len(clients):
+        servers = len(set(map(id, clients))) if isinstance(clients, Collection) else 0
+        if servers < 3 or servers % 2 == 0 or servers < len(clients):
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, each once, not {clients}")
         super().__init__(name, **settings)
-        self.majority = self.quorum = len(clients) // 2 + 1
-        each = {"prefix": prefix, "lease_seconds": lease_seconds, "hold_seconds_max": hold_seconds_max}
+        self.majority = self.quorum = servers // 2 + 1
+        each = {"prefix": prefix, "lease_seconds": _certain(lease_seconds), "hold_seconds_max": hold_seconds_max}
         self.locks = [self._lock(name, client=client, release_seconds=0.0, **each) for client in clients]
         self._join()
 
@@ -69,7 +82,7 @@ class Majority(Several):
                 it first.
             LockUnavailable: a majority did not reply, until the time was over or for UNAVAILABLE_SECONDS.
         """
-        deadline = deadline_of(self._limit(wait_seconds))
+        deadline, lease_seconds = deadline_of(self._limit(wait_seconds)), _certain(lease_seconds)
         answered_at, cancels = time.monotonic(), self._cancels
         while True:
             if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):

@@ -170,6 +170,28 @@ def test_permits_are_a_whole_number(desk: Bench, number: Any) -> None:
     assert desk.plain.keys("*") == []
 
 
+@pytest.mark.parametrize("lease_seconds", [0.001, 0.002], ids=repr)
+def test_a_lease_over_several_servers_is_longer_than_their_clocks_drift(one: Bench, lease_seconds: float) -> None:
+    make = _of_redis(one)[-1]
+    _refused("lease_seconds", lease_seconds, _of_redis(one, lease_seconds=lease_seconds)[-1])
+    _refused(
+        "lease_seconds", lease_seconds, lambda: one.actor().do(lambda: make().acquire(lease_seconds=lease_seconds))
+    )
+    assert one.plain.keys("*") == []
+
+
+@pytest.mark.parametrize("value", [None, 5, []], ids=repr)
+def test_several_are_given_as_several(one: Bench, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"odd number of servers.*{re.escape(repr(value))}"):
+        one.locks.RedLock("thing", clients=value)
+    with pytest.raises(ValueError, match="a MultiLock needs locks of Redis"):
+        one.locks.MultiLock(value)
+
+
+def test_what_is_called_for_a_known_member_is_a_function(one: Bench) -> None:
+    _refused("known", 5, lambda: one.actor().do(lambda: one.make("ExpiringSet", ttl_seconds=5).note("a", known=5)))
+
+
 @pytest.mark.parametrize("rate", [None, 5, (1, 2)], ids=repr)
 def test_a_rate_is_a_rate(one: Bench, rate: Any) -> None:
     limiter = one.make("RateLimiter", permits=2)
