@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency import idempotent
-from idempotency.errors import Problem, ResultExpired
+from idempotency.errors import Problem
 from tests import pages
 from tests.integration.idempotency.urls import PLAN, effect
 
@@ -100,11 +100,6 @@ def raising(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent
-def purged(request: HttpRequest) -> HttpResponse:
-    raise ResultExpired("/orders/7")
-
-
-@idempotent
 def odd(request: HttpRequest) -> HttpResponseBase:
     """A problem of the view's own making."""
     written = PLAN["written"]
@@ -128,7 +123,6 @@ urlpatterns = [
     path("async", asynchronous),
     path("own", own_page),
     path("raising", raising),
-    path("purged", purged),
     path("odd", odd),
     path("rest", OfRest.as_view()),
 ]

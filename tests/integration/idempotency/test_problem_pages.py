@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.db import OperationalError
 from django.http import HttpResponse
-from django.test import AsyncClient, Client, override_settings
+from django.test import Client, override_settings
 from django.utils.translation import override
 
 from idempotency.errors import InProgress, Problem
@@ -48,13 +48,6 @@ def test_a_page_leads_to_no_fresh_form_while_the_first_may_still_count(client: C
     shows(answer, 409, "idempotency_in_progress", "We are still working on it")
     assert answer["Retry-After"] == "1"
     assert "<a" not in answer.content.decode()
-
-
-def test_what_was_done_and_purged_is_a_page_that_leads_to_it(client: Client) -> None:
-    answer = client.post("/purged", headers={"Accept": BROWSER, "Idempotency-Key": KEY})
-    shows(answer, 410, "idempotency_result_expired", "Already done")
-    assert answer["Location"] == "/orders/7"
-    assert '<a href="/orders/7">See the result</a>' in answer.content.decode()
 
 
 @pytest.mark.parametrize("redis", ["default", None])
@@ -115,11 +108,6 @@ def test_a_project_whose_templates_leave_apps_out_has_the_page(client: Client, s
 
 def test_a_views_own_page_goes_first(client: Client) -> None:
     assert unkeyed(client, Accept=BROWSER).content == b"own page: idempotency_key_missing"
-
-
-async def test_under_asgi_too(transactional_db: None) -> None:
-    answer = await AsyncClient().post("/async", headers={"Accept": BROWSER})
-    shows(answer, 400, "idempotency_key_missing", "This page is out of date")
 
 
 def test_what_any_view_raises_is_a_page_and_an_outage_asks_nothing_of_the_database(

@@ -20,9 +20,8 @@ from django.test import override_settings
 
 from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
 from idempotency.maintenance.decisions import Decision, abandon, resolve
-from idempotency.models import LedgerEntry, State
+from idempotency.models import LedgerEntry
 from idempotency.observability import logs
-from tests.integration.idempotency.conftest import end_the_lease
 from tests.integration.idempotency.functions.work import place
 from tests.threads import at_once
 
@@ -59,7 +58,8 @@ def test_another_key_name_principal_or_tenant_is_another_call(lease: Any) -> Non
     once("orders.cancel", key="7", lease=lease).run(place)
     once("orders.place", key="7", principal="ann", lease=lease).run(place)
     once("orders.place", key="7", tenant="ann", lease=lease).run(place)
-    assert Group.objects.count() == 5
+    scopes = {entry.scope.removesuffix("once:orders.place") for entry in LedgerEntry.objects.all()}
+    assert (Group.objects.count(), scopes) == (5, {"", "once:orders.cancel", "by:ann ", "tenant:ann "})
 
 
 def test_a_copy_gets_the_first_result_and_another_payload_under_the_key_is_refused(lease: Any) -> None:
@@ -351,21 +351,6 @@ def test_the_function_may_ask_for_its_call(run: Any, lease: Any) -> None:
     assert LedgerEntry.objects.get().subject == "order:7??"  # what PostgreSQL stores of it
 
 
-def test_a_call_that_was_overtaken_returns_the_winners_result() -> None:
-    winners: list[Any] = []
-
-    def winner() -> Any:
-        return once("n", key="k", lease=30).run(lambda: "by the winner")
-
-    def loser() -> str:
-        end_the_lease()
-        winners.extend(at_once(winner))
-        return "by the loser"
-
-    assert once("n", key="k", lease=30).run(loser) == "by the winner"
-    assert (winners, LedgerEntry.objects.get().fence) == (["by the winner"], 2)
-
-
 def test_an_operator_decides_a_leased_call() -> None:
     def broken() -> None:
         raise RuntimeError("nobody knows")
@@ -440,9 +425,3 @@ def test_its_errors_travel_between_processes() -> None:
     for error in (InProgress(7), KeyReused(), ResultExpired("/a"), Problem(409, "no", "No.")):
         for copy in (pickle.loads(pickle.dumps(error)), type(error)(*json.loads(json.dumps(error.args)))):
             assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
-
-
-def test_an_entry_of_a_call_differs_from_one_of_a_request() -> None:
-    once("orders.place", key="k", tenant="t", principal="user:7").run(place)
-    entry = LedgerEntry.objects.get()
-    assert (entry.scope, entry.key, entry.state) == ("tenant:t by:user:7 once:orders.place", "k", State.FINISHED)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import ConnectionHandler, IntegrityError, connection, models, transaction
+from django.db import IntegrityError, connection, models, transaction
 from django.test.utils import isolate_apps
 
 from idempotency.postgres.guards import Guard, changed, no_step, shrinks, unversioned
@@ -99,16 +98,3 @@ def test_a_new_step_is_another_guard() -> None:
     more = Guard(name=one.name, on=one.on, when=no_step({**STEPS, "old": ["new"]}), message=one.message)
     assert one == again == one.clone()
     assert one != more
-
-
-def test_a_database_of_another_kind_has_none(thing: Any, tmp_path: Path) -> None:
-    beside = ConnectionHandler(
-        {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "beside")}}
-    )["default"]
-    try:
-        with beside.schema_editor() as editor:
-            editor.create_model(thing)
-            editor.remove_constraint(thing, thing._meta.constraints[0])
-        assert "test_thing" in beside.introspection.table_names()
-    finally:
-        beside.close()

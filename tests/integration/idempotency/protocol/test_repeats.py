@@ -4,19 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
-from rest_framework.parsers import MultiPartParser
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.test import force_authenticate
-from rest_framework.views import APIView
 
-from idempotency import KeyedCall, drf, once
+from idempotency import KeyedCall, once
 from idempotency.models import LedgerEntry
 from idempotency.observability import metrics
 from idempotency.views import idempotent
@@ -99,16 +93,6 @@ def test_some_calls_never_run_again(code: str, lease: int | None, repeats: int, 
     assert function.runs == 1
 
 
-def test_an_async_function_runs_again() -> None:
-    function = Failing(1)
-
-    async def coroutine() -> Any:
-        return await sync_to_async(function)()
-
-    assert async_to_sync(once("n", key="k").arun)(coroutine) == {"id": Group.objects.get().pk}
-    assert function.runs == 2
-
-
 def test_where_it_cannot_begin_again_its_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     function = Failing(1)
 
@@ -172,19 +156,3 @@ def test_where_its_repeats_fail_too_a_handler_of_rest_framework_answers_503(call
     PLAN["during"] = lambda: (runs.append(1), fail(DEADLOCK))
     assert caller.post("/held", body={"name": "a"}).status_code == 503
     assert len(runs) == 3
-
-
-def test_nor_does_an_upload_to_rest_framework(user: User) -> None:
-    function = Failing(1)
-
-    class Upload(APIView):
-        parser_classes = (MultiPartParser,)
-
-        @drf.idempotent
-        def post(self, request: Request) -> Response:
-            assert request.data["file"].read() == b"content"
-            return Response(function())
-
-    request = post(data={"file": SimpleUploadedFile("file", b"content")})
-    force_authenticate(request, user)
-    assert (Upload.as_view()(request).status_code, function.runs) == (503, 1)
