@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import redis
@@ -14,9 +13,8 @@ from django.test import override_settings
 
 from idempotency.ledger import reaping
 from idempotency.maintenance.reaper import reap
-from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry
 from tests.integration.idempotency.conftest import Caller, Effects
-from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -71,16 +69,6 @@ def test_after_ninety_days_the_key_goes_with_its_history(caller: Caller) -> None
     grow_older(DAY)
     assert reap()["tombstones"] == 2
     assert (LedgerEntry.objects.count(), LedgerAttempt.objects.count()) == (0, 0)
-
-
-@pytest.mark.parametrize(("answer", "state"), [(202, State.UNCERTAIN), ("crash", State.RUNNING)])
-def test_an_unfinished_entry_is_never_touched(caller: Caller, answer: Any, state: State) -> None:
-    PLAN["answer"] = answer
-    caller.post("/phased", body={})
-    grow_older(400 * DAY)
-    before = LedgerEntry.objects.values().get()
-    assert reap()["tombstones"] == 0
-    assert (LedgerEntry.objects.values().get(), before["state"]) == (before, state)
 
 
 def test_it_works_in_bounded_batches_and_prints_its_progress(caller: Caller) -> None:
