@@ -56,16 +56,22 @@ class Opened(Span):
 
 
 class Newest(Choice):
-    """Filter by a field without an index, among the newest rows alone."""
+    """Filter among the newest rows alone; without `values`, by those of the column that leads a unique index."""
 
     field: ClassVar[str]
     by: ClassVar[str]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        if self.values:
+            return super().lookups(request, model_admin)
+        rows = model_admin.model._default_manager.all()
+        return [(name, name) for name in searching.values_of(rows, self.field)]
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return searching.newest(rows, by=self.by).filter(**{self.field: value})
 
 
-def newest(name: str, values: Sequence[tuple[str, Any]], *, by: str = "pk") -> type[Newest]:
+def newest(name: str, values: Sequence[tuple[str, Any]] = (), *, by: str = "pk") -> type[Newest]:
     """Make a filter by the field `name` with these values, among the newest rows by the column `by`."""
     fields = {
         "title": of_newest(label(name)),
@@ -94,21 +100,6 @@ class NeedsAPerson(Choice):
         # by numbers, the longest open first: a list by number would walk past all that is finished
         still_open = LedgerEntry.objects.exclude(state=State.FINISHED).filter(wanted)
         return rows.filter(pk__in=searching.numbers_of(still_open, "state", "created_at"))
-
-
-class Leading(Newest):
-    """Filter by the values of the column that leads the table's unique index, among the newest rows."""
-
-    by = "pk"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        rows = model_admin.model._default_manager.all()
-        return [(name, name) for name in searching.values_of(rows, self.field)]
-
-
-def leading(name: str) -> type[Leading]:
-    fields = {"title": of_newest(label(name)), "parameter_name": name, "field": name}
-    return type(f"Leading{name.title()}", (Leading,), fields)
 
 
 def of_newest(words: Any) -> Any:

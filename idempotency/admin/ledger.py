@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from idempotency.admin import answer_display, charts, log_display, searching
 from idempotency.admin.decision_form import DecisionForm
-from idempotency.admin.filters import NeedsAPerson, leading, newest
+from idempotency.admin.filters import NeedsAPerson, newest
 from idempotency.admin.labels import condition, utc
 from idempotency.admin.locks import DECIDE, LockPages
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, time_of
@@ -214,13 +214,8 @@ class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     appears = _("A message appears when a consumer has applied it.")
     list_display = ("message_id", "consumer", time_of("consumed_at"))
     fields = list_display
-    list_filter = (leading("consumer"), "consumed_at")
+    list_filter = (newest("consumer"), "consumed_at")
     search_fields = ("message_id",)
+    searched = ("consumer", "message_id")
     search_help_text = _("A whole message id.")
     ordering = ("-pk",)
-
-    def search(self, rows: QuerySet[ConsumedMessage], term: str) -> QuerySet[ConsumedMessage]:
-        """Search by all consumers, because the unique index begins with them."""
-        consumers = searching.values_of(ConsumedMessage.objects.all(), "consumer")
-        found = rows.filter(consumer__in=consumers, message_id=term)
-        return rows.filter(pk__in=searching.numbers_of(found, "consumer", "message_id"))

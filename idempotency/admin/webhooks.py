@@ -16,8 +16,8 @@ from django.urls import path, reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from idempotency.admin import answer_display, searching
-from idempotency.admin.filters import leading, newest
+from idempotency.admin import answer_display
+from idempotency.admin.filters import newest
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, reason_field, time_column
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.models import EventStatus, WebhookEvent
@@ -37,8 +37,9 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     appears = _("An event appears when a sender delivers it.")
     list_display = ("event_id", "status", "sender", "entity", "sequence", "received", "attempts")
-    list_filter = (newest("status", EventStatus.choices), leading("sender"))
+    list_filter = (newest("status", EventStatus.choices), newest("sender"))
     search_fields = ("event_id",)
+    searched = ("sender", "event_id")
     search_help_text = _("A whole id of the sender's.")
     ordering = ("-pk",)
     fieldsets = (
@@ -58,12 +59,6 @@ class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEvent]:
         return super().get_queryset(request).defer("body", "headers")
-
-    def search(self, rows: QuerySet[WebhookEvent], term: str) -> QuerySet[WebhookEvent]:
-        """Search by all senders, because the unique index begins with them."""
-        senders = searching.values_of(WebhookEvent.objects.all(), "sender")
-        found = rows.filter(sender__in=senders, event_id=term)
-        return rows.filter(pk__in=searching.numbers_of(found, "sender", "event_id"))
 
     def get_urls(self) -> list[Any]:
         view = non_atomic_requests(using=home.alias())(self.admin_site.admin_view(self.replay_view))
