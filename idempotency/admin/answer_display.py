@@ -28,7 +28,7 @@ def lines(headers: Mapping[str, str]) -> SafeString | str:
 
 
 def body(entry: LedgerEntry) -> SafeString | str:
-    """Show what a retry is answered with: indented JSON, and a remark where something is cut off."""
+    """Show a retry's answer: indented JSON, and a remark where something is cut off."""
     if entry.state != State.FINISHED:
         return _("none yet")
     if entry.response_body is None:

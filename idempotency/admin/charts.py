@@ -63,7 +63,7 @@ def _hour(hour: datetime) -> str:
 
 
 def ages(entries: list[LedgerEntry]) -> list[dict[str, Any]]:
-    """Describe open entries, the oldest first, with the age of each in words and against the oldest's."""
+    """Describe open entries, each with its age in words and against that of the first, the oldest."""
     now = timezone.now()
     oldest_seconds = max([(now - entry.created_at).total_seconds() for entry in entries] + [1.0])
     return [

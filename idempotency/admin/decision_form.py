@@ -59,7 +59,7 @@ class DecisionForm(forms.Form):
         return cleaned
 
     def decide(self, *, entry_id: int, operator: str) -> str:
-        """Carry the decision out and return `resolved` or `abandoned`; or raise NotDecidable or NotAbandonable."""
+        """Carry it out and return `resolved` or `abandoned`. Raises NotDecidable or NotAbandonable."""
         given = self.cleaned_data
         decision = Decision(entry_id=entry_id, fence=given["fence"], operator=operator, note=given["note"])
         if given["outcome"] == "abandoned":

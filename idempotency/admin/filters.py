@@ -1,4 +1,4 @@
-"""Filters of lists that stay fast on large tables: each reads an index or a bounded number of rows."""
+"""Filters of large tables: each reads an index or a bounded number of rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -46,7 +46,7 @@ class Span(Choice):
 
 
 class Opened(Span):
-    """Filter by age, read off the primary key: our numbers begin with their time (RFC 9562, version 7)."""
+    """Filter by age, with which our primary keys begin (RFC 9562, version 7)."""
 
     title = _("opened at")
     parameter_name = "opened"
@@ -56,7 +56,7 @@ class Opened(Span):
 
 
 class Newest(Choice):
-    """Filter among the newest rows alone; without `values`, by those of the column that leads a unique index."""
+    """Filter among the newest rows; without `values`, by those of a column that leads an index."""
 
     field: ClassVar[str]
     by: ClassVar[str]
@@ -72,7 +72,7 @@ class Newest(Choice):
 
 
 def newest(name: str, values: Sequence[tuple[str, Any]] = (), *, by: str = "pk") -> type[Newest]:
-    """Make a filter by the field `name` with these values, among the newest rows by the column `by`."""
+    """Make a filter by the field `name`, among the newest rows by the column `by`."""
     fields = {
         "title": of_newest(label(name)),
         "parameter_name": name,

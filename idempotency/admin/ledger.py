@@ -1,8 +1,4 @@
-"""The ledger in Django admin: requests, their outcomes, and those that need a person.
-
-Nothing can be edited. An operator may only close an entry whose outcome is unknown, with a permission of its own
-(`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
-"""
+"""Ledger in Django admin: read only, but an operator may close an entry without outcome."""
 
 from typing import Any
 from urllib.parse import urlencode

@@ -46,7 +46,7 @@ class ShownLock:
 
 
 def shown(name: str) -> list[ShownLock]:
-    """Ask for every kind of lock with this name, ValueError where none can have it; leave out the idle ones."""
+    """Ask for every kind of lock with this name, but the idle ones. Raises ValueError: bad name."""
     there = servers()
     asked = [_shown(kind, name) for kind, each in KINDS.items() if each.server in there]
     return [
@@ -57,7 +57,7 @@ def shown(name: str) -> list[ShownLock]:
 
 
 def owner_of(kind: str, name: str, *, holder: str = "", token: int | None = None) -> Owner | None:
-    """Return the holder of this name and token, if it still has the lock; either may be left out."""
+    """Return the holder of this name or token or both, if it still has the lock."""
     state = _shown(kind, name).state
     return next((owner for owner in (state.owners if state else ()) if is_hold(owner, holder, token)), None)
 
@@ -97,7 +97,7 @@ def lease_left(owner: Owner) -> str:
 
 
 def release_by_force(kind: str, name: str, owner: Owner | None, *, user: Any, note: str) -> tuple[bool, str]:
-    """Take a lock from its holder, or end a latch or limit, and log it in the admin and the process.
+    """Take a lock from its holder, or end a latch or limit, and log who did it and why.
 
     Args:
         owner: as it was shown; a later holder keeps the lock.

@@ -1,4 +1,4 @@
-"""Kinds of locks that operators can ask for by name, and how each is asked and released by force."""
+"""Kinds of locks, and how each is asked for by name and released by force."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -183,7 +183,7 @@ class Queue(Kind):
 
 
 class QueuedPermits(Queue):
-    """Semaphore of ZooKeeper; its number is each caller's, so all that have left its queue count."""
+    """Semaphore of ZooKeeper; callers bring its number, so all that left its queue hold it."""
 
     def state(self, lock: Any) -> State:
         state = super().state(lock)
@@ -193,7 +193,7 @@ class QueuedPermits(Queue):
 
 
 def servers() -> set[str]:
-    """Name the servers that can be asked; an empty name is this machine or the ledger's database."""
+    """Name the servers to ask; an empty name is this machine or the ledger's database."""
     return {"", *config().lock_servers} | ({"redis"} if config().uses_redis else set())
 
 

@@ -1,8 +1,4 @@
-"""Pages of the locks beside the ledger's: who holds a name's locks, and their release by force.
-
-They need the permission to decide about entries (`idempotency.close_ledgerentry`), a reason, and leave a line in
-the admin's log.
-"""
+"""Pages of a name's locks: who holds them, and their release by force."""
 
 from typing import Any
 from urllib.parse import urlencode

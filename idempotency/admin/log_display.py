@@ -67,7 +67,7 @@ def table(entry: LedgerEntry) -> SafeString:
 
 
 def called(entry: LedgerEntry, log: RequestLog) -> tuple[str, str]:
-    """Return the entry's caller and call; of a one-time token, whose scope has no route, what the log says."""
+    """Return the entry's caller and call, of a one-time token as the log has it."""
     caller, call = read_scope(entry.scope)
     if call != "token":
         return caller, call

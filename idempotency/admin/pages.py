@@ -39,7 +39,7 @@ class Tool:
 
 
 class FilteredList(ChangeList):
-    """List that its page's own filters narrow: another lookup could guess at columns that no page shows."""
+    """List with no lookup but its filters': another could guess at columns that no page shows."""
 
     def get_filters(self, request: HttpRequest) -> Any:
         """Let the filters take their lookups. Raises DisallowedModelAdminLookup for any that is left."""
@@ -55,7 +55,7 @@ class FilteredList(ChangeList):
 
 
 class OwnFilters:
-    """Mixin of an admin page whose list takes no lookup but its filters'; it comes before `ModelAdmin`."""
+    """Mixin, before `ModelAdmin`, of a page whose list takes no lookup but its filters'."""
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return FilteredList
@@ -70,7 +70,7 @@ class UnsortedList(FilteredList):
 
 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
-    """Paginator that counts up to `COUNTED_MAX`, and takes PostgreSQL's estimate of a longer table.
+    """Paginator that counts up to `COUNTED_MAX`; a longer table is estimated by PostgreSQL.
 
     Pages of a filtered list end at that bound, so that a longer one is filtered further; those of a whole table
     end at `PAGED_MAX` rows.
@@ -132,7 +132,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return UnsortedList
 
     def lacks(self, request: HttpRequest, permission: str = "") -> str:
-        """Name what the user lacks to see the rows, or to do this with them; empty if that is nothing."""
+        """Name the permission that the user lacks to see the rows or do this; empty if none."""
         wanted = f"{self.opts.app_label}.{permission}"
         if not self.has_view_permission(request):
             return f"{self.opts.app_label}.view_{self.opts.model_name}"
@@ -164,7 +164,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().changelist_view(request, {**(extra_context or {}), **own})
 
     def own_page(self, request: HttpRequest, template: str, title: Any, **context: Any) -> HttpResponse:
-        """Show a page beside list and detail to users who may see the rows; its template extends `own.html`."""
+        """Show a page, whose template extends `own.html`, to users who may see the rows."""
         self.require(request)
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
         return TemplateResponse(request, template, {**shared, "media": self.media, **context})
@@ -196,7 +196,7 @@ def time_column(field: str, words: Any = "") -> Any:
 
 
 def time_of(field: str) -> Any:
-    """Make the same as an entry of `list_display` or `fields`; `created_at` becomes *created at (UTC)*."""
+    """Make the same as an entry of `list_display` or `fields`."""
 
     @admin.display(description=in_utc(label(field)))
     def shown(row: Any) -> str:

@@ -41,7 +41,7 @@ class WholeTermSearch:
         return (self.search(queryset, term) if term else queryset), False
 
     def search(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return those of `rows` that a term finds, by an index or among the newest; it is not empty."""
+        """Return those of `rows` that a term, not empty, finds by an index or among the newest."""
         leading, column = self.searched
         values = values_of(rows.model._default_manager.all(), leading)
         found = rows.filter(**{f"{leading}__in": values, column: term})
@@ -67,17 +67,17 @@ def newest(rows: QuerySet[Row], *, by: str = "pk") -> QuerySet[Row]:
 
 
 def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
-    """Return the primary keys of the first `FOUND_MAX` rows, by `order`, the index that serves the search."""
+    """Return the primary keys of the first `FOUND_MAX` rows by `order`, an index."""
     return set(rows.order_by(*order).values_list("pk", flat=True)[:FOUND_MAX])
 
 
 def numbers_among_newest(rows: QuerySet[Any], wanted: Q) -> set[Any]:
-    """Return the primary keys of the newest `FOUND_MAX` rows that are `wanted`, by columns without an index."""
+    """Return the primary keys of the newest `FOUND_MAX` rows that are `wanted`, without an index."""
     return numbers_of(newest(rows).filter(wanted), "-pk")
 
 
 def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
-    """List the first `VALUES_MAX` different values of a column that leads an index, one step in it for each."""
+    """List the first `VALUES_MAX` values of a column that leads an index, one step in it for each."""
     found: list[Any] = []
     ahead = rows.order_by(column).values_list(column, flat=True)
     while (value := ahead.first()) is not None and len(found) < VALUES_MAX:
@@ -87,7 +87,7 @@ def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
 
 
 def entries(rows: QuerySet[LedgerEntry], term: str, *, scopes: bool) -> set[int]:
-    """Find ledger entries by a whole key or subject, and among the newest by a request id or digest.
+    """Find entries by a whole key or subject, and the newest by a request id or digest.
 
     Args:
         scopes: find by the beginning of a scope too, among the newest.

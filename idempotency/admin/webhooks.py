@@ -1,8 +1,4 @@
-"""Webhook events in Django admin: what arrived, what became of it, and those that need a person.
-
-Nothing can be edited. An operator may only apply an event that is not applied, with a permission of its own
-(`idempotency.replay_webhookevent`) and a reason.
-"""
+"""Webhook events in Django admin: read only, but an operator may apply one by hand."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""System checks: each names a mistake in the project's settings, views or ledger and what to write instead.
-
-Registered when the app is ready, which imports the modules.
-"""
+"""System checks: each names a mistake and what to write; an import registers them."""
 
 from idempotency.checks import callers, ledger, methods, settings, start, views
 

@@ -31,7 +31,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Ask before a deployment if anonymous callers are meant to come; their keys must be hard to guess."""
+    """Ask before a deployment if anonymous callers are meant to come."""
     config = parsed()
     if config is None or config.anonymous != "accept":
         return
@@ -49,7 +49,7 @@ def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMe
 
 
 def _keyed_views() -> list[Any]:
-    """List each keyed view once, by name; none where the settings name the caller, or E001 or E002 comes first."""
+    """List keyed views by name; none where a setting names the caller, or E001 or E002 comes first."""
     config = parsed()
     if config is None or not config.enabled or config.principal is not None or place() is None:
         return []

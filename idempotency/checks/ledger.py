@@ -69,7 +69,7 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 
 @register(Tags.database)
 def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Check that something reaps: warn after a day without it, once there is something to remove."""
+    """Warn after a day without reaping, once there is something to remove."""
     connection, settings = _ledger_database(databases), parsed()
     if connection is None or settings is None or not settings.enabled:
         return
@@ -92,6 +92,6 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
 
 
 def _ledger_database(databases: Any) -> Any:
-    """Return the connection to the ledger's database; None where this run leaves it out, or for E006."""
+    """Return the ledger's connection; None where this run leaves it out, or for E006."""
     is_asked = home.alias() in (databases or ()) and home.connection().vendor == "postgresql"
     return home.connection() if is_asked else None

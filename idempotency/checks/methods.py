@@ -1,4 +1,4 @@
-"""System check of keyed methods: one that no unsafe call reaches, and one whose subclass overrides it unkeyed."""
+"""System check of keyed methods that no unsafe call reaches or that a subclass overrides."""
 
 from collections.abc import Iterator
 from inspect import Parameter, signature, unwrap

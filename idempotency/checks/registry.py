@@ -14,7 +14,7 @@ Check = Callable[..., list[CheckMessage]]
 
 
 def register(*tags: str, deploy: bool = False) -> Callable[[Callable[..., Iterable[CheckMessage]]], Check]:
-    """Register a system check, which may be a generator; each hint ends with the address of the message's id."""
+    """Register a system check, or a generator; hints end with the address of the message's id."""
 
     def decorate(check: Callable[..., Iterable[CheckMessage]]) -> Check:
         @wraps(check)

@@ -69,7 +69,7 @@ def _database(config: Config) -> Iterator[CheckMessage]:
 
 
 def _elsewhere(config: Config) -> Iterator[CheckMessage]:
-    """Name models that are written elsewhere than in the ledger; an error until the project names its database."""
+    """Name models that are written elsewhere; an error until the project names its database."""
     others = ("django.contrib.", "idempotency.")  # of the ledger E015 speaks
     models = (each for each in apps.get_models() if each._meta.managed and not each.__module__.startswith(others))
     names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
@@ -166,7 +166,7 @@ def _cache(config: Config) -> Iterator[CheckMessage]:
 
 @register(Tags.compatibility)
 def check_tenants(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
+    """Require a ledger in each schema of django-tenants."""
     meet = "a caller gets the answer of another tenant's caller with the same id and key"
     config = parsed()
     engine = connections.settings[config.database]["ENGINE"] if config and not config.tenant else ""

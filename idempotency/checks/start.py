@@ -1,4 +1,4 @@
-"""Refusals at the start: a server or worker runs no system checks, which `manage.py` does before its commands."""
+"""Refusals at the start of a server or worker, which runs no system checks."""
 
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
 
 
 def require_django_redis() -> None:
-    """Raise ImproperlyConfigured without django-redis where the cache needs it; Django would name no remedy."""
+    """Raise ImproperlyConfigured where the cache needs django-redis: Django names no remedy."""
     config = parsed()
     if config is not None and config.enabled and "django_redis" in backend_of(config):
         with needed("django-redis", by=f"CACHES[{config.redis_alias!r}]", error=ImproperlyConfigured):
@@ -29,7 +29,7 @@ def require_django_redis() -> None:
 
 
 def require_middleware() -> None:
-    """Answer nothing where ``KEYED`` names views and no server loads the middleware, which would key them."""
+    """Answer nothing where ``KEYED`` names views and no server loads the middleware."""
     request_started.connect(_refuse_without_middleware)
 
 

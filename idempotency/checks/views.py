@@ -89,12 +89,12 @@ def _of_options(view: Any, name: str) -> Iterator[CheckMessage]:
 
 
 def _gets_self(view: Any, handler: Any) -> bool:
-    """Check if a handler is a method of Django's class that stands under the decorator of functions."""
+    """Check if a handler is a method of Django's class under the decorator of functions."""
     return hasattr(view, "view_class") and getattr(handler, "__globals__", {}).get("__name__") == FUNCTIONS
 
 
 def _authorises_inside(view: Any, cls: Any) -> str:
-    """Name Django's mixin that authorises inside a view that is keyed as a whole; empty without one."""
+    """Name Django's mixin that authorises inside a view keyed as a whole; empty without one."""
     if cls is None or not hasattr(view, "idempotency_mode"):  # `as_view` copies what `dispatch` has
         return ""
     # by name: importing them needs django.contrib.auth among the apps
@@ -141,7 +141,7 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
 
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Check that no keyed method runs inside the transaction of ATOMIC_REQUESTS; functions leave it."""
+    """Check that no keyed method runs in the transaction of ATOMIC_REQUESTS; functions leave it."""
     if not connections.settings[home.alias()]["ATOMIC_REQUESTS"]:
         return
     for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)}):
@@ -172,7 +172,7 @@ def check_prefixes(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
 
 
 def _may_begin_with(path: str, prefix: str) -> bool:
-    """Check if an address of this pattern can begin with `prefix`; what varies in it may be anything."""
+    """Check if an address of this pattern, in which parts may vary, can begin with `prefix`."""
     fixed = _VARIES.split(path, maxsplit=1)[0]
     return fixed.startswith(prefix) or (fixed != path and prefix.startswith(fixed))
 

@@ -1,4 +1,4 @@
-"""Completer of stalled entries that no client retries, by their recovery points (`protocol.recovery`).
+"""Completer of stalled entries that no client retries, by their recovery points.
 
 Run it every minute or so: ``manage.py idempotency complete``, or `complete_stalled` from a periodic task. Several
 may run at once: an entry is taken over by a compare-and-set, like by a retry.
@@ -34,7 +34,7 @@ def complete_stalled(
     idle_seconds: float = IDLE_SECONDS,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> dict[str, int]:
-    """Run up to `limit` stalled entries again, each from its last recovery point, and store the request log.
+    """Run stalled entries again from their last recovery points, and store the request log.
 
     Args:
         limit: bound of this call; a next call goes on.

@@ -1,4 +1,4 @@
-"""Decisions about entries whose outcome is unknown: an operator's, or by what the project knows by now.
+"""Decisions about entries whose outcome is unknown: an operator's, or the project's.
 
 An operator's finish the entry for good: a retry with its key gets the stored answer and nothing is executed. Their
 name and reason are recorded in the entry's history, which cannot be changed. Abandoning also has the handler undo
@@ -36,7 +36,7 @@ ANSWER = StoredResponse(status=202, headers={}, body=None)
 
 
 class NotDecidable(Exception):
-    """Error of an entry that is finished, atomic, running under its lease, or changed since it was shown."""
+    """Error of an entry that is finished, atomic, under a lease, or changed since it was shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

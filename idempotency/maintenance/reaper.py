@@ -28,7 +28,7 @@ def reap(
     batches_max: int = BATCHES_MAX,
     on_progress: Callable[[str, int], object] = lambda *_: None,
 ) -> dict[str, int]:
-    """Remove everything that is due, at most `batches_max` batches of each kind, and record that this was done.
+    """Remove everything that is due, in batches, and record that this was done.
 
     The request log is stored first (`request_log.store`), so that a key's lines go with its entry.
 

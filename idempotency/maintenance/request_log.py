@@ -58,7 +58,7 @@ DELETE FROM idempotency_arrival WHERE id IN (
 
 
 def store() -> int:
-    """Move the lines in Redis into the table, in batches of a statement each; return how many were read.
+    """Move the lines in Redis into the table, in batches; return how many were read.
 
     Raises nothing for a table that cannot be written: the caller has more to do than the log.
 
@@ -132,7 +132,7 @@ def entries_of(*, principal: str, key: str) -> list[LedgerEntry]:
 
 
 def read_scope(scope: str) -> tuple[str, str]:
-    """Split a scope of `request.keys` into its caller and the call, such as ``POST /orders/{order_id}/cancel``."""
+    """Split a scope into its caller and the call, such as ``POST /orders/{order_id}/cancel``."""
     found = _SCOPE.fullmatch(scope)
     if found is None:
         return "", scope

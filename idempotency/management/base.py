@@ -28,7 +28,7 @@ class LedgerCommand(BaseCommand):
             sys.exit(130)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run as Django does; CommandError (exit code 1) and no traceback for a command that may run again."""
+        """Run as Django does; CommandError and no traceback for a command that may run again."""
         try:
             printed: str | None = super().execute(*args, **options)
             self.stdout.flush()

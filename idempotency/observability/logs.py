@@ -61,7 +61,7 @@ _NO_SPAN = nullcontext()
 
 
 def span() -> AbstractContextManager[Any]:
-    """Open the span of one keyed request, as the current one; None without an SDK, as nobody would read it.
+    """Open the span of one keyed request; None without an SDK, as nobody would read it.
 
     An exception that passes makes it an error with the exception's name alone: messages may hold values.
     """

@@ -57,7 +57,7 @@ resumed = _counter("idempotency_resumed", "Stalled entries that the completer ra
 
 
 class LedgerCollector:
-    """Gauges of unfinished entries and of the last reaping, by two SQL statements over a small index and a row.
+    """Gauges of unfinished entries and of the last reaping, by two small SQL statements.
 
     Register it once a process: ``prometheus_client.REGISTRY.register(LedgerCollector())``.
     """

@@ -1,4 +1,4 @@
-"""Figures of the ledger for metrics and admin: each one statement over an index, never a count of everything."""
+"""Figures of the ledger for metrics and admin, each by one statement over an index."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ _REAPED = "SELECT extract(epoch FROM statement_timestamp() - reaped_at)::float8 
 
 @dataclass(frozen=True, slots=True)
 class OpenEntries:
-    """Entries without a final answer: `uncertain`, `stalled` (nobody runs them) or `running`; oldest's age."""
+    """Entries that are `uncertain`, `stalled` (nobody runs them) or `running`; the oldest's age."""
 
     name: str
     count: int
@@ -40,13 +40,13 @@ def open_entries() -> list[OpenEntries]:
 
 
 def seconds_since_reaping() -> float | None:
-    """Return the age of the last reaping, or of a ledger that was never reaped; None right after a `flush`."""
+    """Return the age of the last reaping, or of the ledger; None right after a `flush`."""
     row = home.row(_REAPED)
     return row[0] if row else None
 
 
 def executed_by_hour() -> ByHour:
-    """Count the newest `NEWEST_MAX` entries of the shown hours by outcome: `executed`, `refused`, `unfinished`.
+    """Count the newest entries by hour and outcome: `executed`, `refused`, `unfinished`.
 
     Every hour is there, the oldest first. Replays and conflicts leave no row; Prometheus counts them.
     """

@@ -1,4 +1,4 @@
-"""Watchdog: a thread that works when something is due, and ends after a while with nothing due."""
+"""Watchdog: a thread that works when something is due, and else ends after a while."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ LINGER_SECONDS = 10.0  # of a thread with nothing to do: to start one takes long
 
 
 class Watchdog:
-    """Thread that is started when it is needed; all renewals of a process are the work of such a thread.
+    """Thread that is started when it is needed, such as for all renewals of a process.
 
     Args:
         name: of the thread.

@@ -1,4 +1,4 @@
-"""For the tests of a project: nothing remembered between two tests, clients that send keys, and `assert_once`.
+"""Tests of a project: nothing remembered between two, clients that send keys, `assert_once`.
 
 The public names; `idempotency.testing.fixtures` has the same for pytest, and is the only module that imports it.
 They are imported on first use: a `conftest.py` may name the fixtures before Django is set up.

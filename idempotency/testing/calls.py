@@ -17,7 +17,7 @@ READ = frozenset({"_body", "_post", "_files", "idempotency"})  # what is left of
 def sender(
     view: Any, request: Any, *, key: str, header: str, client: Client, post: dict[str, Any]
 ) -> Callable[[], Any]:
-    """Make a function that sends a copy of `request` to a view or an address; threads may call it at once.
+    """Make a function, for any thread, that sends a copy of `request` to a view or an address.
 
     Args:
         header: name of the header with the key.

@@ -10,7 +10,7 @@ from idempotency.request.keys import SAFE_METHODS
 
 
 class KeyedRequests:
-    """Mixin for a test client, sync or async: ``class KeyedAPIClient(KeyedRequests, APIClient)``.
+    """Mixin for a test client, also async: ``class KeyedAPIClient(KeyedRequests, APIClient)``.
 
         client.post("/orders/", {"sku": "mug"})  # a fresh key
         client.post("/orders/", {"sku": "mug"}, key="k1")

@@ -1,4 +1,4 @@
-"""Faults of `assert_once`: copies at one instant, a commit that fails, a death after it, a Redis that lost all."""
+"""Faults of `assert_once`: copies at once, a failed commit, a death after it, a lost Redis."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def at_once(send: Callable[[], Any], copies: int) -> list[Any]:
 
 @contextmanager
 def commits_fail() -> Iterator[None]:
-    """Run the block with a database that refuses each commit of this thread, as one that is lost before it."""
+    """Run the block with a database that refuses each commit of this thread."""
     database = home.connection()
 
     def refuse() -> None:
@@ -65,7 +65,7 @@ class _Died(BaseException):
 
 @contextmanager
 def dead_after_commit(send: Callable[[], Any], *, has_counted: Callable[[], bool]) -> Iterator[None]:
-    """Run the block after a process has called `send` and died at a commit, or before its answer went out.
+    """Run the block after a process has called `send` and died at a commit or its answer.
 
     A thread stands for the process. It stops after the commit, cleans nothing up and holds what it held, as after
     SIGKILL, until the block ends.
@@ -107,7 +107,7 @@ def dead_after_commit(send: Callable[[], Any], *, has_counted: Callable[[], bool
 
 @contextmanager
 def redis_lost() -> Iterator[None]:
-    """Run the block with every cache empty but that of the sessions, and nothing remembered by this app.
+    """Run the block with every cache but the sessions' empty, and nothing remembered.
 
     Nothing is deleted: the caches' keys get another prefix.
     """

@@ -1,4 +1,4 @@
-"""pytest plugin: ``pytest_plugins = ["idempotency.testing.fixtures"]`` in the `conftest.py` at the root."""
+"""pytest plugin, which ``pytest_plugins`` in the `conftest.py` at the root names."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,4 @@
-"""A start with nothing remembered, for a `TestCase` rolls rows of the ledger back and Redis has their answers.
-
-Nothing is deleted and no query runs: this process uses names in Redis that no test before has used.
-"""
+"""Start with nothing remembered: this process uses names in Redis that no test before has used."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +12,7 @@ from idempotency.testing.clients import KeyedClient
 
 
 def forget() -> None:
-    """Forget, in this process, all that Redis remembers of keys and payments; locks and rates stay."""
+    """Forget, in this process, what Redis has of keys and payments; locks and rates stay."""
     use_local_epoch(uuid4().hex)
     breaker.succeeded()  # a test before may have met a Redis that was away
 
@@ -32,7 +29,7 @@ def nothing_remembered() -> Iterator[None]:
 
 
 class IdempotencyTestMixin:
-    """Mixin for Django's test cases, named before them: each test starts with nothing remembered.
+    """Mixin, before Django's test case: each test starts with nothing remembered.
 
     Attributes:
         keyed_client: client whose unsafe requests carry a fresh key each.

@@ -1,4 +1,4 @@
-"""`assert_once`: five trials of a keyed view, each with a key of its own, and what a failure says."""
+"""`assert_once`: five trials of a keyed view, and what a failure says."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +31,7 @@ def assert_once(
     header: str | None = None,
     **post: Any,
 ) -> None:
-    """Fail unless a view's effect happens once per key, also in parallel, after a crash and without Redis.
+    """Fail unless a view's effect happens once a key, also at once, after a crash or Redis's loss.
 
     Each of the five trials sends the request under a fresh key: twice; from threads at once; again after its
     commit failed; again after the process died between the commit and the answer; and again after Redis, and

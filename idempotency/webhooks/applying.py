@@ -131,7 +131,7 @@ def apply(hook: Hook, row: WebhookEvent, *, note: str = "", is_counted: bool = F
 
 
 def _known() -> dict[str, Hook]:
-    """Return every hook by its sender; the project's addresses are imported first, so that a worker has them."""
+    """Return every hook by its sender; import the project's addresses first, for a worker."""
     if getattr(settings, "ROOT_URLCONF", None):
         _ = get_resolver().url_patterns
     return declared
@@ -150,7 +150,7 @@ def _apply_one(hook: Hook, row: WebhookEvent, *, note: str = "", runs: int = 1) 
 
 
 def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
-    """Run the handler under the locks of entity and row, unless the event is applied or too early."""
+    """Run the handler under the entity's and the row's lock, unless it is applied or too early."""
     if seen.sequence is not None:
         try:
             transaction_lock(f"webhook {seen.sender} {seen.entity}", using=home.alias())
@@ -204,5 +204,5 @@ def purge_bodies(*, limit: int) -> int:
 
 
 def drop(*, limit: int) -> int:
-    """Forget up to `limit` events applied `TOMBSTONE_SECONDS` ago, of an entity's last its attempts; count all."""
+    """Forget events applied `TOMBSTONE_SECONDS` ago, of an entity's last its attempts; count all."""
     return home.execute(queries.DROP, [config().tombstone_seconds, limit])

@@ -18,11 +18,11 @@ class NotGenuine(Exception):
 
 
 class Unverifiable(Exception):
-    """Error of a request that cannot be judged now: no secret is set, or a certificate cannot be fetched."""
+    """Error of a request that cannot be judged now: there is no secret or no certificate."""
 
 
 class NotReplayable(Exception):
-    """Error of an event that cannot be applied by hand: applied, without a handler, or behind another just now."""
+    """Error of an event that is applied, without a handler, or behind another just now."""
 
 
 @dataclass(frozen=True, kw_only=True)

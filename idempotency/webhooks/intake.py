@@ -47,7 +47,7 @@ SEQUENCE_MAX = 2**63 - 1
 
 
 def door(*, using: str) -> Callable[[View], View]:
-    """Make a view that senders reach by POST: they have no login, no CSRF token and no key of ours.
+    """Make a view that senders reach by POST, without login, CSRF token and key of ours.
 
     Args:
         using: alias of the database that the view commits in by itself.
@@ -61,7 +61,7 @@ def door(*, using: str) -> Callable[[View], View]:
 
 
 class webhook:  # noqa: N801  a verb where it is used, as `once`
-    """Decorator of a function of an `Event`: the event is stored, and applied once however many copies arrive.
+    """Decorator that stores an event and applies it once by a function of an `Event`.
 
     It makes a view. The function's writes and the row's `applied_at` are one transaction. If it raises, the sender
     is answered 500 and sends again; the last of `attempts_max` failures is acknowledged, and a person decides.

@@ -17,7 +17,7 @@ _CACHED_MAX = 16
 
 
 def signed_text(*, number: str, sent_at: str, webhook_id: str, body: bytes) -> bytes:
-    """Build what PayPal signs: a transmission's number and time, our endpoint's id, the body's CRC-32.
+    """Build what PayPal signs: a transmission's number and time, our id, the body's CRC-32.
 
     Source: PayPal, "Integrate webhooks", self verification method (read 2026-11).
     """

@@ -106,7 +106,7 @@ class Verifier:
 
 
 class Hmac(Verifier):
-    """HMAC-SHA-256 in lower-case hexadecimal of the body, or of a signed time, a dot and the body.
+    """HMAC-SHA-256 in lower-case hexadecimal of the body, or of a time, a dot and the body.
 
     Args:
         header: with the signature.
@@ -140,7 +140,7 @@ def _base64(digest: bytes) -> str:
 
 
 class StandardWebhooks(Verifier):
-    """Standard Webhooks, symmetric (``v1``); `prefix` begins the headers' names, such as ``svix``.
+    """Standard Webhooks, symmetric (``v1``); `prefix`, such as ``svix``, begins the headers.
 
     Source: Standard Webhooks specification 1.0.0, "Signature scheme" (read 2026-11).
     """
@@ -169,7 +169,7 @@ class StandardWebhooks(Verifier):
         self.must_be_signed(signed, given, _base64)
 
     def sign(self, number: str, body: bytes, *, at: float) -> dict[str, str]:
-        """Return the headers of a message that we send `at` that Unix time, signed with every secret.
+        """Return the headers of a message sent `at` that Unix time, signed with every secret.
 
         Raises:
             Unverifiable: there is none.

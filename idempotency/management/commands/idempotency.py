@@ -1,4 +1,4 @@
-"""Command ``manage.py idempotency show|reap|complete|apply|resolve|abandon|replay|forget-redis|locks``."""
+"""Command ``manage.py idempotency`` and its subcommands."""
 
 import argparse
 import getpass
@@ -25,7 +25,7 @@ SCHEDULED = ("reap", "complete", "apply")
 
 
 class Command(LedgerCommand):
-    """Command over the ledger; each subcommand is bounded and may be run again, also at the same time."""
+    """Command over the ledger; each subcommand is bounded and may run again, also at once."""
 
     help = "Look at the idempotency ledger, clear it, and decide about entries whose outcome is unknown."
 
