@@ -16,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -31,8 +30,7 @@ from idempotency.ids import new_id
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from payments.operations.figures import trial_balance
 from payments.sandbox import state
-from payments.sandbox.alipay import gateway as alipay
-from payments.sandbox.wechat import api as wechat
+from payments.sandbox.delivery import NOTIFICATIONS
 from shop.models import Order
 
 COPIES, SENDERS, PROCESSES = 3, 4, 2
@@ -167,13 +165,9 @@ def _signed(numbers: list[str], folder: str) -> list[Letter]:
         found = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", number)
         trade: dict[str, Any] = dict(found[0])
         event = {"id": number, "event": "paid", "trade": trade, "refund": None, "created_at": trade["paid_at"]}
-        if trade["channel"] == "wechat":
-            headers, body = wechat.notification(event, signed_with="")
-            letters.append((post("/webhooks/wechat", headers, body), (204, b"")))
-        else:
-            form = urlencode(alipay.notification(event)).encode()
-            headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            letters.append((post("/webhooks/alipay", headers, form), (200, b"success")))
+        headers, body = NOTIFICATIONS[trade["channel"]](event)
+        acknowledged = (204, b"") if trade["channel"] == "wechat" else (200, b"success")
+        letters.append((post(f"/webhooks/{trade['channel']}", headers, body), acknowledged))
     return letters
 
 

@@ -7,6 +7,7 @@ platforms do. Acknowledged is any 2xx, and the body ``success`` for Alipay.
 import json
 import sqlite3
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +23,13 @@ from payments.sandbox.wechat import api as wechat_api
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 STATES = ("due", "done", "lost", "given up")
 BATCH = 200
-_DOCUMENTS = {"paypal": paypal_documents.notification, "stripe": stripe_documents.notification}
+# headers and body of one copy, signed now
+NOTIFICATIONS: dict[str, Callable[[dict[str, Any]], tuple[dict[str, str], bytes]]] = {
+    "wechat": wechat_api.notification,
+    "alipay": gateway.notification,
+    "paypal": paypal_documents.notification,
+    "stripe": stripe_documents.notification,
+}
 
 
 def start() -> None:
@@ -69,17 +76,10 @@ def _seconds_to_next() -> float | None:
 
 
 def _send(client: httpx.Client, row: sqlite3.Row) -> None:
-    notification: dict[str, Any] = json.loads(row["notification"])
+    headers, body = NOTIFICATIONS[row["channel"]](json.loads(row["notification"]))
     try:
-        if row["channel"] == "wechat":
-            headers, body = wechat_api.notification(notification, signed_with=row["signed_with"])
-            acknowledged = client.post(row["url"], content=body, headers=headers).is_success
-        elif row["channel"] in _DOCUMENTS:
-            headers, body = _DOCUMENTS[row["channel"]](notification)
-            acknowledged = client.post(row["url"], content=body, headers=headers).is_success
-        else:
-            answer = client.post(row["url"], data=gateway.notification(notification))
-            acknowledged = answer.text == "success"
+        answer = client.post(row["url"], content=body, headers=headers)
+        acknowledged = answer.text == "success" if row["channel"] == "alipay" else answer.is_success
     except httpx.HTTPError:
         acknowledged = False
     attempts = row["attempts"] + 1

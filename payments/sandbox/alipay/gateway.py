@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -136,8 +137,8 @@ _METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
 _CHANGING = frozenset({_PRECREATE, "alipay.trade.close", "alipay.trade.refund"})
 
 
-def notification(notice: dict[str, Any]) -> dict[str, str]:
-    """Build and sign the parameters of one copy."""
+def notification(notice: dict[str, Any]) -> tuple[dict[str, str], bytes]:
+    """Build headers and the signed form of one copy."""
     trade, refund = notice["trade"], notice["refund"]
     settings = state.keys().settings
     parameters = {
@@ -166,7 +167,8 @@ def notification(notice: dict[str, Any]) -> dict[str, str]:
             "gmt_refund": china_time(refund["created_at"]),
             "out_biz_no": refund["out_refund_no"],
         }
-    return signed_form(parameters, cert_sn=trade.get("signed_with", ""))
+    form = urlencode(signed_form(parameters, cert_sn=trade.get("signed_with", "")))
+    return {"Content-Type": "application/x-www-form-urlencoded"}, form.encode()
 
 
 def return_parameters(trade: sqlite3.Row) -> dict[str, str]:

@@ -139,7 +139,7 @@ def query_refund(request: HttpRequest, *, out_refund_no: str) -> Any:
     return refund_document(made)
 
 
-def notification(notice: dict[str, Any], *, signed_with: str) -> tuple[dict[str, str], bytes]:
+def notification(notice: dict[str, Any]) -> tuple[dict[str, str], bytes]:
     """Build headers and body of one copy, encrypted and signed for it."""
     if notice["event"] == "paid":
         event, kind, content = "TRANSACTION.SUCCESS", "transaction", trade_document(notice["trade"])
@@ -156,7 +156,9 @@ def notification(notice: dict[str, Any], *, signed_with: str) -> tuple[dict[str,
             "resource": {"original_type": kind, **encrypted(to_json(content), associated_data=kind)},
         }
     )
-    headers = signature_headers(body, with_key=signed_with) | {"Content-Type": "application/json"}
+    headers = signature_headers(body, with_key=notice["trade"].get("signed_with", "")) | {
+        "Content-Type": "application/json"
+    }
     return headers, body
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -24,9 +23,7 @@ from payments.operations.figures import trial_balance
 from payments.providers.actions import PayMethod
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
-from payments.sandbox.alipay import gateway as alipay
-from payments.sandbox.stripe import documents as stripe
-from payments.sandbox.wechat import api as wechat
+from payments.sandbox.delivery import NOTIFICATIONS
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from payments.settlement.state import BY_HAND
@@ -306,11 +303,5 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "refund": None,
         "created_at": time.time(),
     }
-    if attempt.channel == "wechat":
-        headers, body = wechat.notification(said, signed_with="")
-        return Letter("wechat", body, headers)
-    if attempt.channel == "stripe":
-        headers, body = stripe.notification(said)
-        return Letter("stripe", body, headers)
-    form = urlencode(alipay.notification(said)).encode()
-    return Letter("alipay", form, {"Content-Type": "application/x-www-form-urlencoded"})
+    headers, body = NOTIFICATIONS[attempt.channel](said)
+    return Letter(attempt.channel, body, headers)
