@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -38,6 +38,8 @@ COLOURS_HAVE_CHANGED = """() => Promise.allSettled(
 ENDPOINT = {"URL": "http://127.0.0.1:9/hook", "SECRETS": "whsec_" + "A" * 32}  # nobody listens there
 WAIT_MS = 60_000  # the machine may be busy with other tests
 expect.set_options(timeout=WAIT_MS)
+
+Visit = Callable[..., Page]
 
 
 @pytest.fixture(scope="package")
@@ -76,7 +78,7 @@ def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
 
 
 def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:
-    """A page of a fresh visitor; an error on its console fails the test at `close_page`."""
+    """A page of a fresh visitor; close its context."""
     context = browser.new_context(base_url=shop.url, **options)
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
@@ -109,13 +111,34 @@ def _first_session(shop: RunningShop, user: str) -> str:
 
 
 @pytest.fixture
-def page(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> Iterator[Page]:
+def visit(browser: Browser, shop: RunningShop) -> Iterator[Visit]:
+    """A function: the page of a fresh visitor, logged in as the `user` if one is named."""
+    opened: list[Page] = []
+
+    def make(user: str = "", **options: Any) -> Page:
+        opened.append(open_page(browser, shop, **options))
+        if user:
+            log_in(opened[-1], shop, user)
+        return opened[-1]
+
+    yield make
+    for page in opened:
+        page.context.close()
+
+
+def complaints_of(page: Page) -> list[str]:
+    """List errors of its scripts and on its console from now on."""
+    found: list[str] = []
+    page.on("console", lambda message: found.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+@pytest.fixture
+def page(visit: Visit, size: dict[str, Any]) -> Iterator[Page]:
     """The demo user's page; what its console reports as an error fails the test."""
-    opened = open_page(browser, shop, **size)
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    log_in(opened, shop)
+    opened = visit("demo", **size)
+    complaints = complaints_of(opened)
     yield opened
     opened.context.close()
     # a refusal that the page shows (409) is no fault of it, though the browser reports its status
@@ -130,14 +153,11 @@ def api(shop: RunningShop) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop) -> Iterator[Page]:
+def operator(request: pytest.FixtureRequest, visit: Visit) -> Iterator[Page]:
     """The admin's page on a desktop, or in the look that the test names; an error of a script or of the CSP fails it."""
     size, scheme = getattr(request, "param", ("desktop", "light"))
-    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    log_in(page, shop, "admin")
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page = visit("admin", color_scheme=scheme, **SIZES[size])
+    complaints = complaints_of(page)
     yield page
     page.context.close()
     assert complaints == []

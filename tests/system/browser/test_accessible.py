@@ -6,18 +6,16 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import SIZES, SMALL, control, fits, follow, is_accessible, log_in, open_page
+from tests.system.browser.conftest import SIZES, SMALL, Visit, control, fits, follow, is_accessible, log_in
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose
 
 
 @pytest.fixture
-def visitor(browser: Browser, shop: RunningShop, request: pytest.FixtureRequest) -> Iterator[Page]:
-    opened = open_page(browser, shop, locale=getattr(request, "param", "en"), **SIZES["phone"])
-    yield opened
-    opened.context.close()
+def visitor(visit: Visit, request: pytest.FixtureRequest) -> Page:
+    return visit(locale=getattr(request, "param", "en"), **SIZES["phone"])
 
 
 def test_before_a_login(visitor: Page) -> None:
@@ -125,3 +123,5 @@ def test_long_names_and_amounts_fit(visitor: Page, shop: RunningShop, api: httpx
     follow(visitor, visitor.locator("form.buy .button-quiet"))
     look("/", "/products/poster", "/basket", f"/orders/{order}", f"/orders/{order}/cancel", "/orders")
     look("/coupons", "/flash-sales/sneaker")
+    visitor.set_viewport_size(SMALL["small phone"]["viewport"])
+    assert visitor.get_by_role("button", name=re.compile("Log out|退出")).bounding_box()["x"] < 320 - 40  # type: ignore[index]

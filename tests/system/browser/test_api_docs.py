@@ -8,11 +8,11 @@ import sys
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.languages import latin_in
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, fits, follow, is_accessible, open_page
+from tests.system.browser.conftest import SIZES, Visit, complaints_of, fits, follow, is_accessible
 
 # a word with a capital or several words; the rest are paths, types, names of fields and headers
 ENGLISH = re.compile(r"[A-Z][a-z]+[:.]?|[A-Za-z]+(?: [A-Za-z]+)+[:.]?")
@@ -38,10 +38,9 @@ def test_a_block_of_the_quickstart_makes_a_paid_order(shop: RunningShop, api: ht
     assert api.get(f"/api/v1/orders/{order_id}").json()["status"] == "paid"
 
 
-def test_calls_and_problem_codes_are_read_on_any_device(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, color_scheme="dark", **SIZES["phone"])
-    complaints: list[str] = []
-    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+def test_calls_and_problem_codes_are_read_on_any_device(visit: Visit) -> None:
+    page = visit(color_scheme="dark", **SIZES["phone"])
+    complaints = complaints_of(page)
     page.goto("/api/docs/")
     expect(page).to_have_title("PayOnce API")
     assert page.locator("pre[data-quickstart]").first.is_visible()
@@ -54,12 +53,11 @@ def test_calls_and_problem_codes_are_read_on_any_device(browser: Browser, shop: 
     expect(page.locator("#order_paid")).to_contain_text("The order is paid.")
     fits(page)
     is_accessible(page)
-    page.context.close()
     assert complaints == []
 
 
-def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, color_scheme="light", **SIZES["desktop"])
+def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(visit: Visit) -> None:
+    page = visit(color_scheme="light", **SIZES["desktop"])
     page.goto("/api/docs/")
     expect(page.locator("html")).to_have_class(re.compile("^$"))
     expect(page.locator(".opblock-tag").first).to_have_attribute("data-tag", "orders")
@@ -82,11 +80,10 @@ def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser
         with page.expect_response(lambda response: response.request.method == "POST") as answered:
             place.get_by_role("button", name="Execute").click()
         assert answered.value.headers.get("idempotent-replayed") == replayed
-    page.context.close()
 
 
-def test_a_chinese_reader_tries_a_call_out_in_chinese(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, locale="zh-CN", **SIZES["desktop"])
+def test_a_chinese_reader_tries_a_call_out_in_chinese(visit: Visit) -> None:
+    page = visit(locale="zh-CN", **SIZES["desktop"])
     page.goto("/api/docs/")
     place = page.locator("#operations-orders-orders_create")
     place.locator(".opblock-summary-control").click()
@@ -100,7 +97,6 @@ def test_a_chinese_reader_tries_a_call_out_in_chinese(browser: Browser, shop: Ru
     page.get_by_role("button", name="授权").first.click()
     expect(page.get_by_role("button", name="关闭").first).to_be_visible()
     assert english_in(page) == set()
-    page.context.close()
 
 
 def english_in(page: Page) -> set[str]:

@@ -1,38 +1,32 @@
 """The basket and a flash sale's waiting room in a real browser, and what the first page weighs."""
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, follow, log_in, open_page
-from tests.system.browser.test_purchase import buy
+from tests.system.browser.conftest import SIZES, Visit, follow
+from tests.system.browser.test_purchase import ORDER
 
-ORDER = re.compile(r"/orders/([0-9a-f]{32})$")
 FIRST_PAGE_BYTES_MAX = 60_000
 
 
-def a_sale(shop: RunningShop, sku: str, *, units: int, opens_in_seconds: float) -> None:
-    begins = datetime.now(UTC) + timedelta(seconds=opens_in_seconds)
-    with shop.database() as connection:
-        connection.execute(
-            "INSERT INTO shop_product (sku, name, description, picture, price_minor, currency, stock, flash_only,"
-            " version, stock_strategy, stock_segments)"
-            " SELECT %s, 'Boots', '', picture, 100, 'CNY', 100, true, 1, stock_strategy, stock_segments"
-            " FROM shop_product WHERE sku = 'sneaker'",
-            [sku],
-        )
-        connection.execute(
-            "INSERT INTO shop_flashsale (product_id, units, sold, starts_at, ends_at, version)"
-            " SELECT id, %s, 0, %s, %s, 1 FROM shop_product WHERE sku = %s",
-            [units, begins, begins + timedelta(hours=1), sku],
-        )
+# of one unit, to begin in ten minutes
+A_SALE = """
+WITH boots AS (
+    INSERT INTO shop_product (sku, name, description, picture, price_minor, currency, stock, flash_only,
+        version, stock_strategy, stock_segments)
+    SELECT 'boots', 'Boots', '', picture, 100, 'CNY', 100, true, 1, stock_strategy, stock_segments
+    FROM shop_product WHERE sku = 'sneaker' RETURNING id
+)
+INSERT INTO shop_flashsale (product_id, units, sold, starts_at, ends_at, version)
+SELECT id, 1, 0, now() + interval '10 minutes', now() + interval '1 hour', 1 FROM boots
+"""
 
 
-def test_the_first_page_weighs_little(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, **SIZES["phone"])
+def test_the_first_page_weighs_little(visit: Visit, shop: RunningShop) -> None:
+    page = visit(**SIZES["phone"])
     requests: dict[str, Any] = {}
     page.on("requestfinished", lambda request: requests.update({request.url: request}))
     page.goto("/", wait_until="networkidle")
@@ -42,13 +36,12 @@ def test_the_first_page_weighs_little(browser: Browser, shop: RunningShop) -> No
     assert {address.rsplit(".", 1)[-1] for address in sizes} >= {"css", "js", "svg"}
     assert all(address.startswith(shop.url) for address in requests), "nothing from elsewhere"
     assert weight < FIRST_PAGE_BYTES_MAX, sizes
-    page.context.close()
 
 
-def test_the_basket_with_double_clicks(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> None:
+def test_the_basket_with_double_clicks(visit: Visit, shop: RunningShop, size: dict[str, Any]) -> None:
     with shop.database() as connection:
         (before,) = connection.execute("SELECT count(*) FROM shop_orderitem WHERE quantity = 3").fetchone() or (0,)
-    page = open_page(browser, shop, **size)
+    page = visit(**size)
     page.goto("/products/mug")
     page.fill("#id_quantity", "2")
     page.get_by_role("button", name="Add to basket").click(click_count=2, no_wait_after=True)
@@ -71,33 +64,14 @@ def test_the_basket_with_double_clicks(browser: Browser, shop: RunningShop, size
     with shop.database() as connection:
         (mine,) = connection.execute("SELECT count(*) FROM shop_orderitem WHERE quantity = 3").fetchone() or (0,)
     assert mine == before + 1
-    page.context.close()
 
 
-def test_nothing_scrolls_sideways_on_the_narrowest_phone(browser: Browser, shop: RunningShop) -> None:
-    a_sale(shop, "long-boots", units=1, opens_in_seconds=-7200)  # is over
+def test_the_waiting_room_opens_by_itself_and_names_late_buyers(visit: Visit, shop: RunningShop) -> None:
     with shop.database() as connection:
-        connection.execute("UPDATE shop_product SET name = %s WHERE sku = 'long-boots'", ["Stiefel" * 7])
-    page = open_page(browser, shop, viewport={"width": 320, "height": 640}, is_mobile=True, has_touch=True)
-    log_in(page, shop)
-    page.goto("/products/mug")
-    page.fill("#id_quantity", "99")
-    page.get_by_role("button", name="Add to basket").click()
-    expect(page.locator(".count")).to_have_text("99")
-    order_id = buy(page)
-    for path in ("/", "/products/long-boots", "/basket", f"/orders/{order_id}", "/orders", "/nowhere"):
-        page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth") == 320, path
-        assert page.get_by_role("button", name="Log out").bounding_box()["x"] < 320 - 40, path  # type: ignore[index]
-    page.context.close()
-
-
-def test_the_waiting_room_opens_by_itself_and_names_late_buyers(browser: Browser, shop: RunningShop) -> None:
-    a_sale(shop, "boots", units=1, opens_in_seconds=600)
-    visitors = [open_page(browser, shop, **SIZES["phone"]) for _ in range(2)]
-    for page, user in zip(visitors, ("demo", "other"), strict=True):
+        connection.execute(A_SALE)
+    visitors = [visit(user, **SIZES["phone"]) for user in ("demo", "other")]
+    for page in visitors:
         page.clock.install()  # the browser's; it runs, and can be put forward
-        log_in(page, shop, user)
         page.goto("/flash-sales/boots")
     early, late = visitors
     for page in visitors:
@@ -134,5 +108,3 @@ def test_the_waiting_room_opens_by_itself_and_names_late_buyers(browser: Browser
     late.clock.fast_forward("00:30")
     late.reload()  # comes after what the timers would have asked
     assert not [address for address in asked if "/status" in address]
-    for page in visitors:
-        page.context.close()

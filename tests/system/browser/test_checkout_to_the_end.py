@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import httpx
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import SIZES, control, follow, open_page
+from tests.system.browser.conftest import SIZES, Visit, control, follow
 from tests.system.browser.test_purchase import (
     charges,
     choose,
@@ -37,10 +37,10 @@ def paid_by_code(page: Page, shop: RunningShop, api: httpx.Client, order_id: str
 
 
 def test_a_coupon_a_receipt_and_a_refund_without_script(
-    browser: Browser, shop: RunningShop, api: httpx.Client
+    visit: Visit, shop: RunningShop, api: httpx.Client
 ) -> None:
     before = order_ids(shop)
-    page = open_page(browser, shop, java_script_enabled=False, **SIZES["phone"])
+    page = visit(java_script_enabled=False, **SIZES["phone"])
     page.goto("/products/mug")
     page.fill("#id_quantity", "3")
     follow(page, page.get_by_role("button", name="Log in to buy"))
@@ -80,7 +80,6 @@ def test_a_coupon_a_receipt_and_a_refund_without_script(
     assert charges(shop)[number]["charged_minor"] == 5373
     assert order_ids(shop) - before == {order_id}
     assert len(mails(shop, order_id)) == 1
-    page.context.close()
 
 
 def mails(shop: RunningShop, order_id: str) -> list[str]:

@@ -1,25 +1,21 @@
 """A purchase in Chinese whose every answer is lost once, with double clicks, reload, back and a second tab."""
 
 import re
-from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, log_in, open_page
+from tests.system.browser.conftest import SIZES, Visit
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
 
 THANKS = "支付成功"
 
 
 @pytest.fixture
-def shopper(browser: Browser, shop: RunningShop) -> Iterator[Page]:
-    opened = open_page(browser, shop, locale="zh-CN", **SIZES["phone"])
-    log_in(opened, shop)
-    yield opened
-    opened.context.close()
+def shopper(visit: Visit) -> Page:
+    return visit("demo", locale="zh-CN", **SIZES["phone"])
 
 
 def lose_the_answer(page: Page, path: str) -> list[int]:

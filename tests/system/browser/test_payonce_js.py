@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route
 from tests import pages
 from tests.running import RunningShop
 from tests.sandbox import ROOT
-from tests.system.browser.conftest import log_in, open_page
+from tests.system.browser.conftest import Visit, log_in, open_page
 
 SCRIPT = ROOT / "idempotency" / "static" / "idempotency" / "payonce.js"
 ORDERS = "**/api/v1/orders"
@@ -324,8 +324,8 @@ def test_without_storage_it_refuses_and_sends_nothing(page: Page, way: str) -> N
     assert sent == []
 
 
-def test_a_page_led_to_instead_is_no_outcome(browser: Browser, shop: RunningShop) -> None:
-    visitor = open_page(browser, shop)
+def test_a_page_led_to_instead_is_no_outcome(visit: Visit, shop: RunningShop) -> None:
+    visitor = visit()
     visitor.goto("/products/mug")
     visitor.add_script_tag(url="/static/idempotency/payonce.js")
     buy = """
@@ -343,4 +343,3 @@ def test_a_page_led_to_instead_is_no_outcome(browser: Browser, shop: RunningShop
     assert gave_up
     assert message.startswith(f"redirected to {shop.url}/accounts/login/")
     assert visitor.evaluate(buy)[2] == key
-    visitor.context.close()

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import control, follow, open_page
+from tests.system.browser.conftest import Visit, control, follow
 
 ORDER = re.compile(r"/orders/([0-9a-f]{32})")
 
@@ -167,8 +167,8 @@ def test_buttons_work_again_after_the_shopper_stopped_the_page(page: Page) -> No
     arrived(page, ORDER)
 
 
-def test_a_login_in_two_tabs_leads_both_on(browser: Browser, shop: RunningShop) -> None:
-    first = open_page(browser, shop)
+def test_a_login_in_two_tabs_leads_both_on(visit: Visit) -> None:
+    first = visit()
     tabs = [first, first.context.new_page()]
     for tab in tabs:
         tab.goto("/accounts/login/?next=/products/mug")
@@ -179,7 +179,6 @@ def test_a_login_in_two_tabs_leads_both_on(browser: Browser, shop: RunningShop) 
     tabs[1].get_by_text("Reload page").click()
     for tab in tabs:
         expect(tab).to_have_url(re.compile("/products/mug$"))
-    first.context.close()
 
 
 # the page's own resend comes while the shopper's reload is under way; it says how many forms that has sent

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.shop.web.test_refund_pages import PHONE
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import FLAGS, SIZES, control, log_in, open_page
+from tests.system.browser.conftest import FLAGS, SIZES, Visit, control, log_in, open_page
 from tests.system.browser.slow_proxy import SlowProxy, slow_proxy
 from tests.system.browser.test_purchase import buy, held_answers
 
@@ -91,9 +91,8 @@ def from_memory(page: Page) -> bool:
 
 
 @pytest.mark.parametrize("channel", DEVICES)
-def test_pay_leads_to_a_slow_provider(browser: Browser, shop: RunningShop, proxy: SlowProxy, channel: str) -> None:
-    page = open_page(browser, shop, proxy={"server": proxy.url}, **DEVICES[channel])
-    log_in(page, shop)
+def test_pay_leads_to_a_slow_provider(visit: Visit, shop: RunningShop, proxy: SlowProxy, channel: str) -> None:
+    page = visit("demo", proxy={"server": proxy.url}, **DEVICES[channel])
     order_id = buy(page, clicks=1)
     begun = navigations(page)
     press(page, channel)
@@ -102,13 +101,11 @@ def test_pay_leads_to_a_slow_provider(browser: Browser, shop: RunningShop, proxy
     assert begun[0] == f"POST /orders/{order_id}/pay"
     assert f"GET /orders/{order_id}" not in begun, "the page went back to itself"
     assert proxy.delayed
-    page.context.close()
 
 
-def test_a_code_that_its_provider_is_slow_to_give(browser: Browser, shop: RunningShop) -> None:
-    page = open_page(browser, shop, **SIZES["desktop"])
+def test_a_code_that_its_provider_is_slow_to_give(visit: Visit, shop: RunningShop) -> None:
+    page = visit("demo", **SIZES["desktop"])
     page.add_init_script(SAY_NEWS)
-    log_in(page, shop)
     order_id = buy(page, clicks=1)
     until(lambda: stream_opened(page))
     begun = navigations(page)
@@ -117,7 +114,6 @@ def test_a_code_that_its_provider_is_slow_to_give(browser: Browser, shop: Runnin
         press(page, "wechat")
     expect(page.locator(".qr")).to_be_visible()
     assert begun == [f"POST /orders/{order_id}/pay", f"GET /orders/{order_id}"]
-    page.context.close()
 
 
 @pytest.mark.parametrize("memory", [True, False])
