@@ -151,14 +151,6 @@ class TestBuying:
         assert state(sale) == (UNITS, UNITS, 100 - UNITS)
         assert FlashSalePurchase.objects.count() == UNITS + 1
 
-    def test_an_order_past_its_time_gives_its_unit_back(self, buyers: list[Caller], sale: FlashSale) -> None:
-        for buyer in buyers[:UNITS]:
-            buyer.post(PATH, key="k")
-        Order.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-        assert tasks.expire_orders(timestamp=0) == UNITS
-        assert state(sale) == (0, 0, 100)
-        assert [buyer.post(PATH, key="again").status_code for buyer in buyers] == [201] * UNITS + [409] * 3
-
     def test_a_refund_leaves_the_unit_sold(self, caller: Caller, sale: FlashSale, channels: Any) -> None:
         order_id = caller.post(PATH, key="k").json()["id"]
         assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 201
@@ -191,47 +183,32 @@ class TestTheDatabase:
             FlashSalePurchase.objects.update(returned_at=None)
 
 
-class TestWithoutSql:
-    """What Redis answers by itself."""
-
-    def test_a_late_request_writes_its_ledger_row_alone(self, buyers: list[Caller]) -> None:
-        for buyer in buyers[:UNITS]:
-            buyer.post(PATH, key="k")
-        connection.close()  # a session that has kept no plan yet
-        with CaptureQueriesContext(connection) as queries:
-            assert codes([buyers[UNITS].post(PATH, key="k")]) == ["sold_out"]
-        statements = [query["sql"] for query in queries.captured_queries]
-        assert not [sql for sql in statements if "shop_" in sql]
-        # Django names BEGIN and ROLLBACK, and neither is sent: no statement comes between them
-        sent = [word for sql in statements if (word := sql.split()[0]) not in {"BEGIN", "ROLLBACK"}]
-        assert sent == ["SELECT", "INSERT"]  # the token's first
+def test_a_late_request_writes_its_ledger_row_alone(buyers: list[Caller]) -> None:
+    for buyer in buyers[:UNITS]:
+        buyer.post(PATH, key="k")
+    connection.close()  # a session that has kept no plan yet
+    with CaptureQueriesContext(connection) as queries:
+        assert codes([buyers[UNITS].post(PATH, key="k")]) == ["sold_out"]
+    statements = [query["sql"] for query in queries.captured_queries]
+    assert not [sql for sql in statements if "shop_" in sql]
+    # Django names BEGIN and ROLLBACK, and neither is sent: no statement comes between them
+    sent = [word for sql in statements if (word := sql.split()[0]) not in {"BEGIN", "ROLLBACK"}]
+    assert sent == ["SELECT", "INSERT"]  # the token's first
 
 
-class TestTooLate:
-    """A refusal that Redis knows of is as any other answer."""
-
-    @pytest.fixture
-    def late(self, buyers: list[Caller], sale: FlashSale) -> Caller:
-        assert {buyer.post(PATH, key="k").status_code for buyer in buyers[:UNITS]} == {201}
-        return buyers[UNITS]
-
-    def test_it_is_replayed_until_its_bytes_are_purged(
-        self, late: Caller, buyers: list[Caller], redis_server: redis.Redis
-    ) -> None:
-        first, *others = (late.post(PATH, key="k") for _ in range(3))
-        assert (first.status_code, *codes([first])) == (409, "sold_out")
-        assert not first.has_header("Idempotent-Replayed")
-        for again in others:
-            assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (409, first.content, "true")
-        assert LedgerEntry.objects.filter(response_status=409).count() == 1
-        assert codes([late.post("flash-sales/another/orders", key="k")]) == ["idempotency_key_reused"]
-
-        bought, more = (buyers[0].post(PATH, key=key) for key in ("k", "k2"))
-        assert (bought.status_code, bought["Idempotent-Replayed"]) == (201, "true")
-        assert codes([more]) == ["already_bought"]
-        LedgerEntry.objects.filter(response_status=409).update(response_body=None, purged_at=timezone.now())
-        redis_server.flushall()
-        assert codes([late.post(PATH, key="k")]) == ["idempotency_result_expired"]
+def test_a_refusal_is_replayed_until_its_bytes_are_purged(buyers: list[Caller], redis_server: redis.Redis) -> None:
+    assert {buyer.post(PATH, key="k").status_code for buyer in buyers[:UNITS]} == {201}
+    late = buyers[UNITS]
+    first, *others = (late.post(PATH, key="k") for _ in range(3))
+    assert (first.status_code, *codes([first])) == (409, "sold_out")
+    assert not first.has_header("Idempotent-Replayed")
+    for again in others:
+        assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (409, first.content, "true")
+    assert LedgerEntry.objects.filter(response_status=409).count() == 1
+    assert codes([late.post("flash-sales/another/orders", key="k")]) == ["idempotency_key_reused"]
+    LedgerEntry.objects.filter(response_status=409).update(response_body=None, purged_at=timezone.now())
+    redis_server.flushall()
+    assert codes([late.post(PATH, key="k")]) == ["idempotency_result_expired"]
 
 
 class TestAdmissions:
@@ -286,15 +263,6 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 2
         assert tasks.sweep_flash_sales(timestamp=0) == 0
         assert [buyer.post(PATH, key="again").status_code for buyer in buyers[1:]] == [201, 201, 409, 409, 409]
-
-    def test_a_close_that_redis_did_not_hear_of(self, buyers: list[Caller], demo: User) -> None:
-        FlashSale.objects.update(units=1)
-        order = buy_directly(demo)
-        with override_settings(IDEMPOTENCY=keyed(False)):  # away while it closes
-            lifecycle.cancel(order_id=order.pk, user_id=demo.pk)
-        assert codes([buyers[0].post(PATH, key="k")]) == ["sold_out"]
-        assert tasks.sweep_flash_sales(timestamp=0) == 1
-        assert buyers[0].post(PATH, key="again").status_code == 201
 
     def test_a_purchase_while_the_sweep_runs_is_not_forgotten(self, buyers: list[Caller], demo: User) -> None:
         """Else Redis admits one buyer too many, who may take the unit of one who came earlier."""
@@ -405,14 +373,6 @@ def test_its_keys_are_in_one_slot_of_a_cluster(buyers: list[Caller], stores: Cal
     assert len({key_slot(key(part).encode()) for part in (SALE, ADMITTED, BUYERS, PLACES)}) == 1
 
 
-def test_the_operator_sees_sales(client: Client, demo: User, sale: FlashSale) -> None:
-    buy_directly(demo)
-    client.force_login(User.objects.create_superuser("boss"))
-    listed = client.get("/admin/shop/flashsale/", {"q": "sneaker"})
-    assert (listed.status_code, "sneaker" in listed.text.lower()) == (200, True)
-    assert client.post(f"/admin/shop/flashsale/{sale.pk}/change/", {"units": 99}).status_code == 403
-
-
 def form_of_a_sale(sale: FlashSale, **changed: Any) -> dict[str, Any]:
     """Return what the admin sends for another sale of the product, a day long, from tomorrow on."""
     days = {
@@ -424,6 +384,8 @@ def form_of_a_sale(sale: FlashSale, **changed: Any) -> dict[str, Any]:
 
 def test_the_operator_announces_a_sale(client: Client, sale: FlashSale, mug: Product) -> None:
     client.force_login(User.objects.create_superuser("boss"))
+    assert "sneaker" in client.get("/admin/shop/flashsale/", {"q": "sneaker"}).text.lower()
+    assert client.post(f"/admin/shop/flashsale/{sale.pk}/change/", {"units": 99}).status_code == 403
     form = client.get(ADD).content.decode()
     assert ("Sneaker" in form, "Mug" in form) == (True, False)  # what is sold in flash sales alone
     for words in ("Former price:", "Starts at (UTC):", "Ends at (UTC):"):
