@@ -9,6 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tests.integration.shop.web.test_pages import csrf_of
+
 SETTINGS = Path(__file__).resolve().parents[4] / "shop" / "settings.py"
 TAKEN_OVER = re.compile(
     r"SECURE_.*|.*_COOKIE_SECURE|LANGUAGE_COOKIE_.*|X_FRAME_OPTIONS|CONTENT_SECURITY_POLICY|MIDDLEWARE|ALLOWED_HOSTS"
@@ -119,8 +121,7 @@ def test_the_documentation_of_the_api_alone_may_write_its_own_styles(https: Clie
 
 
 def test_the_language_cookie_goes_over_https_alone(https: Client) -> None:
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', https.get("/").content.decode())[0]
-    body = {"language": "zh-hans", "csrfmiddlewaretoken": csrf}
+    body = {"language": "zh-hans", "csrfmiddlewaretoken": csrf_of(https.get("/"))}
     answer = https.post("/i18n/setlang/", body, headers={"Referer": "https://shop.example/"})
     cookie = answer.cookies["django_language"]
     assert (answer.status_code, cookie.value) == (302, "zh-hans")

@@ -19,7 +19,7 @@ from shop.models import Order, Product
 from shop.orders import basket
 from shop.orders import placing as orders
 from shop.platform.sessions import SessionStore, guest_key
-from tests.integration.shop.web.test_pages import INLINE, form_of
+from tests.integration.shop.web.test_pages import INLINE, csrf_of, form_of, log_in
 from tests.threads import at_once
 
 pytestmark = pytest.mark.usefixtures("mug")
@@ -49,10 +49,9 @@ def guest() -> Client:
 
 def put(client: Client, sku: str, quantity: int) -> Any:
     page = client.get(f"/products/{sku}")
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.content.decode())[0]
     token = re.findall(rf'formaction="/basket/{sku}/add"[^>]*value="([^"]+)"', page.content.decode())
     fields = form_of(page, f"/basket/{sku}/add") if not token else {"idempotency_token": token[0]}
-    body = {**fields, "csrfmiddlewaretoken": csrf, "quantity": str(quantity)}
+    body = {**fields, "csrfmiddlewaretoken": csrf_of(page), "quantity": str(quantity)}
     answer = client.post(f"/basket/{sku}/add", body)
     client.extra_fields = body  # type: ignore[attr-defined]  to be sent again
     return answer
@@ -115,9 +114,7 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, poster: Product) ->
         == "/accounts/login/?next=/basket"
     )
 
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
-    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
-    assert client.post("/accounts/login/", login)["Location"] == "/basket"
+    assert log_in(client)["Location"] == "/basket"
     fields, first = order_all(client)
     order = Order.objects.get()
     assert first["Location"] == f"/orders/{order.id.hex}"
@@ -137,10 +134,10 @@ def test_a_login_sent_again_keeps_the_basket(demo: User) -> None:
     """A double click, or an answer lost on the way: both requests carry the guest's session."""
     client, duplicate = guest(), guest()
     put(client, "mug", 2)
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
+    csrf = csrf_of(client.get("/accounts/login/"))
     duplicate.cookies = client.cookies.copy()  # type: ignore[assignment]
     as_guest = session_of(client).session_key
-    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
+    login = {"csrfmiddlewaretoken": csrf, "username": "demo", "password": "demo", "next": "/basket"}
     for browser in (client, duplicate):
         assert browser.post("/accounts/login/", login)["Location"] == "/basket"
         assert (browser.session[SESSION_KEY], held(browser)) == (str(demo.pk), {"mug": 2})
@@ -195,13 +192,10 @@ def test_who_logs_in_or_out_leaves_the_guests_key_behind(demo: User) -> None:
     client = guest()
     put(client, "mug", 1)
     as_guest = guest_with(client)
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
-    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo"}
-    client.post("/accounts/login/", login)
+    log_in(client)
     assert b"Your orders" in client.get("/").content
     assert b"Your orders" not in as_guest.get("/").content, "the guest's cookie is no member's"
-    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/").content.decode())
-    client.post("/accounts/logout/", {"csrfmiddlewaretoken": csrf[0]})
+    client.post("/accounts/logout/", {"csrfmiddlewaretoken": csrf_of(client.get("/"))})
     as_guest.post("/accounts/logout/", {"csrfmiddlewaretoken": as_guest.cookies["csrftoken"].value})
     assert as_guest.cookies["sessionid"].value == ""
     assert b"Your orders" not in client.get("/").content

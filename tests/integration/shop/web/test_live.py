@@ -27,14 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def owner(transactional_db: None) -> User:
-    return User.objects.create_user("ann", password="ann")
-
-
-@pytest.fixture
-def order(owner: User) -> Order:
-    Product.objects.create(sku="mug", name="Mug", price_minor=1990, stock=10)
-    return placed(owner, mug=1)
+def order(demo: User, mug: Product) -> Order:
+    return placed(demo, mug=1)
 
 
 class Reader:
@@ -85,9 +79,9 @@ def _all_places_are_free_again() -> Iterator[None]:
     until(lambda: not live._taken)  # else a stream has kept its place
 
 
-def test_the_page_hears_when_the_order_is_paid(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_hears_when_the_order_is_paid(demo: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 60.0)  # only a message can be the reason
-    reader = Reader(owner, order)
+    reader = Reader(demo, order)
     first = reader.next()
     assert (first["status"], first["final"], first["order"]) == ("pending", False, order.id.hex)
     pay(order)
@@ -98,19 +92,19 @@ def test_the_page_hears_when_the_order_is_paid(owner: User, order: Order, monkey
     assert reader.response.headers["Cache-Control"] == "no-store"
 
 
-def test_behind_asgi_the_page_polls(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_asgi_the_page_polls(demo: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     """Django collects a stream there before it sends any of it."""
     monkeypatch.setattr(live, "STREAM_SECONDS", 0.0)
     sync, client = Client(), AsyncClient()
-    sync.force_login(owner)
+    sync.force_login(demo)
     client.cookies = sync.cookies
     assert async_to_sync(client.get)(f"/api/v1/orders/{order.id.hex}/events").status_code == 204
 
 
-def test_a_state_that_the_browser_has_is_not_sent_again(owner: User, order: Order) -> None:
-    reader = Reader(owner, order)
+def test_a_state_that_the_browser_has_is_not_sent_again(demo: User, order: Order) -> None:
+    reader = Reader(demo, order)
     reader.next()
-    again = Reader(owner, order, **{"Last-Event-ID": reader.ids[0], "Accept": "text/event-stream"})
+    again = Reader(demo, order, **{"Last-Event-ID": reader.ids[0], "Accept": "text/event-stream"})
     pay(order)
     assert again.next()["status"] == "paid"
     for each in (reader, again):
@@ -119,7 +113,7 @@ def test_a_state_that_the_browser_has_is_not_sent_again(owner: User, order: Orde
 
 
 def test_a_change_that_was_rolled_back_is_not_published(
-    owner: User, order: Order, redis_server: redis.Redis
+    demo: User, order: Order, redis_server: redis.Redis
 ) -> None:
     with changes.topic(order.id, redis_server).listen() as messages:
         assert messages.take(wait_seconds=20) is None  # from now on it hears everything
@@ -134,11 +128,11 @@ def test_a_change_that_was_rolled_back_is_not_published(
 
 
 def test_without_redis_it_looks_by_itself(
-    owner: User, order: Order, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    demo: User, order: Order, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
     with hanging(redis_server):
-        reader = Reader(owner, order)
+        reader = Reader(demo, order)
         reader.next()
         pay(order)
         assert reader.next()["status"] == "paid"
@@ -153,23 +147,22 @@ def opened_by(user: User) -> Any:
     return client.get(f"/api/v1/orders/{order.id.hex}/events", headers={"Accept": "text/event-stream"})
 
 
-def test_one_user_has_two_at_most_and_leaves_room_for_others(owner: User, order: Order) -> None:
-    opened = [opened_by(owner) for _ in range(live.STREAMS_MAX_A_USER)]
-    third = opened_by(owner)
+def test_one_user_has_two_at_most_and_leaves_room_for_others(demo: User, other: User, order: Order) -> None:
+    opened = [opened_by(demo) for _ in range(live.STREAMS_MAX_A_USER)]
+    third = opened_by(demo)
     assert (third.status_code, third.content) == (204, b"")  # a browser does not come again, and polls
-    other = User.objects.create_user("bob", password="bob")
     placed(other, mug=1)
     opened.append(opened_by(other))
     assert opened[-1].status_code == 200
     for response in opened:
         response.close()  # none of them was ever read
         response.close()
-    once_more = opened_by(owner)
+    once_more = opened_by(demo)
     assert once_more.status_code == 200
     once_more.close()
 
 
-def test_a_process_has_only_so_many(owner: User, order: Order) -> None:
+def test_a_process_has_only_so_many(demo: User, order: Order) -> None:
     opened = []
     for name in "cdefg":
         user = User.objects.create_user(name, password=name)
@@ -180,45 +173,45 @@ def test_a_process_has_only_so_many(owner: User, order: Order) -> None:
         response.close()
 
 
-def test_the_headers_alone_take_no_place(owner: User, order: Order) -> None:
+def test_the_headers_alone_take_no_place(demo: User, order: Order) -> None:
     client = Client()
-    client.force_login(owner)
+    client.force_login(demo)
     asked = [client.head(f"/api/v1/orders/{order.id.hex}/events") for _ in range(live.STREAMS_MAX + 1)]
     for answer in asked:
         assert (answer.status_code, answer["Content-Type"]) == (200, "text/event-stream")
         assert (b"".join(answer), "Content-Length" in answer) == (b"", False)
 
 
-def test_it_is_the_owners_alone(order: Order) -> None:
+def test_it_is_the_owners_alone(order: Order, other: User) -> None:
     path = f"/api/v1/orders/{order.id.hex}/events"
     assert Client().get(path).status_code == Client().head(path).status_code == 401
-    other = Client()
-    other.force_login(User.objects.create_user("eve", password="eve"))
-    assert other.head(path).status_code == 404
-    answer = other.get(path, headers={"Accept": "text/event-stream"})
+    stranger = Client()
+    stranger.force_login(other)
+    assert stranger.head(path).status_code == 404
+    answer = stranger.get(path, headers={"Accept": "text/event-stream"})
     assert (answer.status_code, json.loads(answer.content)["code"]) == (404, "order_not_found")
 
 
-def test_a_stream_ends_after_its_time(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_ends_after_its_time(demo: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "STREAM_SECONDS", 0.0)
-    reader = Reader(owner, order)
+    reader = Reader(demo, order)
     reader.ended()
     assert [state["status"] for state in reader.states] == ["pending"]
     assert Order.objects.get().status == OrderStatus.PENDING
     assert not connection.in_atomic_block
 
 
-def change_password(owner: User) -> None:
-    owner.set_password("another")
-    owner.save()
+def change_password(demo: User) -> None:
+    demo.set_password("another")
+    demo.save()
 
 
 OVER: dict[str, Callable[[User, Reader], Any]] = {
-    "deactivated": lambda owner, reader: User.objects.update(is_active=False),
-    "logged out": lambda owner, reader: reader.client.logout(),
-    "expired": lambda owner, reader: Session.objects.update(expire_date=datetime(2026, 1, 1, tzinfo=UTC)),
-    "of an earlier password": lambda owner, reader: change_password(owner),
-    "without token": lambda owner, reader: Token.objects.all().delete(),
+    "deactivated": lambda demo, reader: User.objects.update(is_active=False),
+    "logged out": lambda demo, reader: reader.client.logout(),
+    "expired": lambda demo, reader: Session.objects.update(expire_date=datetime(2026, 1, 1, tzinfo=UTC)),
+    "of an earlier password": lambda demo, reader: change_password(demo),
+    "without token": lambda demo, reader: Token.objects.all().delete(),
 }
 
 
@@ -233,19 +226,19 @@ class TestACallerWhoIsNoLongerLetIn:
         ],
     )
     def test_their_stream_ends(
-        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool, now_they_are: str
+        self, demo: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool, now_they_are: str
     ) -> None:
         monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
-        key = Token.objects.create(user=owner).key
-        reader = Reader(owner, order, **({"Authorization": f"Token {key}"} if by_token else {}))
+        key = Token.objects.create(user=demo).key
+        reader = Reader(demo, order, **({"Authorization": f"Token {key}"} if by_token else {}))
         reader.next()
-        OVER[now_they_are](owner, reader)
+        OVER[now_they_are](demo, reader)
         reader.ended()
         assert [state["status"] for state in reader.states] == ["pending"]
 
-    def test_nobody_elses_does(self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nobody_elses_does(self, demo: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
-        reader = Reader(owner, order)
+        reader = Reader(demo, order)
         reader.next()
         eve = User.objects.create_user("eve", is_active=False)
         Token.objects.create(user=eve)

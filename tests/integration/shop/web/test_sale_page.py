@@ -16,7 +16,7 @@ from shop import sales as flashsale
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
 from shop.sales import looking
-from tests.integration.shop.web.test_pages import INLINE, form_of
+from tests.integration.shop.web.test_pages import INLINE, form_of, text_of
 from tests.running import until
 
 pytestmark = pytest.mark.usefixtures("sale")
@@ -33,10 +33,6 @@ def announced(product: Product, *, starts_at: datetime) -> FlashSale:
     return flashsale.announce(
         product_id=product.pk, units=1, starts_at=starts_at, ends_at=starts_at + timedelta(hours=1)
     )
-
-
-def text(response: Any) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
 
 
 def poll(client: Client, page: Any) -> Any:
@@ -69,15 +65,15 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     assert '<noscript><meta http-equiv="refresh" content="30;' in html
     assert poll(shopper, page).json()["state"] == "upcoming"
     refused = shopper.post(BUY, form_of(page, BUY))
-    assert (refused.status_code, "started yet, or it" in text(refused)) == (409, True)
-    assert "Log in now" in text(client.get(PAGE))
+    assert (refused.status_code, "started yet, or it" in text_of(refused)) == (409, True)
+    assert "Log in now" in text_of(client.get(PAGE))
     assert f'href="{PAGE}"' in shopper.get("/products/sneaker").content.decode()
 
 
 def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale) -> None:
-    assert "Former price" not in text(client.get(PAGE))
+    assert "Former price" not in text_of(client.get(PAGE))
     FlashSale.objects.update(former_price_minor=39900)
-    shown = text(client.get(PAGE))
+    shown = text_of(client.get(PAGE))
     assert "¥299.00 Former price ¥399.00" in shown
     assert f"Sale ends {sale.ends_at:%-d %b %Y, %H:%M} UTC" in shown
 
@@ -89,17 +85,17 @@ def test_two_tabs_and_who_comes_too_late(
     late.force_login(other)
     tabs = [form_of(shopper.get(PAGE), BUY) for _ in range(2)]
     late_page = late.get(PAGE)
-    assert "Left: 1 / 1" in text(late_page)
-    assert "In line so far" not in text(late_page), "nobody waits while there is one for each"
+    assert "Left: 1 / 1" in text_of(late_page)
+    assert "In line so far" not in text_of(late_page), "nobody waits while there is one for each"
     assert shopper.post(BUY, tabs[0]).status_code == 302
     again = shopper.post(BUY, tabs[1])
-    assert (again.status_code, "You got one!" in text(again)) == (409, True)
+    assert (again.status_code, "You got one!" in text_of(again)) == (409, True)
 
     refused = late.post(BUY, form_of(late_page, BUY))
     assert (refused.status_code, 'role="alert"' in refused.content.decode()) == (409, True)
-    assert "Your place in line: 2 " in text(refused)
-    assert "Items from unpaid orders come back." in text(refused)
-    assert "In line so far: 2" in text(refused)
+    assert "Your place in line: 2 " in text_of(refused)
+    assert "Items from unpaid orders come back." in text_of(refused)
+    assert "In line so far: 2" in text_of(refused)
     with django_assert_num_queries(0):
         states = poll(late, late_page)
     assert states.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
@@ -118,7 +114,7 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
         assert poll(shopper, page).json() == {"state": "open", "units": 1, "left": 1}
         assert shopper.post(BUY, form_of(page, BUY)).status_code == 302
         assert poll(client, page).json()["state"] == "bought"  # the signed word says who asks
-        assert "All taken" in text(client.get(PAGE))
+        assert "All taken" in text_of(client.get(PAGE))
         assert client.get(f"{PAGE}/status?who=made-up").json()["state"] == "soldout"
 
 
@@ -142,11 +138,11 @@ def test_a_buyer_after_the_end_and_in_the_next_sale(
     redis_server.flushall()
     flashsale.forget()
     page = agreed(state="ended", asks=False, order=True)
-    assert "This sale is over" in text(page)
+    assert "This sale is over" in text_of(page)
 
     following = announced(sneaker, starts_at=timezone.now() + timedelta(minutes=5))
     page = agreed(state="upcoming", asks=True, order=True)
-    assert ("Sale starts in" in text(page), "Your order from the last sale" in text(page)) == (True, True)
+    assert ("Sale starts in" in text_of(page), "Your order from the last sale" in text_of(page)) == (True, True)
     FlashSale.objects.filter(pk=following.pk).update(starts_at=timezone.now() - timedelta(seconds=1))
     flashsale.forget()
     page = agreed(state="open", asks=True, order=False)
@@ -211,16 +207,16 @@ def test_after_its_end_and_where_there_is_none(shopper: Client, client: Client, 
     now = timezone.now()
     FlashSale.objects.update(starts_at=now - timedelta(hours=2), ends_at=now - timedelta(hours=1))
     page = shopper.get(PAGE)
-    assert "This sale is over" in text(page)
+    assert "This sale is over" in text_of(page)
     assert 'http-equiv="refresh"' not in page.content.decode()
-    product = text(shopper.get("/products/sneaker"))
+    product = text_of(shopper.get("/products/sneaker"))
     assert "No sale is on right now" in product
     assert "Go to the flash sale" not in product
     FlashSale.objects.update(ends_at=now + timedelta(hours=1))
-    assert "Go to the flash sale" in text(shopper.get("/products/sneaker"))
+    assert "Go to the flash sale" in text_of(shopper.get("/products/sneaker"))
     for address in ("/flash-sales/mug", "/flash-sales/nothing"):
         missing = client.get(address)
-        assert (missing.status_code, "Browse products" in text(missing)) == (404, True)
+        assert (missing.status_code, "Browse products" in text_of(missing)) == (404, True)
         assert client.get(f"{address}/status").status_code == 404
 
 
