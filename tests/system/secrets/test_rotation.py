@@ -3,10 +3,10 @@
 import gc
 import logging
 import os
+import socket
 import threading
 import weakref
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -263,61 +263,29 @@ def test_threads_always_get_a_whole_set_and_nobody_waits_for_a_reload(
     assert sent_authorization("stripe") == "sk_test_second"
 
 
-class Counting(ThreadingHTTPServer):
-    """Answers every call with 404 and keeps its connection; says when a connection ends."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.arrived, self.answer, self.ended = threading.Event(), threading.Event(), threading.Event()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                server.arrived.set()
-                assert server.answer.wait(20)
-                self.send_response(404)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def finish(self) -> None:
-                super().finish()
-                server.ended.set()
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
 def test_the_connections_of_a_replaced_provider_end_with_its_last_call(files: Files) -> None:
-    server = Counting()
-    listening = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    listening.start()
-    files.channels["stripe"]["API_URL"] = f"http://127.0.0.1:{server.server_address[1]}"
     answers: list[int] = []
 
     def call() -> None:
         provider: Any = configured.current()["stripe"]
         answers.append(provider._http.get(f"{files.channels['stripe']['API_URL']}/v1/x").status_code)
 
-    running = threading.Thread(target=call)
-    running.start()
-    assert server.arrived.wait(20)
-    replaced = weakref.ref(configured.current()["stripe"])
-    files.put("stripe_key", b"sk_test_second")
-    assert sent_authorization("stripe") == "sk_test_second"
-    assert replaced() is not None, "a call is running on it"
-    assert not server.ended.is_set()
-    server.answer.set()
-    running.join(20)
-    assert answers == [404]
-    gc.collect()
-    assert replaced() is None
-    assert server.ended.wait(20), "its connection is closed"
-    server.shutdown()
-    server.server_close()
-    listening.join()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        files.channels["stripe"]["API_URL"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+        running = threading.Thread(target=call)
+        running.start()
+        server.settimeout(20)
+        line, _ = server.accept()
+    with line:
+        line.settimeout(20)
+        assert line.recv(65_536).endswith(b"\r\n\r\n")
+        replaced = weakref.ref(configured.current()["stripe"])
+        files.put("stripe_key", b"sk_test_second")
+        assert sent_authorization("stripe") == "sk_test_second"
+        assert replaced() is not None, "a call is running on it"
+        line.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")
+        running.join(20)
+        assert answers == [404]
+        gc.collect()
+        assert replaced() is None
+        assert line.recv(1) == b"", "its connection is closed"
