@@ -137,14 +137,11 @@ class Shopper:
 
     def run(self, plan: Plan) -> None:
         """Until the run ends."""
+        kinds = {"buy": self._buy, "flash": self._flash, "coupon": self._coupon, "like": self._like}
         for visit in plan:
             if self._shop.ended.is_set():
                 return
-            self.make(visit)
-
-    def make(self, visit: Visit) -> None:
-        """One visit."""
-        {"buy": self._buy, "flash": self._flash, "coupon": self._coupon, "like": self._like}[visit.kind](visit)
+            kinds[visit.kind](visit)
 
     def order(self, visit: Visit) -> str:
         """Place an order; its id, or empty."""

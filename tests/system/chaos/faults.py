@@ -30,36 +30,36 @@ def _web(lab: Lab, target: str) -> str:
     return f"{lab.webs[int(number)]} {end}".strip()
 
 
+def keep_trying(work: Callable[[], object], refused: type[Exception]) -> None:
+    """Until it is not `refused` any more."""
+    for left in reversed(range(TRIES)):
+        try:
+            work()
+            return
+        except refused:
+            if not left:
+                raise
+            time.sleep(TICK_SECONDS)
+
+
 def _in_redis(lab: Lab, *command: Any) -> None:
-    client = lab.redis()
-    with suppress(redis.RedisError):  # a Redis that does not take it is broken enough
+    with suppress(redis.RedisError), lab.redis() as client:  # a Redis that does not take it is broken enough
         client.execute_command(*command)
-    client.close()
 
 
 def _heal_redis(lab: Lab, *command: Any) -> None:
     """Until it has taken it: a fault that stays would be blamed on the shop."""
-    client = lab.redis()
-    for left in reversed(range(TRIES)):
-        try:
-            client.execute_command(*command)
-            break
-        except redis.RedisError:
-            if not left:
-                raise
-            time.sleep(TICK_SECONDS)
-    client.close()
+    with lab.redis() as client:
+        keep_trying(lambda: client.execute_command(*command), redis.RedisError)
 
 
 def _fill_disk(lab: Lab) -> None:
     """Its snapshots fail as on a full disk, and then it refuses every write (MISCONF)."""
-    client = lab.redis()
-    with suppress(redis.RedisError):
+    with suppress(redis.RedisError), lab.redis() as client:
         (Path(client.config_get("dir")["dir"]) / NO_ROOM).mkdir(exist_ok=True)
         for setting in (("dbfilename", NO_ROOM), ("save", "3600 1")):
             client.execute_command("CONFIG SET", *setting)
         client.execute_command("BGSAVE")
-    client.close()
 
 
 def _drop_connections(lab: Lab) -> None:
@@ -71,17 +71,14 @@ def _drop_connections(lab: Lab) -> None:
 
 
 def tell_sandbox(lab: Lab, values: Any) -> None:
-    """Set faults of the sandbox; it may just be starting."""
-    for left in reversed(range(TRIES)):
-        try:
-            with lab.sandbox() as http:
-                http.post("/_control/faults", json=dict(values)).raise_for_status()
-            return
-        except httpx.TransportError:
-            if not left:
-                raise
-            lab.supervise()
-            time.sleep(TICK_SECONDS)
+    """Set faults of the sandbox, or end all where none is named; it may just be starting."""
+
+    def tell() -> None:
+        lab.supervise()
+        with lab.sandbox() as http:
+            http.post("/_control/faults", json=dict(values)).raise_for_status()
+
+    keep_trying(tell, httpx.TransportError)
 
 
 BEGIN: dict[str, Work] = {

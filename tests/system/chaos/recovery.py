@@ -17,19 +17,6 @@ LOOK_SECONDS = 0.5
 ASKERS = 8
 REPLAYS = 400  # of so many keys the answer is asked for once more in the end
 
-CALM = {
-    "duplicates": 0,
-    "parallel": 4,
-    "delay_ms": 0,
-    "reorder": False,
-    "drop_rate": 0,
-    "timeout_after_success": False,
-    "http_500_rate": 0,
-    "wrong_amount": False,
-    "pay_closed": False,
-    "hold_answers": False,
-}
-
 
 def judge(lab: Lab, shop: Shop, stage: Stage, *, seed: int = 0, rest_seconds: float = REST_SECONDS) -> list[str]:
     """Wait until the system has come to rest, and name the violations.
@@ -42,7 +29,8 @@ def judge(lab: Lab, shop: Shop, stage: Stage, *, seed: int = 0, rest_seconds: fl
         rest_seconds: what is on its way after so long is a violation.
     """
     history = shop.history
-    tell_sandbox(lab, CALM)
+    for values in ({}, {"parallel": 4}):
+        tell_sandbox(lab, values)
     lab.wait_until_ready()
     deadline = time.monotonic() + rest_seconds
     with ThreadPoolExecutor(max_workers=ASKERS, thread_name_prefix="asker") as pool:

@@ -14,7 +14,7 @@ import psycopg
 from tests.running import until
 from tests.system.chaos import stage
 from tests.system.chaos.clients import Shop, Shopper
-from tests.system.chaos.faults import tell_sandbox
+from tests.system.chaos.faults import keep_trying, tell_sandbox
 from tests.system.chaos.history import Answer, History, Intent
 from tests.system.chaos.lab import Lab
 from tests.system.chaos.plan import Visit
@@ -23,7 +23,6 @@ from tests.system.chaos.recovery import judge
 
 REST_SECONDS = 20.0
 RUSH_UNITS = 10
-TRIES = 10
 PATIENT_SECONDS = 20.0  # for an answer: what stands still is to be heard when it goes on
 
 
@@ -70,14 +69,12 @@ class Bench:
 
     def _put_back(self, constraint: str) -> None:
         """Once what breaks it is gone; a request that was on its way may still have left some of it."""
-        for left in reversed(range(TRIES)):
+
+        def put_back() -> None:
             self._clear()
-            try:
-                self.database.execute(constraint)
-                break
-            except psycopg.errors.IntegrityError:
-                if not left:
-                    raise
+            self.database.execute(constraint)
+
+        keep_trying(put_back, psycopg.errors.IntegrityError)
 
     def _definition(self, name: str) -> str:
         row = self.database.execute(
@@ -88,14 +85,10 @@ class Bench:
 
     def _clear(self) -> None:
         self._forget_trades()
-        for left in reversed(range(TRIES)):
-            try:
-                stage.clear(self.database)
-                break
-            except psycopg.errors.DeadlockDetected:  # with a timer of the worker
-                if not left:
-                    raise
-        with closing(self.lab.redis()) as redis:
+        keep_trying(
+            lambda: stage.clear(self.database), psycopg.errors.DeadlockDetected
+        )  # with a timer of the worker
+        with self.lab.redis() as redis:
             redis.flushall()
 
     def _forget_trades(self) -> None:
@@ -237,7 +230,7 @@ def late_retries(scene: Scene) -> None:
         return runs("job.id IS NULL") > before
 
     until(passed)
-    with closing(scene.lab.redis()) as redis:
+    with scene.lab.redis() as redis:
         redis.flushall()
     for intent in scene.shop.history.of("order"):
         scene.shop.ask(intent, web=intent.user + 1)
