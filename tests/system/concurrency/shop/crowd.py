@@ -1,7 +1,6 @@
 """Many buyers with API tokens, made by SQL in the database of a shop that runs in processes of its own."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
@@ -48,9 +47,7 @@ class Crowd:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def buy(self, url: str, token: str, *, key: str) -> httpx.Response:
