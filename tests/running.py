@@ -20,6 +20,8 @@ from tests.sandbox import ROOT, START_SECONDS
 # encode/httpcore issue 1110)
 UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
+MUG = {"items": [{"sku": "mug", "quantity": 1}]}
+
 
 class RunningShop:
     """`python -m shop.devserver.run` with servers of its own; `stop` it in the end.
@@ -98,16 +100,23 @@ class RunningShop:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         for url in self.urls:
-            while True:
-                try:
-                    if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
-                        break
-                except httpx.TransportError:
-                    pass
+            while not is_up(f"{url}/readyz"):
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     self.stop()
                     raise RuntimeError(f"the shop did not start:\n{self.log()}")
                 time.sleep(0.1)
+
+
+def order_mug(api: httpx.Client, key: str) -> httpx.Response:
+    """Order one under a key."""
+    return api.post("/api/v1/orders", json=MUG, headers={"Idempotency-Key": key})
+
+
+def pay_as_shopper(sandbox: httpx.Client, attempt: Mapping[str, Any]) -> None:
+    """Go on where the attempt says, the page of Alipay or the code of WeChat, and pay."""
+    if attempt["next_action"]["type"] == "redirect":
+        sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
+    sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
 
 
 def _free_ports(web: int) -> tuple[int, int]:
@@ -117,6 +126,14 @@ def _free_ports(web: int) -> tuple[int, int]:
         wanted = [first + 10 * index for index in range(web)]
         if sandbox not in wanted and all(map(is_free, wanted)):
             return first, sandbox
+
+
+def is_up(url: str) -> bool:
+    """Whether it answers 200."""
+    try:
+        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def until(condition: Callable[[], Any], seconds: float = START_SECONDS) -> Any:

@@ -23,6 +23,7 @@ from shop.devserver.plan import Plan
 from shop.devserver.run import Run
 from tests.ports import free_ports
 from tests.readymade import SET_BY_RUN
+from tests.running import is_up
 from tests.system.chaos.network import Network
 
 PROVIDER_URLS = ("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL")
@@ -171,7 +172,7 @@ class Lab(Run):
         """
         deadline = time.monotonic() + READY_SECONDS
         for url in [*(f"{url}/readyz" for url in self.urls), f"{self.plan.sandbox_url}/healthz"]:
-            while not _answers(url):
+            while not is_up(url):
                 self.supervise()
                 if time.monotonic() > deadline:
                     raise LabError(f"{url} does not answer; logs are in {self.logs}")
@@ -236,10 +237,3 @@ def _signal_group(child: "subprocess.Popen[bytes]", number: signal.Signals) -> N
     if child.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False

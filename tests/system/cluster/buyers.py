@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.running import until
+from tests.running import order_mug, until
 from tests.system.cluster.deployment import Deployment
 
 BUYERS = 4
@@ -60,7 +60,7 @@ class Buyers:
         assert len(set(self.placed.values())) == len(self.placed)
         with self._deployment.api() as client:
             for key, order in list(self.placed.items())[:: max(1, len(self.placed) // 40)]:
-                again = _order(client, key)
+                again = order_mug(client, key)
                 assert (again.status_code, again.json()["id"]) == (201, order)
                 assert again.headers["Idempotent-Replayed"] == "true"
             assert _orders(client) == set(self.placed.values())
@@ -73,7 +73,7 @@ class Buyers:
     def _buy(self, client: httpx.Client, key: str) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            answer = _order(client, key)
+            answer = order_mug(client, key)
             self.said[answer.status_code] += 1
             if answer.status_code == 201:
                 self.placed[key] = answer.json()["id"]
@@ -81,11 +81,6 @@ class Buyers:
             assert answer.status_code not in MAY_BE_SAID or int(answer.headers["Retry-After"]) >= 1
             time.sleep(PAUSE_SECONDS)
         self.unanswered.append(key)
-
-
-def _order(client: httpx.Client, key: str) -> httpx.Response:
-    body = {"items": [{"sku": "mug", "quantity": 1}]}
-    return client.post("/api/v1/orders", json=body, headers={"Idempotency-Key": key})
 
 
 def _orders(client: httpx.Client) -> set[str]:

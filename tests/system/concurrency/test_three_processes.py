@@ -24,7 +24,7 @@ import redis
 from shop.devserver import embedded
 from shop.devserver.guardian import alive
 from tests.conftest import a_folder_of_its_own
-from tests.running import RunningShop, until
+from tests.running import RunningShop, order_mug, pay_as_shopper, until
 from tests.sandbox import ROOT
 from tests.system.concurrency.shop.crowd import Crowd, open_sale
 
@@ -67,20 +67,9 @@ def sandbox(shop: RunningShop) -> Iterator[httpx.Client]:
         client.post("/_control/faults", json={}).raise_for_status()
 
 
-def place(client: httpx.Client, key: str) -> httpx.Response:
-    body = {"items": [{"sku": "mug", "quantity": 1}]}
-    return client.post("/api/v1/orders", json=body, headers={"Idempotency-Key": key})
-
-
 def pay(api: httpx.Client, order_id: str, channel: str) -> Any:
     headers = {"Idempotency-Key": uuid4().hex}
     return api.post(f"/api/v1/orders/{order_id}/payment", json={"channel": channel}, headers=headers).json()
-
-
-def shopper_pays(sandbox: httpx.Client, attempt: dict[str, Any]) -> None:
-    if attempt["next_action"]["type"] == "redirect":
-        sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
-    sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
 
 
 def charges(sandbox: httpx.Client) -> dict[str, tuple[int, int]]:
@@ -110,7 +99,7 @@ def test_a_connection_goes_on_after_a_body_that_nobody_read(
             key = uuid4().hex
             refused = client.post("/api/v1/orders", content=body, headers={**headers, "Idempotency-Key": key})
             assert (refused.status_code, refused.json()["code"]) == (413, "payload_too_large")
-            assert place(client, key).status_code == 201
+            assert order_mug(client, key).status_code == 201
         nobody = {"Authorization": "Token of-nobody"}
         assert client.post("/api/v1/orders", content=large, headers={**headers, **nobody}).status_code == 401
 
@@ -124,7 +113,7 @@ def test_twenty_keys_in_six_copies_over_three_processes(shop: RunningShop, clien
     calls = [(rng.choice(clients), key) for key in keys for _ in range(COPIES)]
     rng.shuffle(calls)
     with ThreadPoolExecutor(max_workers=24) as pool:
-        answers = list(pool.map(lambda call: (call[1], place(*call)), calls))
+        answers = list(pool.map(lambda call: (call[1], order_mug(*call)), calls))
     assert {answer.status_code for _, answer in answers} <= {201, 409}
     assert {a.json()["code"] for _, a in answers if a.status_code == 409} <= {"idempotency_in_progress"}
     assert order_count(shop) - before == KEYS
@@ -134,7 +123,7 @@ def test_twenty_keys_in_six_copies_over_three_processes(shop: RunningShop, clien
             bodies[key].add(answer.content)
     for key in keys:
         for client in clients:
-            replay = place(client, key)
+            replay = order_mug(client, key)
             assert (replay.status_code, replay.headers["Idempotent-Replayed"]) == (201, "true")
             bodies[key].add(replay.content)
     assert Counter(len(found) for found in bodies.values()) == {1: KEYS}
@@ -144,7 +133,7 @@ def test_twenty_keys_in_six_copies_over_three_processes(shop: RunningShop, clien
 def test_a_process_that_is_killed_comes_back_and_the_others_go_on(
     shop: RunningShop, clients: list[httpx.Client]
 ) -> None:
-    first = place(clients[1], key := uuid4().hex)
+    first = order_mug(clients[1], key := uuid4().hex)
     bound = shop.urls[1].removeprefix("http://")
     # not by `cmdline()` of each child: a backend of PostgreSQL may have ended by then
     killed = [each for each in psutil.process_iter(["cmdline"]) if bound in (each.info["cmdline"] or ())]
@@ -153,14 +142,14 @@ def test_a_process_that_is_killed_comes_back_and_the_others_go_on(
         with suppress(psutil.NoSuchProcess):  # the one below ends by itself
             server.kill()
     psutil.wait_procs(killed)
-    assert place(clients[0], key).content == first.content
+    assert order_mug(clients[0], key).content == first.content
     headers = {"Authorization": "Token demo-token"}
     with httpx.Client(transport=httpx.HTTPTransport(retries=7), base_url=shop.urls[1], headers=headers) as patient:
-        assert place(patient, key).content == first.content
+        assert order_mug(patient, key).content == first.content
 
 
 def test_a_body_in_chunks_is_the_same_request(shop: RunningShop, clients: list[httpx.Client]) -> None:
-    first = place(clients[0], key := uuid4().hex)
+    first = order_mug(clients[0], key := uuid4().hex)
 
     def in_chunks(*chunks: bytes) -> httpx.Response:
         headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
@@ -181,9 +170,9 @@ def test_when_every_notification_is_lost_the_timer_finds_the_payment_and_the_wor
     shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
 ) -> None:
     sandbox.post("/_control/faults", json={"drop_rate": 1}).raise_for_status()
-    order = place(api, uuid4().hex).json()
+    order = order_mug(api, uuid4().hex).json()
     payment = pay(api, order["id"], "wechat")
-    shopper_pays(sandbox, payment["attempts"][0])
+    pay_as_shopper(sandbox, payment["attempts"][0])
     handled = "SELECT count(*) FROM payments_paymentevent WHERE payment_id = %s AND handled_at IS NOT NULL"
     with shop.database() as connection:  # its next question falls due
         connection.execute("UPDATE payments_attempt SET next_query_at = now() WHERE next_query_at IS NOT NULL")
@@ -198,13 +187,13 @@ def test_when_every_notification_is_lost_the_timer_finds_the_payment_and_the_wor
 def test_paid_by_two_channels_one_is_given_back_by_itself(
     shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
 ) -> None:
-    order = place(api, uuid4().hex).json()
+    order = order_mug(api, uuid4().hex).json()
     for channel in ("wechat", "alipay"):
         payment = pay(api, order["id"], channel)
     attempts = payment["attempts"]
     assert [attempt["channel"] for attempt in attempts] == ["wechat", "alipay"]
     for attempt in attempts:
-        shopper_pays(sandbox, attempt)
+        pay_as_shopper(sandbox, attempt)
     numbers = [attempt["out_trade_no"] for attempt in attempts]
     until(lambda: sorted(charges(sandbox)[number] for number in numbers) == [(1990, 0), (1990, 1990)])
     until(lambda: api.get(f"/api/v1/payments/{payment['id']}").json()["status"] == "succeeded")
@@ -220,7 +209,7 @@ def test_paid_by_two_channels_one_is_given_back_by_itself(
 def test_the_sandbox_pays_by_the_number_alone_where_nobody_opened_the_page(
     api: httpx.Client, sandbox: httpx.Client
 ) -> None:
-    order = place(api, uuid4().hex).json()
+    order = order_mug(api, uuid4().hex).json()
     [attempt] = pay(api, order["id"], "alipay")["attempts"]
     assert attempt["next_action"]["type"] == "redirect"
     number = attempt["out_trade_no"]
@@ -300,7 +289,7 @@ def test_a_sale_is_sold_to_the_first_and_another_in_the_middle_of_which_redis_is
     shop: RunningShop, api: httpx.Client, mortal_redis: int
 ) -> None:
     known, fresh = uuid4().hex, uuid4().hex
-    first = place(api, known)
+    first = order_mug(api, known)
     with shop.database() as database:
         sale = open_sale(database, sku="quiet", units=FEW)
         with Crowd(database, sku="quiet", count=MANY) as crowd:
@@ -318,8 +307,8 @@ def test_a_sale_is_sold_to_the_first_and_another_in_the_middle_of_which_redis_is
             crowd.sell_the_rest(shop.urls)
             crowd.sold_exactly(sale, FEW)
     before = order_count(shop)
-    assert place(api, known).content == first.content
-    made, again = place(api, fresh), place(api, fresh)
+    assert order_mug(api, known).content == first.content
+    made, again = order_mug(api, fresh), order_mug(api, fresh)
     assert (made.status_code, again.content) == (201, made.content)
     assert order_count(shop) - before == 1
     assert api.get("/readyz").json()["redis"] is False

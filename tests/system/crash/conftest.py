@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,22 +14,21 @@ import redis
 
 from shop.devserver.embedded import EmbeddedServers
 from tests import readymade
-from tests.conftest import a_folder_of_its_own
+from tests.conftest import guarded_folder
 from tests.ports import free_port
-from tests.running import until
-from tests.sandbox import ROOT, START_SECONDS, Sandbox
+from tests.running import MUG, is_up, until
+from tests.sandbox import ROOT, Sandbox
 
 PYTHON = sys.executable
-MUG = {"items": [{"sku": "mug", "quantity": 1}]}
 
 
 class MortalShop:
     """Calls to it, and looks into its stores."""
 
-    def __init__(self, environment: dict[str, str], sandbox: Sandbox, url: str) -> None:
+    def __init__(self, environment: dict[str, str], sandbox: Sandbox) -> None:
         self.environment = environment
         self.sandbox = sandbox
-        self.url = url
+        self.url = environment["PUBLIC_URL"]
         self.database = psycopg.connect(environment["DATABASE_URL"], autocommit=True)
         self.redis = redis.Redis.from_url(environment["REDIS_URL"])
 
@@ -79,55 +77,43 @@ class MortalShop:
 
 
 @pytest.fixture(scope="package")
-def shop() -> Iterator[MortalShop]:
-    """Servers, sandbox and web worker, ended afterwards."""
-    with a_folder_of_its_own() as folder:
-        yield from _run_shop(folder)
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
+    yield made
+    made.stop()
 
 
-def _run_shop(folder: Path) -> Iterator[MortalShop]:
-    readymade.lay_out(folder)
-    given = {name: os.environ.pop(name) for name in ("DATABASE_URL", "REDIS_URL")}
-    servers = EmbeddedServers(folder, durable=False)
-    try:
-        servers.start()
-    finally:
-        os.environ.update(given)
-    sandbox = Sandbox(folder / "sandbox")
-    port = free_port()
-    environment = {
-        **os.environ,
-        **servers.environment,
-        **sandbox.environment(),
-        "DEBUG": "1",
-        "DJANGO_SETTINGS_MODULE": "shop.settings",
-        "PUBLIC_URL": f"http://127.0.0.1:{port}",
-        "LOG_LEVEL": "ERROR",
-    }
-    shop = None
-    master = subprocess.Popen(
-        [
-            *(PYTHON, "-m", "gunicorn", "tests.system.crash.wsgi:application", "--preload", "--workers", "1"),
-            *("--bind", f"127.0.0.1:{port}", "--log-level", "critical", "--no-control-socket"),
-        ],
-        cwd=ROOT,
-        env=environment,
-    )
-    try:
-        shop = MortalShop(environment, sandbox, environment["PUBLIC_URL"])
-        until(lambda: _is_ready(shop.url))
-        yield shop
-    finally:
-        if shop is not None:
-            shop.close()
-        master.terminate()
-        master.wait(START_SECONDS)
-        sandbox.stop()
-        servers.stop()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
+@pytest.fixture(scope="package")
+def shop(sandbox: Sandbox) -> Iterator[MortalShop]:
+    """Servers and web worker, ended afterwards."""
+    with guarded_folder() as (guardian, folder), pytest.MonkeyPatch.context() as patched:
+        readymade.lay_out(folder)
+        for given in ("DATABASE_URL", "REDIS_URL"):
+            patched.delenv(given)
+        with EmbeddedServers(folder, durable=False) as servers:
+            patched.undo()
+            address = f"127.0.0.1:{free_port()}"
+            environment = {
+                **os.environ,
+                **servers.environment,
+                **sandbox.environment(),
+                "DEBUG": "1",
+                "DJANGO_SETTINGS_MODULE": "shop.settings",
+                "PUBLIC_URL": f"http://{address}",
+                "LOG_LEVEL": "ERROR",
+            }
+            command = [
+                PYTHON,
+                "-m",
+                "gunicorn",
+                "tests.system.crash.wsgi:application",
+                "--preload",
+                "--workers",
+                "1",
+            ]
+            command += ["--bind", address, "--log-level", "critical", "--no-control-socket"]
+            guardian.start(command, log=folder / "web.log", environment=environment, cwd=ROOT)
+            made = MortalShop(environment, sandbox)
+            until(lambda: is_up(f"{made.url}/readyz"))
+            yield made
+            made.close()

@@ -3,8 +3,7 @@
 from typing import Any
 from uuid import UUID, uuid4
 
-import httpx
-
+from tests.running import pay_as_shopper
 from tests.system.concurrency.shop.crowd import Crowd, open_sale
 from tests.system.crash.conftest import MortalShop
 
@@ -21,11 +20,8 @@ def boundaries_of_paying(shop: MortalShop, channel: str) -> int:
 
 
 def shopper_pays(shop: MortalShop, payment: dict[str, Any]) -> None:
-    """Go on where the answer says: the page of Alipay, the code of WeChat."""
     (attempt,) = payment["attempts"]
-    if attempt["next_action"]["type"] == "redirect":
-        httpx.get(attempt["next_action"]["url"], follow_redirects=True, trust_env=False).raise_for_status()
-    shop.sandbox.pay(attempt["out_trade_no"])
+    pay_as_shopper(shop.sandbox.http, attempt)
     shop.wait_until_paid(payment["order"])
 
 

@@ -25,7 +25,7 @@ import pytest
 from payments.providers import registry, rsa
 from payments.sandbox.stripe import documents as stripe_documents
 from tests.conftest import a_folder_of_its_own
-from tests.running import RunningShop, until
+from tests.running import MUG, RunningShop, pay_as_shopper, until
 from tests.system.secrets.scanner import Scanner, luhn, payer_needles, private_key_needles
 
 CARD = "4242424242424242"
@@ -84,14 +84,12 @@ class Actor:
 
     def open(self, channel: str, *, headers: Mapping[str, str] = NOTHING, **more: Any) -> httpx.Response:
         """Begin to pay for a new order of a mug."""
-        order = self.post("orders", {"items": [{"sku": "mug", "quantity": 1}]}).raise_for_status().json()["id"]
+        order = self.post("orders", MUG).raise_for_status().json()["id"]
         return self.post(f"orders/{order}/payment", {"channel": channel, **more}, headers=headers)
 
     def pay(self, payment: dict[str, Any]) -> None:
         (attempt,) = payment["attempts"]
-        if attempt["next_action"]["type"] == "redirect":
-            self.sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
-        self.sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
+        pay_as_shopper(self.sandbox, attempt)
 
     def status(self, payment_id: str) -> str:
         return str(self.api.get(f"/api/v1/payments/{payment_id}").json()["status"])
