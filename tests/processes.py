@@ -2,9 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
+import psycopg
 from django.db import connection
 
 from tests.running import until
@@ -15,6 +19,18 @@ def on_the_tests_database(name: str | None = None) -> dict[str, str]:
     path = f"/{name or connection.settings_dict['NAME']}"
     url = urlsplit(os.environ["DATABASE_URL"])._replace(path=path).geturl()
     return {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
+
+
+@contextmanager
+def a_database(*, like: str = "template1") -> Iterator[str]:
+    """The name of a database of its own on the tests' server, `like` another one that nobody uses."""
+    name = f"of_a_test_{uuid4().hex[:12]}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as server:
+        server.execute(f'CREATE DATABASE "{name}" TEMPLATE "{like}"')
+        try:
+            yield name
+        finally:
+            server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def stand_still(process: int) -> None:

@@ -6,7 +6,6 @@ that this left empty it created a row. Its last statement records the migrations
 """
 
 import re
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from idempotency.models import LedgerEntry
 from payments.models import Payment
 from payments.order_keys import order_columns
 from shop.models import Order
+from tests.processes import a_database
 from tests.schema import definitions
 
 pytestmark = pytest.mark.usefixtures("transactional_db")  # the alias is no one else's, but the way to it is
@@ -77,19 +77,15 @@ def restore(former: BaseDatabaseWrapper) -> None:
 
 @contextmanager
 def fresh_database(alias: str = "former") -> Iterator[BaseDatabaseWrapper]:
-    name = f"upgrade_{uuid.uuid4().hex[:12]}"
-    with connection.cursor() as cursor:
-        cursor.execute(f'CREATE DATABASE "{name}"')
-    wrapper = connection.copy(alias=alias)
-    wrapper.settings_dict |= {"NAME": name}
-    connections[alias] = wrapper
-    try:
-        yield wrapper
-    finally:
-        wrapper.close()
-        del connections[alias]
-        with connection.cursor() as cursor:
-            cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with a_database() as name:
+        wrapper = connection.copy(alias=alias)
+        wrapper.settings_dict |= {"NAME": name}
+        connections[alias] = wrapper
+        try:
+            yield wrapper
+        finally:
+            wrapper.close()
+            del connections[alias]
 
 
 def test_every_row_is_served(former: BaseDatabaseWrapper) -> None:

@@ -1,9 +1,6 @@
 """Behind PgBouncer: what a transaction has works there; what a session has is refused, or not used."""
 
 import asyncio
-import os
-import shutil
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,17 +13,12 @@ from idempotency.locks.errors import LockError, LockTimeout
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, transaction_lock
 from idempotency.postgres import statements
 from shop.devserver.guardian import Guardian
-from tests.integration.idempotency.locks.actors import until
+from tests.processes import on_the_tests_database
+from tests.system.cluster.deployment import start_pgbouncer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 _LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-
-
-def answers(path: Path) -> bool:
-    """Whether someone listens there; the file is made a moment before."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
 
 
 @pytest.fixture(params=["transaction", "session"])
@@ -34,29 +26,11 @@ def pooled(
     request: pytest.FixtureRequest, transactional_db: None, open_folder: Path, guardian: Guardian
 ) -> Iterator[str]:
     """An alias that leads through PgBouncer, with one connection to the database where it pools by transaction."""
-    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("no PgBouncer on this machine; get it with: apt-get install pgbouncer")
-    given = connection.get_connection_params()
-    server = {name: given[name] for name in ("host", "port", "dbname", "user", "password") if name in given}
-    place = Path(given.get("host", "/"))
-    user = place.owner() if os.geteuid() == 0 and place.is_dir() else ("nobody" if os.geteuid() == 0 else None)
-    if user is not None:
-        shutil.chown(open_folder, user)
-    settings = open_folder / "pgbouncer.ini"
-    settings.write_text(
-        "[databases]\n"
-        f"pooled = {' '.join(f'{name}={value}' for name, value in server.items())}\n"
-        "[pgbouncer]\n"
-        f"unix_socket_dir = {open_folder}\nlisten_port = 6432\nauth_type = any\n"
-        f"pool_mode = {request.param}\ndefault_pool_size = {1 if request.param == 'transaction' else 5}\n"
-        "ignore_startup_parameters = options,extra_float_digits\n"
-    )
-    process = guardian.start([program, str(settings)], log=open_folder / "pgbouncer.log", user=user)
-    until(lambda: answers(open_folder / ".s.PGSQL.6432") or process.poll() is not None)
-    assert process.poll() is None, (open_folder / "pgbouncer.log").read_text()
+    folder, size = open_folder / "pgbouncer", 1 if request.param == "transaction" else 5
+    database = on_the_tests_database()["DATABASE_URL"]
+    start_pgbouncer(guardian, folder, database, pool_mode=request.param, default_pool_size=size)
     wrapper = connection.copy(alias="pooled")
-    wrapper.settings_dict |= {"HOST": str(open_folder), "PORT": "6432", "NAME": "pooled"}
+    wrapper.settings_dict |= {"HOST": str(folder), "PORT": "6432", "NAME": "payonce"}
     connections["pooled"] = wrapper
     yield request.param
     wrapper.close()

@@ -11,22 +11,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import httpx
 import pytest
 import yaml
 
+from payments.testing.relay import Reply, Server
 from shop.devserver.guardian import Guardian
 from tests.ports import free_port
-from tests.running import until
+from tests.running import is_up, until
 from tests.sandbox import ROOT
-from tests.system.cluster.deployment import is_up
+from tests.system.cluster.deployment import DEPLOY, start_nginx
 
-DEPLOY = ROOT / "deploy"
 EDGE, NO_EDGE = "127.0.0.1", "127.0.0.2"
 UNITS = ["payonce-web@.service", "payonce-worker.service"]
 HARDENED = {
@@ -57,69 +56,40 @@ def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guar
     assert said.text == "|/shop/x"
 
 
-class Answer(BaseHTTPRequestHandler):
+class Web(Server):
     """In place of a web process: answers with the headers that it was sent; holds what is asked of `/hold`."""
 
-    server: "Web"
-
-    def do_GET(self) -> None:
-        if self.path == "/hold":
-            self.server.held.append(self.path)
-            self.server.over.wait()
-            return
-        body = json.dumps({name.lower(): value for name, value in self.headers.items()}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, *args: Any) -> None:
-        """Quiet."""
-
-
-class Web(ThreadingHTTPServer):
-    request_queue_size = 512
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.port = self.server_address[1]
         self.held: list[str] = []
         self.over = threading.Event()
+        super().__init__(self._answer)
+        self._server.socket.listen(512)  # who come at the same instant
+        self.port = self._server.server_port
+
+    def _answer(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply | None:
+        if asked.path == "/hold":
+            self.held.append(asked.path)
+            self.over.wait()
+            return None
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        return Reply(status=200, body=json.dumps(headers).encode())
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    with Web() as web:
-        serving = threading.Thread(target=web.serve_forever)
-        serving.start()
-        yield web
-        web.over.set()
-        web.shutdown()
-        serving.join()
+    made = Web()
+    yield made
+    made.over.set()
+    made.stop()
 
 
 @pytest.fixture
 def nginx(open_folder: Path, web: Web, guardian: Guardian) -> str:
     """Its address, with `EDGE` for its edge."""
-    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("no nginx on this machine; get it with: apt-get install nginx")
-    listen = f"127.0.0.1:{free_port()}"
-    given = {
-        "PAYONCE_LISTEN": listen,
-        "PAYONCE_SERVERS": f"server 127.0.0.1:{web.port};",
-        "PAYONCE_EDGE": EDGE,
-    }
-    template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
-    (open_folder / "payonce.conf").write_text(template.safe_substitute(given))
-    shutil.copy(DEPLOY / "nginx" / "nginx.conf", open_folder)
-    command = [program, "-c", str(open_folder / "nginx.conf"), "-p", str(open_folder)]
-    subprocess.run([*command, "-t"], check=True, capture_output=True)
-    guardian.start([*command, "-g", "daemon off;"], log=open_folder / "log")
-    until(lambda: is_up(f"http://{listen}/"))
-    return f"http://{listen}"
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    start_nginx(guardian, open_folder / "nginx", port=port, servers=[web.port])
+    until(lambda: is_up(url))
+    return url
 
 
 def caller(nginx: str, *, source: str = EDGE, shopper: str = "203.0.113.7", proto: str = "https") -> httpx.Client:

@@ -1,21 +1,19 @@
 """A charset that is no text, sent to the shop as deploy/ starts it: through nginx, to a real web process."""
 
-import os
 import secrets
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from shop.devserver.guardian import Guardian
 from shop.devserver.plan import Plan, complete
 from tests.ports import free_ports
-from tests.readymade import clean_environment
-from tests.running import until
+from tests.processes import on_the_tests_database
+from tests.running import is_up, until
 from tests.sandbox import ROOT
-from tests.system.cluster.deployment import exec_start, is_up
+from tests.system.cluster.deployment import exec_start
 from tests.system.test_deploy_files import caller, nginx
 
 __all__ = ["nginx"]
@@ -33,13 +31,9 @@ def web(transactional_db: None, open_folder: Path, guardian: Guardian) -> Any:
     port, sandbox_port = free_ports(2)
     url = f"http://127.0.0.1:{port}"
     given = {"DEBUG": "0", "SECRET_KEY": secrets.token_urlsafe(50), "PUBLIC_URL": url, "LOG_LEVEL": "ERROR"}
-    given["DATABASE_URL"] = os.environ["DATABASE_URL"].replace(
-        "/payonce?", f"/{connection.settings_dict['NAME']}?"
-    )
-    given |= {"REDIS_URL": os.environ["REDIS_URL"], "BIND": f"127.0.0.1:{port}", "WEB_CONCURRENCY": "1"}
+    given |= {"BIND": f"127.0.0.1:{port}", "WEB_CONCURRENCY": "1"}
     plan = Plan(ports=(port,), sandbox_port=sandbox_port, data_dir=open_folder)
-    given["DJANGO_SETTINGS_MODULE"] = "tests.settings"  # the shop's, whose pages name static files as they are
-    environment = complete(plan, clean_environment() | given)
+    environment = complete(plan, on_the_tests_database() | given)
     log = open_folder / "web.log"
     guardian.start(exec_start("payonce-web@.service"), log=log, environment=environment, cwd=ROOT)
     until(lambda: is_up(f"{url}/readyz"))

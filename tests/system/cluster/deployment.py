@@ -3,23 +3,27 @@
 import configparser
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
 import httpx
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shop.devserver.guardian import Guardian
 from shop.devserver.plan import Plan, complete
 from tests.ports import free_ports
 from tests.readymade import clean_environment
-from tests.running import until
+from tests.running import is_up, until
 from tests.sandbox import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -121,25 +125,9 @@ class Deployment:
         self._guardian.start(worker, log=self._log("worker"), environment=self._direct, cwd=ROOT)
         for index in range(len(self._web_ports)):
             self.start_web(index)
-        self._start_nginx(port)
+        start_nginx(self._guardian, self._folder / "nginx", port=port, servers=self._web_ports)
         for url in [self.sandbox_url + "/", *(f"{each}/readyz" for each in [*self.web_urls, self.url])]:
             until(lambda url=url: is_up(url))
-
-    def _start_nginx(self, port: int) -> None:
-        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-        if program is None:
-            pytest.skip("no nginx on this machine; get it with: apt-get install nginx")
-        folder = self._folder / "nginx"
-        folder.mkdir()
-        servers = [f"server 127.0.0.1:{each} max_fails=1 fail_timeout=2s;" for each in self._web_ports]
-        given = {"PAYONCE_LISTEN": f"127.0.0.1:{port}", "PAYONCE_SERVERS": " ".join(servers)}
-        given["PAYONCE_EDGE"] = "127.0.0.1"
-        template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
-        # as `envsubst` does it: what it is not given, nginx's own variables, stays
-        (folder / "payonce.conf").write_text(template.safe_substitute(given))
-        shutil.copy(DEPLOY / "nginx" / "nginx.conf", folder)
-        command = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-g", "daemon off;"]
-        self._guardian.start(command, log=self._log("nginx"))
 
     def _manage(self, *arguments: str) -> None:
         self._python("manage.py", *arguments)
@@ -155,6 +143,64 @@ class Deployment:
         return self._folder / f"{name}.log"
 
 
+def start_nginx(guardian: Guardian, folder: Path, *, port: int, servers: Iterable[int]) -> None:
+    """nginx with deploy's settings, before the servers at these ports; its edge is 127.0.0.1."""
+    program = program_of("nginx")
+    folder.mkdir()
+    given = {
+        "PAYONCE_LISTEN": f"127.0.0.1:{port}",
+        "PAYONCE_SERVERS": " ".join(f"server 127.0.0.1:{each} max_fails=1 fail_timeout=2s;" for each in servers),
+        "PAYONCE_EDGE": "127.0.0.1",
+    }
+    template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
+    # as `envsubst` does it: what it is not given, nginx's own variables, stays
+    (folder / "payonce.conf").write_text(template.safe_substitute(given))
+    shutil.copy(DEPLOY / "nginx" / "nginx.conf", folder)
+    command = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder)]
+    subprocess.run([*command, "-t"], check=True, capture_output=True)
+    guardian.start([*command, "-g", "daemon off;"], log=folder / "log")
+
+
+def start_pgbouncer(guardian: Guardian, folder: Path, database_url: str, **changed: object) -> str:
+    """PgBouncer with deploy's settings, but those `changed`; its address."""
+    program = program_of("pgbouncer")
+    folder.mkdir()
+    given = conninfo_to_dict(database_url)
+    name, sockets = given.pop("dbname"), Path(str(given["host"]))
+    user = sockets.owner() if os.geteuid() == 0 else None  # it refuses to run as root
+    if user is not None:
+        shutil.chown(folder, user, user)
+    template = Template((DEPLOY / "pgbouncer" / "pgbouncer.ini.template").read_text())
+    text = template.substitute(PAYONCE_DATABASE=make_conninfo(**given), PAYONCE_SOCKETS=folder)
+    text = text.replace("dbname=payonce", f"dbname={name}")
+    for setting, value in changed.items():
+        text = re.sub(f"^{setting} = .*$", f"{setting} = {value}", text, flags=re.MULTILINE)
+    settings = folder / "pgbouncer.ini"
+    settings.write_text(text)
+    log, url = folder.parent / "pgbouncer.log", f"postgresql://postgres@/payonce?host={folder}&port=6432"
+    process = guardian.start([program, str(settings)], log=log, user=user)
+    until(lambda: takes_connections(url) or process.poll() is not None)
+    assert process.poll() is None, log.read_text()
+    return url
+
+
+def takes_connections(url: str) -> bool:
+    """Whether a database answers there."""
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def program_of(package: str) -> str:
+    """The path of a program of the same name; skips the test where there is none."""
+    program = shutil.which(package, path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip(f"no {package} on this machine; get it with: apt-get install {package}")
+    return program
+
+
 def exec_start(unit: str) -> list[str]:
     """The command of a systemd unit in deploy/, with this machine's Python in place of the installed one."""
     read = configparser.ConfigParser(strict=False, interpolation=None)
@@ -163,11 +209,3 @@ def exec_start(unit: str) -> list[str]:
     folder, _, name = program.rpartition("/")
     assert folder == "/srv/payonce/.venv/bin"
     return [str(Path(sys.executable).parent / name), *arguments]
-
-
-def is_up(url: str) -> bool:
-    """Whether it answers 200."""
-    try:
-        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False

@@ -11,9 +11,9 @@ from shop.devserver.cluster import ensure_cluster, socket_folder
 from shop.devserver.embedded import DATABASE
 from shop.devserver.guardian import Guardian
 from tests.running import until
-from tests.sandbox import ROOT
+from tests.system.cluster.deployment import DEPLOY, takes_connections
 
-CONF = ROOT / "deploy" / "postgresql" / "primary.conf"
+CONF = DEPLOY / "postgresql" / "primary.conf"
 
 
 class Pair:
@@ -33,7 +33,7 @@ class Pair:
         with (self._made.folder / "postgresql.conf").open("a") as conf:
             conf.write("include 'payonce.conf'\n")
         self._primary = self._start(0)
-        with self._connect(0, "postgres") as connection:
+        with self._connect(0) as connection:
             # nobody could acknowledge a commit yet
             connection.execute("SET synchronous_commit = local")
             connection.execute(f'CREATE DATABASE "{DATABASE}"')
@@ -57,13 +57,13 @@ class Pair:
 
     def promote(self) -> None:
         """The standby is the primary now, and goes on alone (docs/how-to/fail-over.md)."""
-        with self._connect(1, "postgres") as connection:
+        with self._connect(1) as connection:
             connection.execute("SELECT pg_promote()")
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             connection.execute("SELECT pg_reload_conf()")
 
     def _standbys(self) -> list[str]:
-        with self._connect(0, "postgres") as connection:
+        with self._connect(0) as connection:
             return [state for (state,) in connection.execute("SELECT sync_state FROM pg_stat_replication")]
 
     def _start(self, index: int) -> "subprocess.Popen[bytes]":
@@ -83,19 +83,14 @@ class Pair:
             stop_signal=signal.SIGKILL,
             user=self._made.user,
         )
-        until(lambda: self._answers(index))
+        until(lambda: takes_connections(self._url(index)))
         return server
 
-    def _answers(self, index: int) -> bool:
-        try:
-            self._connect(index, "postgres").close()
-        except psycopg.OperationalError:
-            return False
-        return True
+    def _url(self, index: int) -> str:
+        return f"postgresql://postgres@/postgres?host={self._sockets[index]}"
 
-    def _connect(self, index: int, database: str) -> psycopg.Connection:
-        url = f"postgresql://postgres@/{database}?host={self._sockets[index]}"
-        return psycopg.connect(url, autocommit=True)
+    def _connect(self, index: int) -> psycopg.Connection:
+        return psycopg.connect(self._url(index), autocommit=True)
 
     def _copy(self) -> None:
         parent = self._folders[1].parent

@@ -23,9 +23,9 @@ def bought_beside(deploy: Deploy, database_url: str, redis_url: str, fail: Calla
 
 
 def test_a_master_of_the_cluster_is_killed(
-    deploy: Deploy, database_url: str, guardian: Guardian, folder: Path
+    deploy: Deploy, database_url: str, guardian: Guardian, open_folder: Path
 ) -> None:
-    cluster = Cluster(guardian, folder / "redis", replicas=True)
+    cluster = Cluster(guardian, open_folder / "redis", replicas=True)
     cluster.start()
     nodes = ",".join(f"127.0.0.1:{port}" for port in cluster.ports)
 
@@ -37,9 +37,9 @@ def test_a_master_of_the_cluster_is_killed(
 
 
 def test_the_sentinels_master_is_killed(
-    deploy: Deploy, database_url: str, guardian: Guardian, folder: Path
+    deploy: Deploy, database_url: str, guardian: Guardian, open_folder: Path
 ) -> None:
-    sentinels = Sentinels(guardian, folder / "redis")
+    sentinels = Sentinels(guardian, open_folder / "redis")
     sentinels.start()
     nodes = ",".join(f"127.0.0.1:{port}" for port in sentinels.sentinel_ports)
     bought_beside(deploy, database_url, f"redis+sentinel://{nodes}/{SERVICE}/0", sentinels.kill_master)

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.running import until
+from tests.running import is_up, until
 from tests.system.cluster.buyers import Buyers
 from tests.system.cluster.conftest import Deploy
-from tests.system.cluster.deployment import Deployment, is_up
+from tests.system.cluster.deployment import Deployment
 
 
 def test_a_web_process_killed_under_load_costs_nothing(deploy: Deploy, database_url: str) -> None:

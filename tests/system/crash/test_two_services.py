@@ -7,12 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import psycopg
 import pytest
 from django.db import connections
-from psycopg.conninfo import make_conninfo
 
 from payments.models import Attempt, Delivery
 from tests.integration.payments.conftest import (  # noqa: F401  fixtures
@@ -27,7 +25,7 @@ from tests.integration.payments.conftest import (  # noqa: F401  fixtures
 )
 from tests.integration.payments.deliveries.conftest import pass_by
 from tests.ports import free_port, is_free
-from tests.processes import on_the_tests_database
+from tests.processes import a_database, on_the_tests_database
 from tests.running import until
 from tests.sandbox import ROOT
 
@@ -69,7 +67,7 @@ class Books:
     """The receiving service, with a database of its own, that is started again when it has died."""
 
     def __init__(self, database: str, deaths: Path) -> None:
-        self.database, self.port, self.deaths = database, free_port(), deaths
+        self.port, self.deaths = free_port(), deaths
         self.environment = {
             **on_the_tests_database(database),
             **{"PAYONCE_SECRETS": SECRETS.split(" ")[1], "DEATHS": str(deaths)},
@@ -92,17 +90,11 @@ class Books:
 
 @pytest.fixture
 def books(transactional_db: None, tmp_path: Path) -> Iterator[Books]:
-    name, ours = f"books_{uuid4().hex[:12]}", connections["default"].settings_dict["NAME"]
-    server = os.environ["DATABASE_URL"]
     connections.close_all()  # a database that is copied has no other session
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{ours}"')
+    with a_database(like=connections["default"].settings_dict["NAME"]) as name:
         made = Books(name, tmp_path)
-        try:
-            yield made
-        finally:
-            made.stop()
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        yield made
+        made.stop()
 
 
 def test_what_is_decided_is_applied_once_though_both_are_killed(
@@ -126,7 +118,7 @@ def test_what_is_decided_is_applied_once_though_both_are_killed(
         pass_by(3600)
         sent = subprocess.run([sys.executable, "-c", SEND], cwd=ROOT, env=sender, check=False, capture_output=True)
         ends.append(sent.returncode)
-    with psycopg.connect(make_conninfo(os.environ["DATABASE_URL"], dbname=books.database)) as theirs:
+    with psycopg.connect(books.environment["DATABASE_URL"]) as theirs:
         noted = theirs.execute("SELECT operator, operator_id FROM payments_auditentry ORDER BY id").fetchall()
     assert noted == [(attempt.payment_id.hex, sequence) for sequence in "123"]
     assert list(Delivery.objects.order_by("sequence").values_list("attempts", flat=True)) == [2, 3, 2]
