@@ -95,10 +95,7 @@ class Notification(OfAccount, models.Model):
             ),
             stored("notification_stays"),
         )
-        indexes = (
-            BlockRangeIndex(fields=["received_at"], name="notification_by_time"),
-            models.Index(fields=["out_trade_no"], name="notification_by_trade"),
-        )
+        indexes = (models.Index(fields=["out_trade_no"], name="notification_by_trade"),)
 
     def __str__(self) -> str:
         return self.notification_id

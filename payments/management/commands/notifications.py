@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from idempotency.management.base import LedgerCommand, active_user, positive
+from payments.channels import configured as channels
 from payments.models import Notification
 from payments.operations import actions
 
@@ -36,7 +37,7 @@ class Command(LedgerCommand):
             raise CommandError("Name one notification, or give --verdict.")
         if verdict is not None:
             return Notification.objects.filter(verdict=verdict)
-        rows = Notification.objects.filter(notification_id=number)
+        rows = Notification.objects.filter(channel__in=channels.names(), notification_id=number)
         if not rows.exists():
             raise CommandError(f"There is no notification {number!r}.")
         return rows

@@ -69,6 +69,22 @@ def test_the_facts_of_a_day_have_an_index(journal: None) -> None:
     assert "observation_by_time" in plan_of(asked.captured_queries[0]["sql"])
 
 
+def test_the_list_of_anomalies_has_an_index_of_its_order(transactional_db: None) -> None:
+    resolved = f"""INSERT INTO payments_anomaly (kind, channel, reference, detail, resolution, resolved_at)
+        SELECT 'unknown_trade', 'alipay', n, '{{}}', '', now() - make_interval(secs => n)
+        FROM generate_series(1, {ROWS}) AS n"""
+    with filled(resolved, ("payments_anomaly",)):
+        client = Client()
+        client.force_login(User.objects.create_superuser("boss"))
+        for state in ("settled", "all"):
+            with CaptureQueriesContext(connection) as asked:
+                client.get("/admin/payments/anomaly/", {"state": state})
+            (listing,) = (one["sql"] for one in asked.captured_queries if "LIMIT 50" in one["sql"])
+            plan = plan_of(listing)
+            assert "anomaly_by_end" in plan
+            assert "Sort" not in plan
+
+
 def test_no_list_reads_the_whole_table(operator: Client) -> None:
     for model, query, count in (
         ("journalentry", {"kind": "counted"}, 0),
