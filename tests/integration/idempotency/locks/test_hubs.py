@@ -11,32 +11,20 @@ import pytest
 import redis
 import redis.asyncio
 from redis._parsers import _RESP2Parser
-from redis.asyncio import RedisCluster
 from redis.connection import DefaultParser
 
 from idempotency import locks
 from idempotency.locks import aio
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import named
-from idempotency.locks.engine.hub import Hub, script, tagged
+from idempotency.locks.engine.hub import script, tagged
 from idempotency.locks.engine.threads import hub_of
 from idempotency.observability import watchdog
 from idempotency.redis import subscriber, task_subscriber
 from idempotency.redis.connection import ClientConnection
-from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.subscription import Subscription
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
-
-
-def test_every_hub_has_a_channel_of_its_own() -> None:
-    class Silent(Hub):
-        def bell(self) -> None: ...
-        def stir(self) -> None: ...
-
-    one, two = Silent(None, Mailbox()), Silent(RedisCluster("nowhere"), Mailbox())
-    assert one.channel != two.channel
-    assert (one.counted, two.counted) == (True, False)
 
 
 class TestTheProjectsOwnClient:

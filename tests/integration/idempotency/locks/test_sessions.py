@@ -36,12 +36,17 @@ class TestSessions:
         tokens = [actor.do(lambda: lock.token)]
         actor.do(lock.release)
         assert ends == [("released", tokens[0])]
-        assert actor.do(lock.acquire)
+        for _ in range(2):
+            assert actor.do(lock.acquire)
         tokens.append(actor.do(lambda: lock.token))
         mutexes.lose(lock)
         until(lambda: ends[1:] == [("lost", tokens[1])])
         with pytest.raises(LockLost):
-            actor.do(lock.release)
+            actor.do(lock.acquire)
+        for lost in (True, False):  # each acquire wants its release
+            with pytest.raises(LockLost):
+                actor.do(lock.release)
+            assert actor.do(lambda: lock.lost) is lost
         assert len(ends) == 2
         until(lambda: "locks-sessions" not in [thread.name for thread in threading.enumerate()])
 

@@ -210,29 +210,6 @@ def test_an_interrupted_waiter_leaves_no_node(client: Client, monkeypatch: pytes
 # ---- sessions that end
 
 
-def test_a_session_that_ended_stays_lost_when_there_is_another_one(
-    zookeeper: ZooKeeperServer, client: Client
-) -> None:
-    lock = ZooKeeperLock(NAME, client=client)
-    for _ in range(2):
-        assert lock.acquire()
-    token = lock.token
-    assert not lock.lost
-    end_session(zookeeper, client)
-    until(lambda: lock.lost and client.connected, WAIT_SECONDS)
-    assert (lock.held, lock.lost, lock.token) == (False, True, token)
-    with pytest.raises(LockLost):
-        lock.acquire()
-    for lost in (True, False):
-        with pytest.raises(LockLost):
-            lock.release()
-        assert lock.lost is lost
-    with pytest.raises(NotHeld):
-        lock.release()
-    assert lock.acquire(wait_seconds=0)
-    lock.release()
-
-
 def test_a_waiter_whose_session_ended_stands_in_line_again(
     zookeeper: ZooKeeperServer, connect: Callable[[], Client], threads: ThreadPoolExecutor
 ) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 import redis
-from redis._parsers.base import BaseParser
 from redis.exceptions import ReadOnlyError
 
 from idempotency.observability import metrics
 from idempotency.redis import fastpath, marker
-from idempotency.redis.availability import is_of_a_replica
 from idempotency.redis.connection import (
     PENDING_MAX,
     ClientConnection,
@@ -107,18 +105,6 @@ def test_a_server_that_is_no_master_any_more_is_left(
         redis_server.execute_command("REPLICAOF", "NO", "ONE")
     fastpath.breaker.succeeded()
     assert isinstance(claim(DIGEST), marker.Claimed)
-
-
-def test_how_servers_say_that_they_are_no_masters() -> None:
-    called = "ERR Error running script (call to f_07): @user_script:4: @user_script: 4: "
-    texts = {
-        "READONLY You can't write against a read only replica.": True,
-        "READONLY You can't write against a read only replica. script: 07, on @user_script:4.": True,
-        f"{called}-READONLY You can't": True,
-        f"{called}-OOM command not": False,
-        "ERR unknown command `READONLY `, with args beginning with:": False,
-    }
-    assert {text: is_of_a_replica(BaseParser.parse_error(text)) for text in texts} == texts
 
 
 def test_a_hung_server_is_noticed_at_the_next_question(

@@ -3,7 +3,7 @@
 import pytest
 from redis._parsers.base import BaseParser
 
-from idempotency.redis.availability import is_unavailable
+from idempotency.redis.availability import is_of_a_replica, is_unavailable
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ from idempotency.redis.availability import is_unavailable
         "MOVED 3999 127.0.0.1:6381",
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
+        "READONLY You can't write against a read only replica. script: 07, on @user_script:4.",
         "OOM command not allowed when used memory > 'maxmemory'.",
         # as Redis 6 reports what a command inside a script was refused with
         "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:80: "
@@ -28,7 +29,8 @@ from idempotency.redis.availability import is_unavailable
     ],
 )
 def test_it_is_away_for_the_moment(line: str) -> None:
-    assert is_unavailable(BaseParser.parse_error(line))
+    error = BaseParser.parse_error(line)
+    assert (is_unavailable(error), is_of_a_replica(error)) == (True, "READONLY" in line)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +40,11 @@ def test_it_is_away_for_the_moment(line: str) -> None:
         "WRONGTYPE Operation against a key holding the wrong kind of value",
         "CROSSSLOT Keys in request don't hash to the same slot",
         "NOSCRIPT No matching script. Please use EVAL.",
+        "ERR unknown command `READONLY `, with args beginning with:",
         "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:4: "
         "@user_script: 4: -WRONGTYPE Operation against a key holding the wrong kind of value ",
     ],
 )
 def test_it_is_a_fault_of_ours(line: str) -> None:
-    assert not is_unavailable(BaseParser.parse_error(line))
+    error = BaseParser.parse_error(line)
+    assert (is_unavailable(error), is_of_a_replica(error)) == (False, False)
