@@ -64,20 +64,17 @@ class Recorder:
     def _send(self, worker: Worker | None = None) -> None:
         self._due_at = NEVER  # first: a call that comes from now on asks for the next round
         by_stream: dict[str, list[tuple[Any, ...]]] = {}
-        while (found := self._next()) is not None:
-            name, line = found
+        while self._buffer:
+            try:
+                name, line = self._buffer.popleft()
+            except IndexError:  # the thread of before, at its end, took the last one
+                break
             commands = by_stream.setdefault(name, [])
             commands.append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(line)))
             if len(commands) == AT_ONCE:
                 _send_all(name, by_stream.pop(name))
         for name, commands in by_stream.items():
             _send_all(name, commands)
-
-    def _next(self) -> tuple[str, Noted] | None:
-        try:
-            return self._buffer.popleft()
-        except IndexError:  # or the thread of before, at its end, took the last one
-            return None
 
 
 def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:

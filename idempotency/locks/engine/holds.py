@@ -25,11 +25,11 @@ class Hold:
 
     key: str  # of the resource's holders, as the scripts name it
     owner: str  # the field there
-    token: int  # grows with every acquisition of the resource
-    lease_seconds: float  # length of a renewal
-    ends_at: float  # after it the server may have given it to another
     holder: Holder
-    renew_until: float
+    lease_seconds: float  # length of a renewal
+    token: int = 0  # grows with every acquisition of the resource; 0 until there is one
+    ends_at: float = 0.0  # after it the server may have given it to another
+    renew_until: float = 0.0
     shared: int = 0  # places that this process has taken under it
     exclusive: int = 0  # times that it has taken all of them
     due_at: float | None = None  # of the next renewal; None for one that ends by its own lease

@@ -213,11 +213,8 @@ class Asking(Question):
         self._new = Hold(
             key=self.keys[0],
             owner=self.holder.name,
-            token=0,
-            lease_seconds=lease_seconds,
-            ends_at=0.0,
             holder=self.holder,
-            renew_until=0.0,
+            lease_seconds=lease_seconds,
             renews=self.lease_seconds is None,
             anyones=not self.watched,
             notify=self.resource._notify,

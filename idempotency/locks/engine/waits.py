@@ -15,7 +15,7 @@ from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 
 UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not reply
 
-_PUBLISH = script("publish")
+PUBLISH = script("publish")
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +51,7 @@ class Question:
         """Let its time be over; return the step that has the caller look."""
         self.deadline = 0.0
         # by way of the server: a thread that reads its messages itself hears nothing else
-        return Ask(_PUBLISH, [self.hub.channel], [self.request])
+        return Ask(PUBLISH, [self.hub.channel], [self.request])
 
     def until(self, waits: set[Any]) -> Steps[Any]:
         """Ask, wait for a message or a while, and ask again; None where the time is over."""
