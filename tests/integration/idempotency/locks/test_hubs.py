@@ -16,7 +16,6 @@ from redis.connection import DefaultParser
 from idempotency import locks
 from idempotency.locks import aio
 from idempotency.locks.engine import holds, places
-from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.hub import script, tagged
 from idempotency.locks.engine.threads import hub_of
 from idempotency.observability import watchdog
@@ -113,22 +112,19 @@ class TestOwnersThatComeOnce:
             made.text = made.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
             made.sha = hashlib.sha1(made.text.encode()).hexdigest()
             monkeypatch.setattr(places, name, made)
-        resource = desk.make("Lock")
-        resource._capacity = 2
 
-        def take(owner: str) -> None:
-            taking = resource._take_places(named(owner), (1, 0), wait_seconds=0, lease_seconds=30.0)
-            assert resource.run(taking)
+        def reading(owner: str) -> Any:
+            lock = desk.make("ReadWriteLock", owner=owner).read
+            assert lock.acquire(wait_seconds=0, lease_seconds=30)
+            return lock
 
         with desk.servers.data_nodes() as (server,):
             server.config_resetstat()
-            take("stays")
-            most = rounds = 0
-            while (left := int(server.hlen(resource._key))) >= most:
+            stays, most, rounds = reading("stays"), 0, 0
+            while (left := int(server.hlen(stays._key))) >= most:
                 most, rounds = left, rounds + 1
                 assert rounds < 5000, "nothing is ever forgotten"
-                take(f"once {rounds}")
-                resource.run(resource._give_places(resource._keys, named(f"once {rounds}"), (1, 0)))
+                reading(f"once {rounds}").release()
             looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
         assert looked_through <= 3 < rounds
 
