@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
+from idempotency import ledger
 from idempotency.models import LedgerEntry
 from tests.conftest import guarded_folder
 from tests.integration.idempotency import urls
@@ -29,10 +30,15 @@ def zookeeper_server() -> Iterator[ZooKeeperServer]:
 
 
 @pytest.fixture(autouse=True)
-def _plan() -> Iterator[None]:
+def _plan() -> None:
     urls.PLAN.clear()
-    yield
-    urls.PLAN.clear()
+    urls.STEPS.clear()
+    urls.STEPS["calls"] = []
+
+
+@pytest.fixture
+def the_dead_drop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
 
 
 @pytest.fixture(autouse=True)

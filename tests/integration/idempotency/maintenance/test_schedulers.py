@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
 
@@ -24,8 +24,8 @@ from idempotency.maintenance import complete_stalled, reap
 from idempotency.models import ConsumedMessage, LedgerEntry, LedgerEpoch
 from idempotency.observability.metrics import LedgerCollector
 from tests import pages
-from tests.integration.idempotency.conftest import Caller
-from tests.integration.idempotency.urls import STEPS
+from tests.integration.idempotency.conftest import Caller, end_the_lease
+from tests.integration.idempotency.urls import STEPS, Killed
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -36,22 +36,16 @@ TASKS = "django.tasks" if django.VERSION >= (6,) else "django_tasks"  # before D
 DAY = timedelta(days=1)
 
 
-class Killed(BaseException):
-    """As good as SIGKILL: nothing of ours runs after it."""
-
-
 @pytest.fixture
-def stalled(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def stalled(caller: Caller, the_dead_drop_nothing: None) -> int:
     """Six calls whose processes died half-way."""
-    STEPS.update(killed=Killed, calls=[], die_at="charged")
-    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
+    STEPS["die_at"] = "charged"
     for number in range(6):
         with pytest.raises(Killed):
             caller.post("/steps", key=f"k{number}", body={"amount": 5})
-    LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
+    end_the_lease()
     STEPS["die_at"] = ""
-    yield 6
-    STEPS.clear()
+    return 6
 
 
 def never_reaped_since(age: timedelta) -> None:

@@ -27,8 +27,6 @@ SHORT = 2.0  # seconds of a lease that is to end
 @pytest.fixture(autouse=True)
 def _early_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
-    STEPS.clear()
-    STEPS["calls"] = []
     monkeypatch.setattr(heartbeat, "RENEW_AFTER", 0.01)
 
 

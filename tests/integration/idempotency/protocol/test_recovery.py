@@ -1,6 +1,5 @@
 """Recovery points: a handler of steps that dies anywhere goes on where it ended, by a retry or by the completer."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -19,22 +18,13 @@ from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
 from idempotency.views import idempotent
 from tests.integration.idempotency.conftest import Caller, Effects, end_the_lease
-from tests.integration.idempotency.urls import STEPS, effect
+from tests.integration.idempotency.urls import STEPS, Killed, effect
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-
-class Killed(BaseException):
-    """As good as SIGKILL: nothing of ours runs after it."""
-
-
-@pytest.fixture(autouse=True)
-def _dead_drop_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    STEPS.clear()
-    STEPS.update(killed=Killed, calls=[])
-    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
-    yield
-    STEPS.clear()
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.integration.idempotency.urls"),
+    pytest.mark.usefixtures("the_dead_drop_nothing"),
+]
 
 
 def post(caller: Caller, key: str = "k1", **headers: str) -> Any:
