@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ import psycopg
 from django.db import connection
 
 from tests.running import until
+from tests.sandbox import ROOT
 
 
 def on_the_tests_database(name: str | None = None) -> dict[str, str]:
@@ -31,6 +34,22 @@ def a_database(*, like: str = "template1") -> Iterator[str]:
             yield name
         finally:
             server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextmanager
+def on_its_own(statement: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a statement under the tests' settings, on their database, in a process that ends with the block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import django; django.setup(); {statement}"],
+        cwd=ROOT,
+        env=on_the_tests_database(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def stand_still(process: int) -> None:

@@ -15,7 +15,6 @@ from idempotency.models import LedgerEntry
 from tests.conftest import guarded_folder
 from tests.integration.idempotency import urls
 from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
-from tests.integration.idempotency.functions.work import Child
 from tests.zookeeper_server import ZooKeeperServer
 
 Effects = Callable[[], int]
@@ -90,20 +89,6 @@ class Caller:
 def end_the_lease() -> None:
     """End that of every entry, as time does."""
     LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
-
-
-@pytest.fixture
-def child_of() -> Iterator[Callable[[str], Child]]:
-    """Starts a process that evaluates a call of `functions.work`; none outlives its test."""
-    children: list[Child] = []
-
-    def start(call: str) -> Child:
-        children.append(Child(call))
-        return children[-1]
-
-    yield start
-    for child in children:
-        child.kill()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +14,7 @@ from procrastinate.contrib.django import app
 from idempotency import once
 from idempotency.inbox import consume_once
 from idempotency.models import ConsumedMessage
-from tests.processes import on_the_tests_database
-from tests.sandbox import ROOT
+from tests.processes import on_its_own
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,9 +114,8 @@ def work(*, dies: bool = False) -> None:
 
 def process(call: str) -> int:
     """Evaluate `call` in a process of its own, on the test's database; return its exit code."""
-    code = f"import django; django.setup(); from {__name__} import consume, work; {call}"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=ROOT, env=on_the_tests_database(), check=False, timeout=60).returncode
+    with on_its_own(f"from {__name__} import consume, work; {call}") as process:
+        return process.wait(60)
 
 
 def test_over_redis_streams_a_killed_consumers_message_is_redelivered_and_applied_once(

@@ -1,6 +1,8 @@
 """A phased call keeps its lease while its process lives, however long it runs, and no longer."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from idempotency.models import LedgerEntry, State
 from idempotency.observability import watchdog
 from idempotency.protocol import heartbeat
 from tests.integration.idempotency.conftest import Caller, end_the_lease
-from tests.integration.idempotency.functions.work import Starts, place
+from tests.integration.idempotency.functions.work import WORK, place
 from tests.integration.idempotency.urls import STEPS
+from tests.processes import on_its_own
 from tests.running import until
 from tests.threads import at_once
 
@@ -53,14 +56,20 @@ def test_a_view_keeps_its_lease_while_it_runs(caller: Caller, user: User) -> Non
     assert (entry.state, entry.fence) == (State.FINISHED, 1)
 
 
-def test_another_process_takes_over_from_a_killed_one(child_of: Starts, redis_server: redis.Redis) -> None:
-    holder = child_of("early_beats() or once('n', key='k', lease=30).run(place_and_hang)")
-    holder.go()
-    assert (holder.line(), holder.line()) == ("ready", "inside")
-    outlive_beats()
-    with pytest.raises(InProgress):
-        once("n", key="k", lease=SHORT).run(place)
-    holder.kill()
+@contextmanager
+def held(statement: str) -> Iterator[None]:
+    """Have another process inside its call, which is killed with the block."""
+    with on_its_own(f"{WORK}; {statement}.run(place_and_hang)") as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "inside\n"
+        yield
+
+
+def test_another_process_takes_over_from_a_killed_one(redis_server: redis.Redis) -> None:
+    with held("early_beats(); once('n', key='k', lease=30)"):
+        outlive_beats()
+        with pytest.raises(InProgress):
+            once("n", key="k", lease=SHORT).run(place)
     end_the_lease()
     redis_server.flushall()  # as old as the lease
     taken = once("n", key="k", lease=SHORT, wait=60).run(place)
@@ -69,11 +78,9 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts, redis_se
     assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
 
 
-def test_the_lease_of_a_killed_one_ends_by_itself(child_of: Starts) -> None:
-    holder = child_of(f"once('n', key='k', lease={SHORT}).run(place_and_hang)")
-    holder.go()
-    assert (holder.line(), holder.line()) == ("ready", "inside")
-    holder.kill()
+def test_the_lease_of_a_killed_one_ends_by_itself() -> None:
+    with held(f"once('n', key='k', lease={SHORT})"):
+        pass
     once("n", key="k", lease=SHORT, wait=60).run(place)
     assert LedgerEntry.objects.get().fence == 2
 

@@ -18,7 +18,7 @@ from idempotency.webhooks import Event, GitHub, apply_stored_events, webhook
 
 SECRET = "It's a Secret to Everybody"
 ATTEMPTS_MAX = 3
-HOOKS = f"__import__({__name__!r}, fromlist=['hooks'])"  # for a process of its own
+HOOKS = f"from {__name__} import send_and_die, work_and_die"  # for a process of its own
 
 # what the next runs of the handler do; set by the test
 PLAN: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """Events that need a person or a timer: quarantine and replay, by worker, command and admin; and the check."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -28,8 +29,8 @@ from idempotency.webhooks import (
     replay,
     webhook,
 )
-from tests.integration.idempotency.functions.work import Starts
 from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, HOOKS, PLAN, applied, send, step
+from tests.processes import on_its_own
 
 LIST = "/admin/idempotency/webhookevent/"
 
@@ -65,12 +66,10 @@ def _busy(entity: str) -> Iterator[None]:
             cursor.execute("RESET lock_timeout")
 
 
-def _die_of(event_id: str, child_of: Starts) -> None:
+def _die_of(event_id: str) -> None:
     """Apply stored events in a process that this one ends."""
-    child = child_of(f"{HOOKS}.work_and_die({event_id!r})")
-    assert child.line() == "ready"
-    child.go()
-    assert child.result() is None
+    with on_its_own(f"{HOOKS}; work_and_die({event_id!r})") as child:
+        assert child.wait(60) == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -104,20 +103,20 @@ class TestTheWorker:
         assert send("later").json() == {"status": "duplicate"}
         assert applied() == []
 
-    def test_an_event_that_ends_its_process_keeps_no_other_waiting(self, child_of: Starts) -> None:
+    def test_an_event_that_ends_its_process_keeps_no_other_waiting(self) -> None:
         send("later", "e1")
         send("later", "e2")
-        _die_of("e1", child_of)
+        _die_of("e1")
         assert apply_stored_events() == {"applied": 1}
         assert applied() == ["e2"]
         all_are_due()
         assert apply_stored_events() == {"applied": 1}
         assert list(WebhookEvent.objects.order_by("pk").values_list("attempts", flat=True)) == [2, 1]
 
-    def test_an_event_that_ends_its_process_each_time_is_quarantined(self, child_of: Starts) -> None:
+    def test_an_event_that_ends_its_process_each_time_is_quarantined(self) -> None:
         send("later")
         for _ in range(ATTEMPTS_MAX):
-            _die_of("e1", child_of)
+            _die_of("e1")
             all_are_due()
         assert apply_stored_events() == {"quarantined": 1}
         row = WebhookEvent.objects.get()

@@ -1,5 +1,6 @@
 """A sender's event: applied once however many copies arrive; nothing is stored of what is not genuine."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,6 @@ from idempotency.models import EventStatus, WebhookEvent
 from idempotency.postgres.statements import broken_constraint
 from idempotency.webhooks import GitHub, Verifier, apply_stored_events, replay, webhook
 from idempotency.webhooks.applying import declared
-from tests.integration.idempotency.functions.work import Starts
 from tests.integration.idempotency.webhooks.hooks import (
     ATTEMPTS_MAX,
     HOOKS,
@@ -32,6 +32,7 @@ from tests.integration.idempotency.webhooks.hooks import (
     signed,
     step,
 )
+from tests.processes import on_its_own
 from tests.threads import at_once
 
 
@@ -66,11 +67,9 @@ def test_copies_at_once_are_applied_once(to: str) -> None:
     assert (applied(), WebhookEvent.objects.get().status) == (["e1"], "applied")
 
 
-def test_a_process_that_dies_between_store_and_apply_loses_nothing(child_of: Starts) -> None:
-    child = child_of(f"{HOOKS}.send_and_die('e1')")
-    assert child.line() == "ready"
-    child.go()
-    assert child.result() is None
+def test_a_process_that_dies_between_store_and_apply_loses_nothing() -> None:
+    with on_its_own(f"{HOOKS}; send_and_die('e1')") as child:
+        assert child.wait(60) == -signal.SIGKILL
     assert (applied(), status_of()) == ([], "stored")
     assert send("now").json() == {"status": "applied"}
     assert (applied(), send("now").json()) == (["e1"], {"status": "duplicate"})
