@@ -1,10 +1,7 @@
 """Settings of the small API in urls.py, for servers of their own over the tests' database."""
-# ruff: noqa: F403, F405
-
-import os
+# ruff: noqa: F403
 
 from tests.settings import *
 
 ROOT_URLCONF = "tests.integration.idempotency.urls"
 ALLOWED_HOSTS = ["127.0.0.1"]
-DATABASES["default"]["NAME"] = os.environ["SERVED_DATABASE"]

@@ -1,7 +1,6 @@
-"""The small API behind servers: what they make of headers, one event loop, and what a crash leaves of a session."""
+"""The small API behind servers: what they make of headers, bodies that are cut, and one event loop."""
 
 import asyncio
-import os
 import socket
 import subprocess
 import sys
@@ -13,11 +12,12 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.core.handlers.asgi import ASGIHandler
-from django.db import connection, connections
+from django.db import connections
 
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Effects
 from tests.ports import free_port
+from tests.processes import on_the_tests_database
 from tests.running import until
 from tests.sandbox import ROOT
 
@@ -29,16 +29,12 @@ KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 def served(django_db_setup: None) -> Iterator[str]:
     """Its address; one worker, which its master replaces when it dies."""
     url = f"127.0.0.1:{free_port()}"
-    environment = {
-        "DJANGO_SETTINGS_MODULE": "tests.integration.idempotency.protocol.served",
-        "SERVED_DATABASE": str(connection.settings_dict["NAME"]),
-        "LOG_LEVEL": "ERROR",
-    }
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.integration.idempotency.protocol.served", "LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-m", "gunicorn", "django.core.wsgi:get_wsgi_application()", "--bind", url]
     server = subprocess.Popen(
         [*command, "--worker-class", "gthread", "--log-level", "critical", "--no-control-socket"],
         cwd=ROOT,
-        env={**os.environ, **environment},
+        env=on_the_tests_database() | settings,
     )
     try:
         until(lambda: answers(f"http://{url}/healthz"))
