@@ -1,18 +1,14 @@
 """Claims of atomic calls: the epoch in the marker's name, and the entry that commits with the call.
 
 The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
-unique constraint on (key, scope) decides: a duplicate that comes to the same point waits at the index for that
-commit, and loses.
+unique constraint on (key, scope) decides: a duplicate waits at the index for that commit, and loses. The marker
+(`idempotency.redis.marker`) keeps duplicates from running at all; where Redis is away, an advisory lock of the
+transaction does (`hold`): tried, not waited for, and gone with its process.
 
-The marker (`idempotency.redis.marker`) keeps duplicates from running at all. Where Redis is away, an advisory
-lock of the transaction does (`hold`): tried, not waited for, and gone with its process.
-
-The epoch is a random word in each name in Redis that answers for effects. A database that goes back to a backup
-has lost effects whose answers Redis still has. So after a restore `manage.py idempotency forget-redis` gives the
-ledger another epoch, and no process asks for the old names any more. A schema with a ledger of its own has an
-epoch of its own. A process reads it again every `EPOCH_SECONDS`, not at every request, and may believe old names
-that long; without an answer of the database it believes nothing: the read raises. A test suite uses epochs that
-only its process knows (`idempotency.testing`), without a query.
+The epoch, one a schema, is a random word in each name in Redis that answers for effects. A database that goes back
+to a backup has lost effects whose answers Redis still has: `manage.py idempotency forget-redis` gives the ledger
+another epoch. A process reads it every `EPOCH_SECONDS`, and may believe old names that long; without an answer of
+the database it believes nothing: the read raises. A test suite uses epochs of its own (`idempotency.testing`).
 """
 
 import json
