@@ -224,8 +224,8 @@ def _class_of(mode: "Mode | Phases") -> type[Exchange]:
 
 def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, Key]:
     key = keys.parse_key(given, header=header)
-    # a token counts once by whichever header it comes
-    taken = tokens.read(key, principal=principal) if keys.may_be_token(key) else None
+    # a token, of three parts as Django's signer writes them, counts once by whichever header it comes
+    taken = tokens.read(key, principal=principal) if key.count(":") == 2 else None
     if taken is not None:
         return _by_token(taken)
     if is_anonymous(principal) and not keys.is_hard_to_guess(key):

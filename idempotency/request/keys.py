@@ -99,11 +99,6 @@ def is_hard_to_guess(key: str) -> bool:
     return len(runs) >= DISTINCT * (len(key) - 2)
 
 
-def may_be_token(key: str) -> bool:
-    """Check if a key has the form of Django's signer: value, time and signature."""
-    return key.count(":") == 2
-
-
 def scope_of(*, principal: str, method: str, route: str) -> str:
     """Name the scope of a key: one caller, one method, one route (the pattern, not the path)."""
     return f"{principal} {method} {route}"
