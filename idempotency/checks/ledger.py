@@ -29,19 +29,17 @@ OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily ru
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
-    connection, settings, table = _ledger_database(databases), parsed(), LedgerEntry._meta.db_table
-    if connection is None or (settings is not None and not settings.enabled):
+    settings, table = parsed(), LedgerEntry._meta.db_table
+    if not _is_asked(databases) or (settings is not None and not settings.enabled):
         return
-    with connection.cursor() as cursor:
-        # no row: not migrated yet, `migrate` runs this check too
-        cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
-            " WHERE conname = %s AND conrelid = ledger AND indisvalid)"
-            " FROM to_regclass(%s) AS ledger WHERE ledger IS NOT NULL",
-            [UNIQUE, table],
-        )
-        if cursor.fetchone() in (None, (True,)):
-            return
+    found = home.row(
+        "SELECT EXISTS (SELECT FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
+        " WHERE conname = %s AND conrelid = ledger AND indisvalid)"
+        " FROM to_regclass(%s) AS ledger WHERE ledger IS NOT NULL",
+        [UNIQUE, table],
+    )
+    if found in (None, (True,)):  # no row: not migrated yet, `migrate` runs this check too
+        return
     yield Error(
         f"The unique constraint {UNIQUE!r} is missing from {table}: nothing would stop a second execution.",
         hint=f"Restore it: ALTER TABLE {table} ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope).",
@@ -52,13 +50,10 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
-    connection = _ledger_database(databases)
-    if connection is None:
+    if not _is_asked(databases):
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
-        loud = [f"{name} = {value}" for name, value in cursor.fetchall() if value not in QUIET[name]]
-    if loud:
+    found = home.rows("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
+    if loud := [f"{name} = {value}" for name, value in found if value not in QUIET[name]]:
         yield Advice(
             f"PostgreSQL writes statements or values of them into its log: {', '.join(loud)}.",
             hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
@@ -70,19 +65,14 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Warn after a day without reaping, once there is something to remove."""
-    connection, settings = _ledger_database(databases), parsed()
-    if connection is None or settings is None or not settings.enabled:
+    settings = parsed()
+    if not _is_asked(databases) or settings is None or not settings.enabled:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'reaped_at'",
-            [LedgerEpoch._meta.db_table],
-        )
-        if not cursor.fetchone()[0]:
-            return  # not migrated yet: `migrate` runs this check too
-        cursor.execute(queries.OVERDUE, [OVERDUE_SECONDS, settings.body_seconds, settings.tombstone_seconds])
-        overdue = cursor.fetchone()
-    if overdue is not None:
+    has_it = "SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'reaped_at'"
+    if not home.rows(has_it, [LedgerEpoch._meta.db_table]):
+        return  # not migrated yet: `migrate` runs this check too
+    times = [OVERDUE_SECONDS, settings.body_seconds, settings.tombstone_seconds]
+    if overdue := home.row(queries.OVERDUE, times):
         yield Advice(
             f"Nothing has reaped the ledger for {overdue[0] / 3600:.0f} hours: it still stores answers or "
             "messages that are past their time.",
@@ -91,7 +81,6 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
         )
 
 
-def _ledger_database(databases: Any) -> Any:
-    """Return the ledger's connection; None where this run leaves it out, or for E006."""
-    is_asked = home.alias() in (databases or ()) and home.connection().vendor == "postgresql"
-    return home.connection() if is_asked else None
+def _is_asked(databases: Any) -> bool:
+    """Check if this run looks at the ledger's database, and it is none for E006."""
+    return home.alias() in (databases or ()) and home.connection().vendor == "postgresql"
