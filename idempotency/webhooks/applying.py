@@ -167,20 +167,7 @@ def _run(hook: Hook, seen: WebhookEvent, *, note: str, runs: int) -> str:
     attempt = row.attempts + runs
     if attempt > hook.attempts_max and not note:
         raise RuntimeError(f"None of {hook.attempts_max} attempts is left; one that ends its process counts too.")
-    database = home.connection()
-    transactions.defer(database)
-    try:
-        done = hook.handler(_event_of(row, attempt=attempt))
-    finally:
-        transactions.stop(database)
-    if isawaitable(done) or isgenerator(done) or isasyncgen(done):
-        raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
-    home.execute(queries.APPLIED, [runs, note, row.pk])
-    return EventStatus.APPLIED
-
-
-def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
-    return Event(
+    event = Event(
         sender=row.sender,
         id=row.event_id,
         headers=CaseInsensitiveMapping(row.headers),
@@ -188,6 +175,16 @@ def _event_of(row: WebhookEvent, *, attempt: int) -> Event:
         received_at=row.received_at,
         attempt=attempt,
     )
+    database = home.connection()
+    transactions.defer(database)
+    try:
+        done = hook.handler(event)
+    finally:
+        transactions.stop(database)
+    if isawaitable(done) or isgenerator(done) or isasyncgen(done):
+        raise TypeError(f"{hook.handler!r} returned before its work is done: write `def`, without yield.")
+    home.execute(queries.APPLIED, [runs, note, row.pk])
+    return EventStatus.APPLIED
 
 
 def _note_failure(hook: Hook, number: int, error: Exception, *, runs: int) -> str:

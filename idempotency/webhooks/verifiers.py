@@ -4,14 +4,11 @@ import base64
 import binascii
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
 
 from idempotency.arguments import bounded
 from idempotency.webhooks.event import Event, NotGenuine, Unverifiable, place_of
 
 TOLERANCE_SECONDS = 300.0
-
-T = TypeVar("T")
 
 Secret = str | Sequence[str] | Callable[[], str | Sequence[str]]
 
@@ -62,18 +59,17 @@ class Verifier:
 
     def secrets(self) -> list[str]:
         """List the secrets; raises Unverifiable without one."""
-        given = self._asked(self._secret) if callable(self._secret) else self._secret
+        given = self._secret
+        if callable(given):
+            try:
+                given = given()
+            except Exception as error:
+                why = f"{place_of(given)}, which returns its secret, raised {type(error).__name__}"
+                raise Unverifiable(why) from error
         found = [given] if isinstance(given, str) else list(given or ())
         if not found or not all(isinstance(one, str) and one and one == one.strip() for one in found):
             raise Unverifiable("it has no secret, or one that is no text, empty, or ends with white space")
         return found
-
-    def _asked(self, function: Callable[[], T]) -> T:
-        try:
-            return function()
-        except Exception as error:
-            why = f"{place_of(function)}, which returns its secret, raised {type(error).__name__}"
-            raise Unverifiable(why) from error
 
     def key_of(self, secret: str) -> bytes:
         """Return the bytes that a secret signs with."""
