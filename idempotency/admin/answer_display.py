@@ -19,10 +19,6 @@ SHOWN_MAX = 20_000  # characters
 HEADING_MAX = 1_000  # characters, tags too
 
 
-def headers(entry: LedgerEntry) -> SafeString | str:
-    return lines(entry.response_headers)
-
-
 def lines(headers: Mapping[str, str]) -> SafeString | str:
     return format_html_join(mark_safe("<br>"), "{}: {}", headers.items()) or _("none")
 

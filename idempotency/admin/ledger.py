@@ -115,7 +115,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
     created = time_column("created_at")
     lease = time_column("lease_until")
     fingerprint_hex = column(lambda entry: bytes(entry.fingerprint).hex(), _("fingerprint"))
-    headers = column(answer_display.headers, _("response headers"))
+    headers = column(lambda entry: answer_display.lines(entry.response_headers), _("response headers"))
     body = column(answer_display.body, _("body"))
     process = column(lambda entry: entry.owner, _("process"))
     calls = column(log_display.table, _("calls"))

@@ -124,12 +124,8 @@ class Command(LedgerCommand):
         self.stdout.write(f"#{number} is applied")
 
     def _resolve(self, options: dict[str, Any]) -> None:
-        self._decide(
-            options,
-            lambda decision: resolve(
-                decision, status=options["status"], body=options["body"], location=options["location"]
-            ),
-        )
+        answer = {name: options[name] for name in ("status", "body", "location")}
+        self._decide(options, lambda decision: resolve(decision, **answer))
 
     def _abandon(self, options: dict[str, Any]) -> None:
         self._decide(options, abandon)
@@ -181,14 +177,9 @@ class Command(LedgerCommand):
         entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()
         if entry is None:
             raise CommandError(f"There is no entry {options['entry']}.")
-        decision = Decision(
-            entry_id=entry.pk,
-            fence=entry.fence,
-            operator=_operator(options),
-            note=options["note"],
-        )
+        by, note = _operator(options), options["note"]
         try:
-            decide(decision)
+            decide(Decision(entry_id=entry.pk, fence=entry.fence, operator=by, note=note))
         except NotDecidable:
             raise CommandError(
                 f"Entry #{entry.pk} is {entry.state}: it is finished, or its handler is still running."
