@@ -13,8 +13,7 @@ from weakref import WeakSet
 
 from idempotency import ledger
 from idempotency.names import schema
-from idempotency.observability.background import Worker
-from idempotency.observability.watchdog import Watchdog
+from idempotency.observability.background import Watchdog, Worker
 from idempotency.postgres import home
 
 log = logging.getLogger(__name__)

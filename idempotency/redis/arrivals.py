@@ -17,8 +17,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from idempotency.observability.background import Worker
-from idempotency.observability.watchdog import Watchdog
+from idempotency.observability.background import Watchdog, Worker
 from idempotency.redis.connection import connection_of
 from idempotency.redis.fastpath import attempt
 from idempotency.request.outline import CONTENT_MAX, outline

@@ -19,8 +19,7 @@ from idempotency.locks.engine.steps import (
     answer,
     perform,
 )
-from idempotency.observability.background import Worker
-from idempotency.observability.watchdog import Watchdog
+from idempotency.observability.background import Watchdog, Worker
 from idempotency.redis import fastpath
 from idempotency.redis.availability import interruption
 from idempotency.redis.connection import Connections

@@ -18,7 +18,7 @@ from idempotency.locks import aio
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.hub import script, tagged
 from idempotency.locks.engine.threads import hub_of
-from idempotency.observability import watchdog
+from idempotency.observability import background
 from idempotency.redis import subscriber, task_subscriber
 from idempotency.redis.connection import ClientConnection
 from idempotency.redis.subscription import Subscription
@@ -55,7 +55,7 @@ class TestClientsThatComeOnce:
 
     def test_on_threads(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(subscriber, "READ_SECONDS", 0.01)
-        monkeypatch.setattr(watchdog, "LINGER_SECONDS", 0.01)
+        monkeypatch.setattr(background, "LINGER_SECONDS", 0.01)
         client = redis.Redis.from_url(desk.servers.url)
         with locks.Lock("thing", client=client):
             locks.RateLimiter("thing", permits=1, client=client).acquire()

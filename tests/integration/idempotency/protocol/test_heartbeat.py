@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from idempotency import InProgress, ledger, once
 from idempotency.models import LedgerEntry, State
-from idempotency.observability import watchdog
+from idempotency.observability import background
 from idempotency.protocol import heartbeat
 from tests.integration.idempotency.conftest import Caller, end_the_lease
 from tests.integration.idempotency.functions.work import WORK, place
@@ -139,7 +139,7 @@ class TestRenewal:
 
 
 def test_the_thread_ends_with_the_calls_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(background, "LINGER_SECONDS", 0.01)
 
     def beats() -> bool:
         return any(thread.name == "idempotency-heartbeat" for thread in threading.enumerate())
