@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -142,18 +143,21 @@ def release(kind: str, token: int | None) -> dict[str, Any]:
     return {"name": NAME, "kind": kind, "token": token}
 
 
+def seen(client: Client) -> str:
+    return client.get(PAGE, {"name": NAME}).content.decode()
+
+
+def released(client: Client, note: str) -> str:
+    """Follow the page's only link to a release, and return what is said then."""
+    (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', seen(client))
+    return client.post(address.replace("&amp;", "&"), {"note": note}, follow=True).content.decode()
+
+
 def test_a_lock_is_shown_and_released_by_force_with_a_reason(admin_client: Client, held: Lock) -> None:
     with ReadWriteLock(NAME, owner="reader", lease_seconds=600).read, AdvisoryLock(NAME):
-        page = admin_client.get(PAGE, {"name": NAME}).content.decode()
-    named = (
-        "order 7 &amp; &lt;b&gt;",
-        "named:worker 3",
-        "named:reader",
-        str(held.token),
-        "Nobody waits",
-        "Advisory",
-    )
-    assert [words for words in named if words not in page] == []
+        page = seen(admin_client)
+    for words in ("order 7 &amp; &lt;b&gt;", "named:reader", str(held.token), "Nobody waits", "Advisory"):
+        assert words in page
     assert page.count("Release by force") == 3
     asked = admin_client.get(f"{PAGE}release/", release("lock", held.token))
     assert "named:worker 3" in asked.content.decode()
@@ -175,9 +179,8 @@ def test_the_next_holder_is_not_put_out_by_an_old_page(admin_client: Client, hel
     held.release()
     assert held.acquire(wait_seconds=10)
     assert held.token != old
-    late = admin_client.post(
-        f"{PAGE}release/?name=order+7+%26+%3Cb%3E&kind=lock&token={old}", {"note": "late"}, follow=True
-    )
+    query = urlencode(release("lock", old))
+    late = admin_client.post(f"{PAGE}release/?{query}", {"note": "late"}, follow=True)
     assert "does not have the lock any more" in late.content.decode()
     assert held.locked()
     assert not LogEntry.objects.exists()
@@ -215,11 +218,9 @@ def test_every_kind_is_shown_and_released_from_the_page(
 ) -> None:
     kind, taken, words = hold
     with contextlib.suppress(LockError), taken:
-        page = admin_client.get(PAGE, {"name": NAME}).content.decode()
-        assert words in page
+        assert words in seen(admin_client)
         assert words in shown(capsys)
-        (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', page)
-        done = admin_client.post(address.replace("&amp;", "&"), {"note": "gone"}, follow=True).content.decode()
+        done = released(admin_client, "gone")
         assert "released by force" in done
         assert f"Nobody holds a lock named <strong>{escape(NAME)}" in done
         assert LogEntry.objects.get().object_repr == f"{kind} {NAME!r}"
@@ -229,11 +230,8 @@ def test_a_permit_of_this_machine_is_shown_and_says_what_ends_it(
     admin_client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with HostSemaphore(NAME, permits=1, owner="worker 3"):
-        page = admin_client.get(PAGE, {"name": NAME}).content.decode()
-        assert all("named:worker 3" in text for text in (page, shown(capsys)))
-        (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', page)
-        done = admin_client.post(address.replace("&amp;", "&"), {"note": "gone"}, follow=True).content.decode()
-        assert "without success (Only the end of its process" in done
+        assert all("named:worker 3" in text for text in (seen(admin_client), shown(capsys)))
+        assert "without success (Only the end of its process" in released(admin_client, "gone")
     assert "Nobody holds" in shown(capsys)
 
 
@@ -273,7 +271,7 @@ def test_who_waits_is_shown_in_order(
     with Semaphore(NAME, permits=1, lease_seconds=600) as semaphore:
         waiting = actor.begin(lambda: semaphore.acquire() and semaphore.release())
         until(lambda: "1. in the queue" in shown(capsys))
-        assert "<strong>1</strong> waits" in admin_client.get(PAGE, {"name": NAME}).content.decode()
+        assert "<strong>1</strong> waits" in seen(admin_client)
     waiting.result(30)
 
 
@@ -298,7 +296,7 @@ def test_totals_counts_and_rates_are_shown(
     RateLimiter(NAME).acquire()
     RateLimiter(NAME).acquire(caller="shop <3>")
     TokenBucket(NAME, permits=10, interval_seconds=600).acquire(4)
-    page = admin_client.get(PAGE, {"name": NAME}).content.decode()
+    page = seen(admin_client)
     share = "shop <3> has used 1 of its 2"
     rate = "5 permits in 60 s, 2 of a caller; 3 free"
     for words in ("7 permits in all", "3 left", rate, share, "4 permits counted"):
@@ -308,7 +306,7 @@ def test_totals_counts_and_rates_are_shown(
         wanted = [f"--kind={kind}", "--release", "--operator=admin", "--note=begin again"]
         call_command("idempotency", "locks", "show", NAME, *wanted)
         assert words not in shown(capsys)
-    assert "/release/" not in admin_client.get(PAGE, {"name": NAME}).content.decode()
+    assert "/release/" not in seen(admin_client)
     assert LogEntry.objects.count() == 3
 
 
@@ -322,10 +320,8 @@ def test_who_waits_for_a_latch_is_named_and_it_is_ended_from_the_page(
     (waiter,) = latch.state().waiters
     assert f"/{os.getpid()}/" in waiter
     assert f"1. in the queue: {waiter}" in shown(capsys)
-    page = admin_client.get(PAGE, {"name": NAME}).content.decode()
-    assert f"<li>{waiter}</li>" in page
-    (address,) = re.findall(r'href="([^"]*/release/[^"]*)"', page)
-    query = address.replace("&amp;", "&")
-    assert "Its holder may still be working" not in admin_client.get(query).content.decode()
-    assert "ended" in admin_client.post(query, {"note": "enough"}, follow=True).content.decode()
+    assert f"<li>{waiter}</li>" in seen(admin_client)
+    asked = admin_client.get(f"{PAGE}release/", {"name": NAME, "kind": "latch"}).content.decode()
+    assert "Its holder may still be working" not in asked
+    assert "ended" in released(admin_client, "enough")
     assert waiting.result(30)
