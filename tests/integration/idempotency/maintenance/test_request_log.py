@@ -20,7 +20,6 @@ from idempotency.maintenance import complete_stalled, reap, request_log
 from idempotency.models import Arrival, LedgerEntry
 from idempotency.redis import arrivals, log_lines
 from idempotency.redis.fastpath import breaker
-from tests.conftest import hanging
 from tests.emptying import plan_of
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -270,34 +269,6 @@ def test_without_its_table_the_other_work_is_done(
     assert complete_stalled() == {}
     assert "cannot be stored" in caplog.text
     sent(1)
-
-
-def test_without_redis_there_is_none_and_it_says_so(
-    caller: Caller, settings: Any, redis_server: redis.Redis
-) -> None:
-    caller.post()
-    sent(1)
-    request_log.store()
-    with hanging(redis_server):
-        assert caller.post().status_code == 201
-        found = log_of()
-    assert ([line.outcome for line in found.lines], found.is_current) == (["executed"], False)
-    settings.IDEMPOTENCY = {"REDIS": None}
-    assert [caller.post(key="k2").status_code for _ in range(2)] == [201, 201]
-    assert (log_of("k2").lines, log_of("k2").is_current) == ([], False)
-
-
-def test_a_scope_has_words() -> None:
-    words = {
-        "user:7 POST ^things/(?P<pk>[0-9]+)$": ("user:7", "POST /things/{pk}"),
-        "user:7 in:acme POST orders/<hexid:order_id>/cancel": ("user:7 in:acme", "POST /orders/{order_id}/cancel"),
-        "named:a POST POST ": ("named:a POST", "POST /"),
-        "by:user:7 once:orders.place": ("user:7", "once:orders.place"),
-        "once:orders.place": ("", "once:orders.place"),
-        "user:7 token": ("user:7", "token"),
-        "of an earlier version": ("", "of an earlier version"),
-    }
-    assert {scope: request_log.read_scope(scope) for scope in words} == words
 
 
 def test_only_a_callers_own_entries_are_found(user: User, caller: Caller) -> None:
