@@ -12,6 +12,7 @@ import pytest
 from django.db import IntegrityError
 from django.db.models.functions import Now
 from django.test import Client, override_settings
+from django.urls import include, path
 from django.utils import timezone
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -25,17 +26,13 @@ from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
 from idempotency.observability import logs, statistics
 from shop.platform.logs import json_formatter
+from tests.integration.idempotency import urls
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-API = "tests.integration.idempotency.urls"
-
-
-@pytest.fixture
-def _api(settings: Any) -> None:
-    settings.ROOT_URLCONF = API
+urlpatterns = [*urls.urlpatterns, path("", include("shop.urls"))]
 
 
 @contextmanager
@@ -51,7 +48,6 @@ def counting(name: str, label: str = "", values: Mapping[str, int] = {"": 1}, **
     assert {value: count - before[value] for value, count in counts().items()} == values
 
 
-@pytest.mark.usefixtures("_api")
 class TestMetrics:
     def test_every_way_to_end_is_counted(self, caller: Caller) -> None:
         for answer, outcome in {201: "executed", 409: "refused", 429: "not_stored", 500: "failed"}.items():
@@ -93,8 +89,7 @@ class TestMetrics:
     def test_what_is_open_is_read_from_the_ledger(self, caller: Caller, client: Client) -> None:
         PLAN["answer"] = 202
         caller.post("/phased", body={})
-        with override_settings(ROOT_URLCONF="shop.urls"):
-            text = client.get("/metrics").content.decode()
+        text = client.get("/metrics").content.decode()
         assert 'idempotency_open_entries{state="uncertain"} 1.0' in text
         assert 'idempotency_open_entries{state="stalled"} 0.0' in text
         assert 'idempotency_open_age_seconds{state="uncertain"}' in text
@@ -129,7 +124,6 @@ def lines() -> Iterator[list[dict[str, Any]]]:
         logger.setLevel(logging.NOTSET)
 
 
-@pytest.mark.usefixtures("_api")
 class TestLogs:
     def test_a_line_carries_request_id_digest_and_subject_and_never_the_key(
         self, caller: Caller, lines: list[dict[str, Any]]
@@ -159,8 +153,7 @@ class TestLogs:
         self, caller: Caller, client: Client, lines: list[dict[str, Any]]
     ) -> None:
         caller.post()
-        with override_settings(ROOT_URLCONF="shop.urls"):
-            client.get("/healthz", headers={"X-Request-Id": "trace-0043"})
+        client.get("/healthz", headers={"X-Request-Id": "trace-0043"})
         logging.getLogger("shop.test").warning("after")
         assert lines[-1]["request_id"] == "trace-0043"
         assert "key_digest" not in lines[-1]
@@ -179,7 +172,6 @@ def spans() -> InMemorySpanExporter:
     return exporter
 
 
-@pytest.mark.usefixtures("_api")
 class TestTraces:
     def test_a_span_has_mode_outcome_and_subject_and_never_the_key(
         self, caller: Caller, spans: InMemorySpanExporter
@@ -218,10 +210,9 @@ class TestAdmin:
         assert "Every request has its answer" in empty
         assert (empty.count("None in these 48 hours"), empty.count("an hour</p>")) == (1, 0)
         PLAN["answer"] = 202
-        with override_settings(ROOT_URLCONF=API):
-            caller.post("/phased", key="open-one", body={})
-            caller.post(key="done-one")
-            caller.post(key="done-one")
+        caller.post("/phased", key="open-one", body={})
+        caller.post(key="done-one")
+        caller.post(key="done-one")
         shown = admin_client.get(page).content.decode()
         assert "<strong>1</strong> done" in shown
         assert "<strong>1</strong> without a final answer" in shown
@@ -231,8 +222,7 @@ class TestAdmin:
 
     def test_an_hour_is_one_of_utc_whatever_the_projects_zone(self, settings: Any, caller: Caller) -> None:
         settings.TIME_ZONE = "Asia/Kathmandu"  # its hours begin at a quarter past
-        with override_settings(ROOT_URLCONF=API):
-            caller.post(key="done-one")
+        caller.post(key="done-one")
         assert [counts for counts in statistics.executed_by_hour().values() if counts] == [{"executed": 1}]
 
     def test_what_happened_at_all_is_seen_beside_much_of_another(self) -> None:
@@ -257,9 +247,8 @@ class TestAdmin:
 
     def test_filters_take_nonsense_for_none(self, admin_client: Client, caller: Caller) -> None:
         PLAN["answer"] = 202
-        with override_settings(ROOT_URLCONF=API):
-            caller.post("/phased", body={})
-            caller.post(key="k2")
+        caller.post("/phased", body={})
+        caller.post(key="k2")
         queries = {
             "open=uncertain": 1,
             "open=stalled": 0,
@@ -274,8 +263,7 @@ class TestAdmin:
 
     def test_the_subject_leads_to_its_page(self, admin_client: Client, caller: Caller) -> None:
         PLAN["about"] = ("person", "1")
-        with override_settings(ROOT_URLCONF=API):
-            caller.post("/phased", body={})
+        caller.post("/phased", body={})
         page = f"/admin/idempotency/ledgerentry/{LedgerEntry.objects.get().pk}/change/"
         assert "all requests about it" in admin_client.get(page).content.decode()
         with override_settings(IDEMPOTENCY={"SUBJECT_ADMIN": {"person": "admin:auth_user_change"}}):

@@ -14,6 +14,7 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError
 from django.test import Client, override_settings
+from django.urls import include, path
 
 from idempotency import ledger
 from idempotency.admin.log_display import timeline
@@ -21,26 +22,22 @@ from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, r
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NotAbandonable
 from tests import pages
+from tests.integration.idempotency import urls
 from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN
 
-pytestmark = pytest.mark.django_db(transaction=True)
-API = "tests.integration.idempotency.urls"
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+urlpatterns = [*urls.urlpatterns, path("", include("shop.urls"))]
 
 
 @pytest.fixture
 def uncertain(caller: Caller) -> LedgerEntry:
     """A phased entry that was answered 202."""
     PLAN["answer"] = 202
-    with override_settings(ROOT_URLCONF=API):
-        caller.post("/phased", body={})
+    caller.post("/phased", body={})
     PLAN["answer"] = 201
     return LedgerEntry.objects.get()
-
-
-def retry(caller: Caller) -> Any:
-    with override_settings(ROOT_URLCONF=API):
-        return caller.post("/phased", body={})
 
 
 def decision(entry: LedgerEntry, note: str = "the bank says so") -> Decision:
@@ -82,8 +79,7 @@ def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry) -> None:
 def test_what_is_running_finished_atomic_or_changed_is_not_decidable(
     caller: Caller, uncertain: LedgerEntry
 ) -> None:
-    with override_settings(ROOT_URLCONF=API):
-        caller.post(key="atomic")
+    caller.post(key="atomic")
     atomic = LedgerEntry.objects.get(key="atomic")
     found = ledger.find(scope=uncertain.scope, key=uncertain.key)
     assert found is not None
@@ -123,7 +119,7 @@ def test_in_the_admin_it_is_shown_asked_and_done_once(
     assert "The entry is resolved" in done.content.decode()
     assert "seen at the bank" in done.content.decode()
     assert decide not in done.content.decode()
-    assert retry(caller).json() == {"id": 9}
+    assert caller.post("/phased", body={}).json() == {"id": 9}
     line = LogEntry.objects.get()
     assert (line.user.get_username(), line.get_change_message()) == ("eve", "resolved: seen at the bank")
     assert "nothing to decide" in operator.get(decide, follow=True).content.decode()
@@ -190,7 +186,7 @@ def test_from_a_terminal_as_the_page_says(
     with pytest.raises(CommandError, match="it is finished"):
         run(*command)
     for _ in range(2):
-        answer = retry(caller)
+        answer = caller.post("/phased", body={})
         found = (answer.status_code, answer.get("Location"), answer["Idempotent-Replayed"])
         assert found == (status, location, "true")
     if action == "abandon":
@@ -226,9 +222,8 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
 
 def test_every_entry_of_a_subject_is_shown(caller: Caller) -> None:
     PLAN["about"] = ("order", "0190")
-    with override_settings(ROOT_URLCONF=API):
-        for number in range(21):
-            caller.post("/phased", body={}, key=f"key-{number}")
+    for number in range(21):
+        caller.post("/phased", body={}, key=f"key-{number}")
     assert run("show", "order:0190").count("  key key-") == 21
 
 
