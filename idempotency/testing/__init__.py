@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from idempotency.extras import on_first_use
 
 if TYPE_CHECKING:
-    from idempotency.testing.clients import KeyedClient, KeyedRequests
-    from idempotency.testing.forgetting import IdempotencyTestMixin, forget
+    from idempotency.testing.clients import IdempotencyTestMixin, KeyedClient, KeyedRequests, forget
     from idempotency.testing.trials import assert_once
 
 __all__ = ["IdempotencyTestMixin", "KeyedClient", "KeyedRequests", "assert_once", "forget"]
@@ -18,8 +17,7 @@ __all__ = ["IdempotencyTestMixin", "KeyedClient", "KeyedRequests", "assert_once"
 __getattr__, __dir__ = on_first_use(
     __name__,
     {
-        "clients": ["KeyedClient", "KeyedRequests"],
-        "forgetting": ["IdempotencyTestMixin", "forget"],
+        "clients": ["IdempotencyTestMixin", "KeyedClient", "KeyedRequests", "forget"],
         "trials": ["assert_once"],
     },
 )

@@ -14,7 +14,7 @@ from django.db import OperationalError, connections
 from django.test import override_settings
 
 from idempotency.postgres import home
-from idempotency.testing.forgetting import forget
+from idempotency.testing.clients import forget
 
 SECONDS = 60.0  # a thread that has not come so far by then never will
 

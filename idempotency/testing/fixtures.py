@@ -10,7 +10,7 @@ from idempotency import testing
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> Iterator[None]:
     """Start with nothing remembered, whether the test uses the database or not."""
-    from idempotency.testing.forgetting import nothing_remembered  # noqa: PLC0415  needs Django's set-up
+    from idempotency.testing.clients import nothing_remembered  # noqa: PLC0415  needs Django's set-up
 
     with nothing_remembered():
         yield

@@ -14,8 +14,8 @@ from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
 from idempotency.postgres import home
 from idempotency.testing.calls import sender
+from idempotency.testing.clients import nothing_remembered
 from idempotency.testing.faults import at_once, commits_fail, dead_after_commit, redis_lost
-from idempotency.testing.forgetting import nothing_remembered
 
 IN_PROGRESS = 409
 SHOWN_MAX = 300  # bytes of an answer in a sentence

@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from idempotency import ledger
 from idempotency.ledger import claiming
 from idempotency.redis.fastpath import breaker
-from idempotency.testing import KeyedClient, KeyedRequests, forget, forgetting
+from idempotency.testing import KeyedClient, KeyedRequests, clients, forget
 from idempotency.testing.fixtures import _nothing_remembered, keyed_client  # noqa: F401  as a plugin brings them
 from tests.integration.idempotency.testing import suites
 
@@ -64,7 +64,7 @@ def test_afterwards_the_database_is_asked_again() -> None:
     claiming.use_local_epoch(None)
     value = ledger.renew_epoch()
     assert ledger.redis_prefix().endswith(value)
-    with forgetting.nothing_remembered():
+    with clients.nothing_remembered():
         assert not ledger.redis_prefix().endswith(value)
     assert ledger.redis_prefix().endswith(value)
 
