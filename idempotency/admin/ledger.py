@@ -172,8 +172,9 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         entry = get_object_or_404(LedgerEntry, pk=pk)
         detail = reverse("admin:idempotency_ledgerentry_change", args=[pk])
         if not _is_open(entry):
-            finished = _("This entry is finished, or its handler is still running; nothing to decide.")
-            messages.error(request, finished)
+            messages.error(
+                request, _("This entry is finished, or its handler is still running; nothing to decide.")
+            )
             return HttpResponseRedirect(detail)
         form = DecisionForm(request.POST or None, initial={"fence": entry.fence})
         if request.method == "POST" and form.is_valid():
@@ -181,12 +182,11 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
                 done = form.decide(entry_id=pk, operator=f"operator {request.user.get_username()}")
             except NotDecidable:
                 messages.error(request, _("The entry changed since you looked at it. Look again."))
-                return HttpResponseRedirect(detail)
             except NotAbandonable as refused:
                 messages.error(request, str(refused))
-                return HttpResponseRedirect(detail)
-            self.log_decision(request, entry, f"{done}: {form.cleaned_data['note']}")
-            messages.success(request, DECIDED[done])
+            else:
+                self.log_decision(request, entry, f"{done}: {form.cleaned_data['note']}")
+                messages.success(request, DECIDED[done])
             return HttpResponseRedirect(detail)
         context: dict[str, Any] = {
             "entry": entry,
