@@ -249,17 +249,9 @@ class TestAdmin:
         PLAN["answer"] = 202
         caller.post("/phased", body={})
         caller.post(key="k2")
-        queries = {
-            "open=uncertain": 1,
-            "open=stalled": 0,
-            "open=nothing": 2,
-            "mode=nothing": 2,
-            "response_status=abc": 2,
-            "response_status=1e9": 2,
-        }
-        for query, count in queries.items():
+        for query in ("open=nothing", "mode=nothing", "response_status=abc", "response_status=1e9"):
             listed = admin_client.get(f"/admin/idempotency/ledgerentry/?{query}")
-            assert len(listed.context["cl"].result_list) == count, query
+            assert len(listed.context["cl"].result_list) == 2, query
 
     def test_the_subject_leads_to_its_page(self, admin_client: Client, caller: Caller) -> None:
         PLAN["about"] = ("person", "1")
