@@ -42,13 +42,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PAGE = "/admin/idempotency/ledgerentry/locks/"
 NAME = "order 7 & <b>"
-
-
 LEASE: Any = {"owner": "worker 3", "lease_seconds": 600}
 
 
 @contextlib.contextmanager
-def permit() -> Iterator[None]:
+def permit(_: None) -> Iterator[None]:
     """One of two permits, which anyone may give back."""
     semaphore = PermitExpirableSemaphore(NAME, permits=2)
     taken = semaphore.acquire(lease_seconds=600)
@@ -57,22 +55,25 @@ def permit() -> Iterator[None]:
     semaphore.release(taken)
 
 
-# kind of the page -> makes a hold of it, and says what else the page shows
-HOLDS: dict[str, tuple[Callable[[], Any], str]] = {
-    "lock": (lambda: FairLock(NAME, **LEASE), "named:worker 3"),
-    "read": (lambda: ReadWriteLock(NAME, **LEASE).read, "named:worker 3"),
-    "write": (lambda: ReadWriteLock(NAME, **LEASE).write, "named:worker 3"),
-    "semaphore": (lambda: Semaphore(NAME, permits=2, **LEASE), "s left"),
+# kind of the page -> makes a hold of it with the fixture of `CLIENTS`, and says what else the page shows
+HOLDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "lock": (lambda _: FairLock(NAME, **LEASE), "named:worker 3"),
+    "read": (lambda _: ReadWriteLock(NAME, **LEASE).read, "named:worker 3"),
+    "write": (lambda _: ReadWriteLock(NAME, **LEASE).write, "named:worker 3"),
+    "semaphore": (lambda _: Semaphore(NAME, permits=2, **LEASE), "s left"),
     "permits": (permit, "s left"),
-    "advisory": (lambda: AdvisoryLock(NAME, owner="worker 3"), "as long as its session"),
+    "advisory": (lambda _: AdvisoryLock(NAME, owner="worker 3"), "as long as its session"),
+    "redlock": (lambda clients: RedLock(NAME, clients=clients, **LEASE), "named:worker 3"),
+    "zookeeper": (lambda client: ZooKeeperLock(NAME, client=client, owner="worker 3"), "named:worker 3"),
+    "zookeeper-permits": (
+        lambda client: ZooKeeperSemaphore(NAME, permits=1, client=client),
+        "as long as its session",
+    ),
 }
-
-
-# those of servers that a setting names, each by a fixture
-OTHERS = {
-    "redlock": "named:worker 3",
-    "zookeeper": "named:worker 3",
-    "zookeeper-permits": "as long as its session",
+CLIENTS = {
+    "redlock": "redlock_clients",
+    "zookeeper": "zookeeper_client",
+    "zookeeper-permits": "zookeeper_client",
 }
 
 
@@ -81,12 +82,12 @@ def also_asked(settings: Any, **servers: Any) -> None:
 
 
 @pytest.fixture
-def redlock(settings: Any) -> Iterator[Callable[[], RedLock]]:
-    """Makes one over three databases, which are as three servers here."""
+def redlock_clients(settings: Any) -> Iterator[list[Redis]]:
+    """Of three databases, which are as three servers here."""
     urls = [re.sub(r"db=\d+", f"db={number}", os.environ["REDIS_URL"]) for number in (1, 2, 3)]
     also_asked(settings, redlock=urls)
     clients = [Redis.from_url(url) for url in urls]
-    yield lambda: RedLock(NAME, clients=clients, **LEASE)
+    yield clients
     for client in clients:
         client.flushdb()
         client.close()
@@ -102,23 +103,12 @@ def zookeeper_client(settings: Any, zookeeper_server: ZooKeeperServer) -> Iterat
     client.close()
 
 
-@pytest.fixture
-def zookeeper(zookeeper_client: KazooClient) -> Callable[[], ZooKeeperLock]:
-    return lambda: ZooKeeperLock(NAME, client=zookeeper_client, owner="worker 3")
-
-
-@pytest.fixture
-def zookeeper_permits(zookeeper_client: KazooClient) -> Callable[[], ZooKeeperSemaphore]:
-    return lambda: ZooKeeperSemaphore(NAME, permits=1, client=zookeeper_client)
-
-
-@pytest.fixture(params=[*HOLDS, *OTHERS])
+@pytest.fixture(params=HOLDS)
 def hold(request: pytest.FixtureRequest) -> tuple[str, Any, str]:
     """Kind, a hold to enter, and what is shown of it."""
-    kind = request.param
-    if kind in HOLDS:
-        return kind, HOLDS[kind][0](), HOLDS[kind][1]
-    return kind, request.getfixturevalue(kind.replace("-", "_"))(), OTHERS[kind]
+    make, words = HOLDS[request.param]
+    named = CLIENTS.get(request.param)
+    return request.param, make(request.getfixturevalue(named) if named else None), words
 
 
 @pytest.fixture
