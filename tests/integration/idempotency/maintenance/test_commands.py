@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,6 +14,8 @@ from django.db import connection, transaction
 from tests.conftest import database_away
 from tests.processes import on_the_tests_database
 from tests.running import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).parents[4]
 COMMANDS = (
@@ -27,34 +30,27 @@ COMMANDS = (
 )
 
 
-@pytest.mark.django_db(transaction=True)
+def start(*command: str, **options: Any) -> subprocess.Popen[str]:
+    whole = [sys.executable, "manage.py", *command]
+    return subprocess.Popen(whole, cwd=ROOT, stderr=subprocess.PIPE, text=True, **options)
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_database_that_is_away_is_a_sentence(command: tuple[str, ...]) -> None:
     with database_away(), pytest.raises(CommandError, match="The database failed; run it again"):
         call_command(*command)
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_output_that_nobody_reads_is_a_sentence(unbuffered: str) -> None:
-    command = subprocess.Popen(
-        [sys.executable, "manage.py", "bills", "export"],
-        env=on_the_tests_database() | {"PYTHONUNBUFFERED": unbuffered},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = on_the_tests_database() | {"PYTHONUNBUFFERED": unbuffered}
+    command = start("bills", "export", env=environment, stdout=subprocess.PIPE)
     assert command.stdout is not None
     command.stdout.close()
     _, said = command.communicate(timeout=100)
-    assert (said, command.returncode) == (
-        "CommandError: The output was closed before the end; run it again.\n",
-        1,
-    )
+    assert (said, command.returncode) == ("CommandError: The output was closed before the end; run it again.\n", 1)
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("command", "table"),
     [(("idempotency", "reap"), "idempotency_ledgerentry"), (("reconcile",), "payments_attempt")],
@@ -62,14 +58,8 @@ def test_output_that_nobody_reads_is_a_sentence(unbuffered: str) -> None:
 def test_ctrl_c_is_a_sentence(command: tuple[str, ...], table: str) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLE {table}")
-        stopped = subprocess.Popen(
-            [sys.executable, "manage.py", *command],
-            env=on_the_tests_database(),
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-        )
+        own_signal = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        stopped = start(*command, env=on_the_tests_database(), preexec_fn=own_signal)
 
         def waits() -> bool:
             cursor.execute("SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [table])
@@ -81,7 +71,6 @@ def test_ctrl_c_is_a_sentence(command: tuple[str, ...], table: str) -> None:
     assert (said, stopped.returncode) == ("Stopped before the end; run it again.\n", 130)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_missing_table_is_a_sentence() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE payments_attempt RENAME TO elsewhere")
