@@ -1,4 +1,4 @@
-"""Base of every provider: one merchant account's clock, limits and pooled HTTP client, and what most do alike."""
+"""Base of every provider: a merchant account's clock, limits and pooled HTTP client."""
 
 import json
 import time
@@ -108,7 +108,7 @@ class Account:
             return self.open(opening)
 
     def refund(self, **wanted: Any) -> RefundResult:
-        """See `Provider.refund`; a refusal by `unfunded` is `UNFUNDED`, one of `in_use` says nothing."""
+        """See `Provider.refund`; `unfunded` refuses as `UNFUNDED`, one of `in_use` says nothing."""
         try:
             with reading("refund"):
                 return self._ours(self.give_back(Refunding(**self._numbered(wanted))))
@@ -131,7 +131,7 @@ class Account:
             return self._ours(found) if found else Trade(status=TradeStatus.NOT_FOUND)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """See `Provider.close`; closed where the refusal's code is `unknown`, asked about after any other."""
+        """See `Provider.close`; closed where refused as `unknown`, asked about after any other."""
         try:
             with reading("payment"):
                 return self._ours(self.end(self.number(out_trade_no), reference))
@@ -195,7 +195,7 @@ class Account:
         raise NotImplementedError
 
     def number(self, ours: str, /) -> str:
-        """Write a number of ours, 32 lower-case hexadecimal digits, in the form that the provider takes.
+        """Write a number of ours, 32 lower-case hexadecimal digits, as the provider takes it.
 
         `open` to `find_refund` get numbers in this form, and what they return is read back. The form must keep all
         122 bits, as 25 letters and digits or 39 digits do; a provider that takes fewer gets a number of its own.
@@ -218,7 +218,7 @@ class Account:
         """Require the provider to have signed an answer, where it signs any. Raises OutcomeUnknown."""
 
     def call(self, method: str, path: str, body: object = None, *, asked: Mapping[str, object]) -> dict[str, Any]:
-        """Send JSON, `signed`, and return the object of the answer, which must be about what is `asked`.
+        """Send JSON, `signed`, and return the answer's object, which must be about `asked`.
 
         Raises as `send`; ProviderRejected for a `refusal`, ProviderUnavailable for too many calls or a key that is
         not taken, OutcomeUnknown for an answer that is not genuine, no object, or about something else.

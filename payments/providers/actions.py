@@ -1,4 +1,4 @@
-"""Ways to pay, what the shopper does next, and how a page shows it (a plug-in may add `Plugin.renderers`)."""
+"""Ways to pay, what the shopper does next, and how a page shows it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ NEEDED: Mapping[str, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip
 
 
 class NextActionType(StrEnum):
-    """Usual next steps of the shopper's page; a plug-in may register others (`Plugin.renderers`)."""
+    """Usual next steps of the shopper; a plug-in may register others (`Plugin.renderers`)."""
 
     QR_CODE = "qr_code"  # draw `NextAction.url`
     REDIRECT = "redirect"  # send the browser to `NextAction.url`

@@ -1,4 +1,4 @@
-"""Checks of notifications that all channels share: header names, time stamps, readable bodies. Pure."""
+"""Checks of notifications for all channels: header names, times, readable bodies. Pure."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -231,7 +231,7 @@ class Provider(Protocol):
         method: str | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
-        """Open the trade `out_trade_no`. Calling again with equal arguments is safe and opens nothing new.
+        """Open the trade `out_trade_no`. Again with equal arguments, nothing new is opened.
 
         Raises:
             ValueError: not one of `methods`, or `payer` lacks what the method needs.
@@ -241,7 +241,7 @@ class Provider(Protocol):
         """Ask about `out_trade_no`, and move nothing; an unknown number is `NOT_FOUND`, no error."""
 
     def capture(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """Take the money of a trade that is `APPROVED`, once however often called; any other is left as it is.
+        """Take the money of an `APPROVED` trade, once however often called; leave any other.
 
         Called for a channel alone whose `query` says `APPROVED`; still so is a trade that the provider refused.
         """
@@ -268,7 +268,7 @@ class Provider(Protocol):
         notify_url: str,
         reference: str = "",
     ) -> RefundResult:
-        """Give back `amount_minor` of `paid_minor`. The same `out_refund_no` again moves nothing twice."""
+        """Give back `amount_minor` of `paid_minor`; the same `out_refund_no` moves nothing twice."""
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         """Ask about the refund `out_refund_no`."""

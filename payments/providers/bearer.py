@@ -1,4 +1,4 @@
-"""JSON calls with a bearer token, which is fetched by our client's credentials and used until it ends."""
+"""JSON calls with a bearer token, fetched by client credentials and used until it ends."""
 
 import threading
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Time-out for a whole call; httpx's are for one wait each, so a slow drip of bytes is always in time.
+"""Time-out for a whole call; httpx's are for one wait each, which a slow drip keeps.
 
 Before each wait the sockets of our pools ask how much of the call's time is left. A call runs in one thread, so
 its deadline is a context variable.

@@ -1,4 +1,4 @@
-"""Statements of a provider about a dispute: the payer, or a bank, takes back a payment without us. Pure."""
+"""A provider's statements about a dispute: a payment is taken back without us. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Keys and certificates in PEM form, read so that a wrong file is explained to the person who put it there.
+"""Keys and certificates in PEM form; a wrong file is explained to who put it there.
 
 Every function raises ValueError with the end of a sentence that begins with the file's name. The file's content
 never appears in it.

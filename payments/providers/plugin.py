@@ -1,4 +1,4 @@
-"""A channel before an account of it is configured: its settings, headers and acknowledgement."""
+"""A channel before any account of it: its settings, headers and acknowledgement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

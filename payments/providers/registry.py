@@ -1,4 +1,4 @@
-"""Channels by name, and providers built from accounts' settings; every mistake is reported under its setting.
+"""Channels by name, and providers from settings; mistakes are reported by setting.
 
 A package below `payments.providers` with a `PLUGIN` is a channel under its own name, and so is one that a
 distribution has among its entry points ``payonce.providers``. ``BACKEND`` in an account's settings names any other
@@ -25,7 +25,7 @@ ENTRY_POINTS = "payonce.providers"
 
 @cache
 def _packages() -> dict[str, str]:
-    """Map the channels that are installed to the paths of their packages; none takes the name of one of ours."""
+    """Map the installed channels to their packages; none takes the name of one of ours."""
     installed = {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINTS)}
     ours = [module.name for module in pkgutil.iter_modules(providers.__path__) if module.ispkg]
     return {**installed, **{name: f"{providers.__name__}.{name}" for name in ours}}
@@ -37,7 +37,7 @@ def names() -> tuple[str, ...]:
 
 
 def setting(account: str, field: str, settings: Settings) -> str:
-    """Return how messages name a field: by the environment's name where an account is named like its channel."""
+    """Name a field for messages: as in the environment where the account is its channel's."""
     return f"PAYMENTS['PROVIDERS'][{account!r}][{field!r}]" if settings.get(BACKEND) else env_name(account, field)
 
 
@@ -91,7 +91,7 @@ def build(
 
 
 def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
-    """Build a provider, or raise `ConfigError`, whatever the package of another raises or returns."""
+    """Build a provider, or raise `ConfigError`, whatever the package raises or returns."""
     try:
         made = chosen.build(settings, limits)
     except ConfigError:
@@ -106,7 +106,7 @@ def _made(chosen: Plugin, settings: Settings, limits: Limits) -> Provider:
 
 
 def tried(account: str, settings: Settings) -> tuple[Provider | None, list[ConfigError]]:
-    """Build an account's provider; None, and everything that is wrong with its settings, if it cannot be built."""
+    """Build an account's provider, or return None and everything wrong with its settings."""
     try:
         chosen = plugin(account, settings)
     except ConfigError as unknown:

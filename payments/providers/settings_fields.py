@@ -55,7 +55,7 @@ def secret(channel: str, field: str, settings: Settings) -> str:
 
 
 def pem(name: str, file: str, load: Callable[[bytes], object]) -> bytes:
-    """Read `file` and check it with `load`, a function of `key_files`. No message shows its content."""
+    """Read `file` and check it by `load` of `key_files`. No message shows its content."""
     found = content(name, file)
     try:
         load(found)

@@ -1,4 +1,4 @@
-"""HTTP towards a provider: one pooled client, bounds in time and size, failures sorted by what they prove.
+"""HTTP towards a provider: bounded in time and size, failures sorted by what they prove.
 
 No connection: nothing happened (`ProviderUnavailable`). Anything later: unknown (`OutcomeUnknown`). No retries,
 no redirects, no proxies from the environment.
@@ -39,7 +39,7 @@ class Answer:
     content: bytes
 
     def document(self) -> dict[str, Any]:
-        """Decode a JSON object; {} where there is no content. Raises OutcomeUnknown for anything else."""
+        """Decode a JSON object, {} for no content. Raises OutcomeUnknown for anything else."""
         with reading("JSON"):
             found = json.loads(self.content) if self.content else {}
             if not isinstance(found, dict):
@@ -97,7 +97,7 @@ def send(
 
 
 def status_of(session: httpx.Client, request: httpx.Request, *, bytes_max: int) -> int:
-    """Send, and return the status: it counts as soon as it is there, whatever the body is or becomes of it.
+    """Send, and return the status, which counts whatever becomes of the body.
 
     Args:
         bytes_max: of the body that is drained, so that the connection may be used again.
@@ -166,7 +166,7 @@ def _authorities() -> ssl.SSLContext:
 
 @contextmanager
 def _failures(host: str) -> Iterator[None]:
-    """Raise what a failure proves, `ProviderUnavailable` or `OutcomeUnknown`, in place of httpx's errors."""
+    """Raise `ProviderUnavailable` or `OutcomeUnknown`, by what httpx's error proves."""
     try:
         yield
     except _NEVER_SENT as error:

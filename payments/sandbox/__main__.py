@@ -1,4 +1,4 @@
-"""Run the sandbox until it is stopped: `python -m payments.sandbox --port 8001 --data-dir DIR`."""
+"""Run the sandbox: `python -m payments.sandbox --port 8001 --data-dir DIR`."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def serve(*, port: int, folder: Path, shop: str) -> None:
-    """Serve from one process, so that the thread that sends notifications exists once. Never returns."""
+    """Serve from one process, so that one thread sends notifications. Never returns."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "payments.sandbox.settings"
     from django.core.wsgi import get_wsgi_application  # noqa: PLC0415  after Django's settings are chosen
 

@@ -1,4 +1,4 @@
-"""The console: a button for what a shopper, a bank or a network does, on the sandbox's first page."""
+"""The console on the first page: buttons for what a shopper, bank or network does."""
 
 from contextlib import suppress
 from dataclasses import dataclass

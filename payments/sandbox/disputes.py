@@ -1,4 +1,4 @@
-"""Disputes on the platforms' side: opened by the payer, won or lost by the merchant; one of each trade.
+"""Disputes on the platforms' side: opened, then won or lost; one of each trade.
 
 Stripe takes the money as it opens, and returns it when it is won. PayPal takes it when it is lost.
 """
@@ -24,7 +24,7 @@ _MOVES = {("stripe", "open"): "taken_at", ("stripe", "won"): "returned_at", ("pa
 
 
 def step(*, out_trade_no: str, status: str) -> sqlite3.Row:
-    """Open a dispute of all that was charged (``open``), or end it (``won``, ``lost``); notify the merchant.
+    """Open a dispute of all that was charged, or end it (``won``, ``lost``); notify of it.
 
     Raises:
         KeyError: there is no such step, or the platform's disputes are not simulated.

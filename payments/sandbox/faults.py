@@ -1,4 +1,4 @@
-"""Misbehaviour on request: `POST /_control/faults` (docs/reference/sandbox-faults.md has each effect)."""
+"""Misbehaviour on request, by `POST /_control/faults` (docs/reference/sandbox-faults.md)."""
 
 import random
 import socket
@@ -49,7 +49,7 @@ def current() -> dict[str, Any]:
 
 
 def change(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Set the named faults and leave the rest, or end all where none is named; return all of them.
+    """Set the named faults, or end all where none is named; return all of them.
 
     Raises:
         ValueError: a name or value that is not in the table; nothing was changed.
@@ -119,7 +119,7 @@ def wrong_seller(channel: str) -> str:
 
 
 class _Held:
-    """Answers that wait for their release; a release frees those that wait by then, not later ones."""
+    """Answers that wait for their release; one frees those that wait by then."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -27,7 +27,7 @@ def new_key_file(path: Path) -> rsa.RSAPrivateKey:
 
 
 def stored(file: Path, make: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Read settings; `make` them where there is no file, which comes last: what is named there is complete."""
+    """Read settings, or `make` them; the file comes last, so what it names is complete."""
     if not file.exists():
         fresh = file.with_suffix(".new")
         write_private(fresh, json.dumps(make(), indent=2).encode())

@@ -1,4 +1,4 @@
-"""Every key of both sides, made once under a folder, for the sandbox and the shop that uses it.
+"""Every key of both sides, made once under a folder, for sandbox and shop.
 
 The sandbox plays the platforms, so it holds their private keys; of the merchant's it uses the public halves only.
 """
@@ -56,7 +56,7 @@ def ensure(folder: Path) -> dict[str, str]:
 
 
 def load(folder: Path) -> Keys:
-    """Load all keys of `folder`, made if missing; what the environment sets of the shop's own replaces them."""
+    """Load all keys of `folder`, made if missing; the environment may replace the shop's own."""
     folder = folder.resolve()
     settings, alipay_certificates, paypal = _opened(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
@@ -85,7 +85,7 @@ def load(folder: Path) -> Keys:
 
 
 def make_platform_pair(folder: Path, *, name: str) -> None:
-    """Make a further key of WeChat's platform, ``<name>.key``, and then its certificate, ``<name>.pem``."""
+    """Make a further ``<name>.key`` of WeChat's platform, then its ``<name>.pem``."""
     folder.mkdir(exist_ok=True)
     certificate = self_signed(_NAME, new_key_file(folder / f"{name}.key"), is_issuer=False)
     draft = folder / f"{name}.new"
@@ -104,7 +104,7 @@ def _opened(folder: Path) -> tuple[dict[str, str], alipay_keys.AlipayCertificate
 
 
 def _chosen(name: str) -> str:
-    """Read what the environment, or a file that it names, sets; of several secrets the first: the newest."""
+    """Read a setting of the environment or its file; of several secrets the first, the newest."""
     file = os.environ.get(f"{name}_FILE")
     return (Path(file).read_text() if file else os.environ.get(name, "")).strip().partition("\n")[0]
 

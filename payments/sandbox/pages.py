@@ -85,7 +85,7 @@ def pay(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
 
 
 def _card_refused(request: HttpRequest, trade: sqlite3.Row) -> HttpResponse | None:
-    """Answer for a card that is not charged now; None: charge the card, or the wallet where none was given."""
+    """Answer for a card that is not charged; None: charge it, or the wallet without one."""
     if trade["channel"] != "stripe" or "number" not in request.POST:
         return None
     if refusal := cards.refusal(request.POST["number"]):
@@ -186,7 +186,7 @@ def control_release(request: HttpRequest) -> JsonResponse:
 
 
 def _arrive_from_shop(number: str) -> None:
-    """Open the shop's link first: a trade of Alipay's page does not exist until the shopper arrives."""
+    """Open the shop's link: Alipay's page has no trade until the shopper arrives."""
     if state.shop() and state.store().trade_where("out_trade_no", number) is None:
         address = f"{state.shop()}/demo/attempts/{quote(number, safe='')}"
         with contextlib.suppress(httpx.HTTPError):
@@ -194,7 +194,7 @@ def _arrive_from_shop(number: str) -> None:
 
 
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
-    """Describe a charge; `seller` is there where another account got the money, `currency` where it is not CNY."""
+    """Describe a charge; with a `seller` that is not ours, a `currency` that is not CNY."""
     known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
     unusual = {"seller": trade["seller"], "currency": trade["currency"] if trade["currency"] != "CNY" else ""}
     return known | {name: value for name, value in unusual.items() if value}

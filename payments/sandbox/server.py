@@ -1,4 +1,4 @@
-"""HTTP server of one process, a thread a connection; without a timer, so it sleeps while idle."""
+"""HTTP server, a thread a connection; without a timer, so it sleeps while idle."""
 
 from typing import Any
 from wsgiref.types import WSGIApplication

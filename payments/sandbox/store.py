@@ -117,7 +117,7 @@ class Store:
         return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
     def kept_of(self, number: str) -> dict[str, Any]:
-        """Read what the tables have no column for: more of an order or refund, faults, answers to repeat."""
+        """Read what has no column: more of an order or refund, faults, answers to repeat."""
         found = self.row("SELECT kept FROM objects WHERE id = ?", number)
         kept: dict[str, Any] = json.loads(found["kept"]) if found else {}
         return kept

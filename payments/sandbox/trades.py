@@ -117,7 +117,7 @@ def close(*, channel: str, out_trade_no: str) -> None:
 def refund(
     *, channel: str, out_trade_no: str, out_refund_no: str, amount_minor: int, refund_id: str = ""
 ) -> tuple[sqlite3.Row, bool]:
-    """Refund, and return the refund and True if money moved now; the same number again moves nothing.
+    """Refund; return the refund, and True if money moved now, not by an earlier call.
 
     Args:
         refund_id: the platform's own number, where it has another form.
@@ -148,7 +148,7 @@ def refund(
 
 
 def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
-    """Refund in the platform's own pages, under a number that the merchant's program does not know.
+    """Refund in the platform's own pages, under a number that the merchant does not know.
 
     Raises:
         Refused: no such trade, not paid, or more than what is left of it.

@@ -1,4 +1,4 @@
-"""Addresses of the sandbox: the view of each method, behind the platform's check of its caller."""
+"""Addresses of the sandbox: a view a method, behind the platform's check of its caller."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""For the tests of a provider: `certify` proves a plug-in against a simulator of its provider.
+"""Tests of a provider: `certify` proves a plug-in against a simulator of its provider.
 
 Needs neither pytest nor Django's settings nor a database: it drives a `payments.providers.base.Provider` alone.
 """

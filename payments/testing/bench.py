@@ -40,7 +40,7 @@ MOVED = (RefundStatus.SUCCEEDED, RefundStatus.PROCESSING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """Money that really moved, in the simulator's own books; amounts in minor units, 0 while nothing did."""
+    """Money that really moved, in the simulator's books; in minor units, 0 while none did."""
 
     paid_minor: int
     refunded_minor: int
@@ -70,7 +70,7 @@ class Simulator(Protocol):
         """
 
     def pay(self, out_trade_no: str, *, copies: int = 1, mistake: str = "", late: bool = False) -> bool:
-        """Pay as the shopper; the notification is sent `copies` times, and again where it is not acknowledged.
+        """Pay as the shopper; each of `copies` notifications is sent until acknowledged.
 
         Args:
             late: as a payment that was on its way when the trade was closed.
@@ -83,7 +83,7 @@ class Simulator(Protocol):
         """Return what was charged and given back."""
 
     def dispute(self, out_trade_no: str, *, status: DisputeStatus) -> None:
-        """Dispute all of a payment as the payer, or end that; called where `Capability.DISPUTE` is declared."""
+        """Dispute all of a payment, or end that; called only with `Capability.DISPUTE`."""
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ class Bench:
         self.simulator.dispute(self.number(trade.number), status=status)
 
     def paid(self, **how: Any) -> Opened:
-        """Open a new trade that the shopper pays, and take the money where the provider waits for that."""
+        """Open a trade that the shopper pays, and capture it where the provider waits for that."""
         trade = self.opened()
         self.pay(trade, **how)
         self.take(trade)

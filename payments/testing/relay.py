@@ -150,7 +150,7 @@ class Relay(Server):
 
 
 class Endpoint(Server):
-    """Server that takes notifications in, and acknowledges them as the plug-in does, unless a case changes it."""
+    """Server that takes notifications in, and acknowledges them as the plug-in does."""
 
     def __init__(self, acknowledged: Reply) -> None:
         self._received: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()

@@ -1,4 +1,4 @@
-"""Checks of a case; each raises `Broken` with the sentence that the author of a plug-in reads."""
+"""Checks of a case; each raises `Broken` with a sentence for the plug-in's author."""
 
 from collections.abc import Callable
 

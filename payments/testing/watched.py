@@ -29,7 +29,7 @@ _STATUSES: dict[type[Any], type[Any]] = {Trade: TradeStatus, RefundResult: Refun
 
 
 class Watched:
-    """A provider, with the same members; each answer of a method must be one that the engine can store."""
+    """A provider whose every answer must be one that the engine can store."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider

@@ -91,7 +91,7 @@ def _domain(host: str) -> list[str]:
 
 
 def _must_be_small(members: list[zipfile.ZipInfo], most: int) -> None:
-    """Bound what is unpacked: never more than the directory declares, so no bomb hides behind it."""
+    """Bound what is unpacked by what the directory declares, so no bomb hides behind it."""
     if len(members) > MAX_FILES:
         raise ValueError(f"the bill has {len(members)} files")
     if sum(member.file_size for member in members) > most:

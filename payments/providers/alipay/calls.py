@@ -1,4 +1,4 @@
-"""Calls to Alipay's gateway: signed by us, believed only where Alipay signed an answer to what was asked.
+"""Calls to Alipay's gateway: signed by us, believed only where Alipay signed the answer.
 
 Source: Alipay open platform, "signing" and "common error codes" (read 2026-11).
 """

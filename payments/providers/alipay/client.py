@@ -1,4 +1,4 @@
-"""Alipay with RSA2: page and QR-code payments, queries, closing, refunds, bills and notifications.
+"""Alipay with RSA2: payments by page and QR code, refunds, bills, notifications.
 
 Source: Alipay open platform, "alipay.trade.page.pay", "alipay.trade.precreate", "alipay.trade.query",
 "alipay.trade.close", "alipay.trade.refund", "alipay.trade.fastpay.refund.query",

@@ -1,4 +1,4 @@
-"""Facts from Alipay's documents. Amounts travel as yuan with two places; here they are integers in fen.
+"""Facts from Alipay's documents, whose yuan with two places become integers in fen.
 
 Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "asynchronous notification" (read
 2026-11).
@@ -21,7 +21,7 @@ PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
 
 
 def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) -> Trade:
-    """Read the answer of a query. Closed after money came means refunded in full, hence paid before."""
+    """Read a query's answer. Closed after money came means refunded in full, hence paid."""
     state = answer["trade_status"]
     if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
         payment = paid_fact(answer, seller_id=seller_id)
@@ -33,7 +33,7 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
 
 
 def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, ...]:
-    """Read a notification: a partial refund notifies TRADE_SUCCESS again, a full one TRADE_CLOSED.
+    """Read a notification: a part refunded is TRADE_SUCCESS again, all of it TRADE_CLOSED.
 
     `refund_fee` is the sum of all refunds so far. So a partial refund's amount comes from its query (our timer
     asks for every open refund) or the bill; only a full one follows from the sum.
@@ -64,7 +64,7 @@ def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
 
 
 def refund_of(answer: Mapping[str, Any], out_trade_no: str, out_refund_no: str, *, seller_id: str) -> RefundResult:
-    """Read the answer of a refund's query, which is silent about a number under which nothing went back."""
+    """Read the answer of a refund's query, silent about a number that moved nothing."""
     if answer.get("refund_status") != "REFUND_SUCCESS":
         return RefundResult(status=RefundStatus.NOT_FOUND)
     fact = refunded_fact(

@@ -86,7 +86,7 @@ class CertificateTrust:
         self._held = _believed(_loaded(PLATFORM, pems[PLATFORM]), roots, now=now)
 
     def keys(self, cert_sn: str | None, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Return the key of the held certificate of this SN, or of each; only of those valid at `now`."""
+        """Return the keys of certificates valid at `now`, of this SN or, without one, of all."""
         named = (held for sn, held in self._held.items() if cert_sn in {None, sn})
         return tuple(key for certificate, key in named if _is_valid(certificate, now))
 
@@ -147,7 +147,7 @@ def _comes_from(
     now: float,
     links: int,
 ) -> bool:
-    """Search a chain of at most `links` signatures to one of `roots`, every certificate on it valid."""
+    """Search a chain of valid certificates, at most `links` signatures, to one of `roots`."""
     if any(_is_valid(root, now) and _issued(root, certificate) for root in roots):
         return True
     return links > 1 and any(

@@ -25,7 +25,7 @@ _ENCODINGS = {"utf-8": "utf-8", "gbk": "gbk", "gb2312": "gbk", "gb18030": "gb180
 def signed_text(
     parameters: Mapping[str, str], *, without: frozenset[str] = frozenset({"sign"}), encoding: str = "utf-8"
 ) -> bytes:
-    """Build the text that an RSA2 signature covers: ``name=value`` sorted, joined by ``&``, without empty values.
+    """Build the text that RSA2 covers: sorted ``name=value`` without empty ones, by ``&``.
 
     A request's covers all but ``sign``, a notification's neither that nor ``sign_type``.
     """

@@ -218,7 +218,7 @@ def _path(reference: str) -> str:
 
 
 def bill_line(entry: Document) -> BillLine | None:
-    """Read a line of the bill; None for fees, payouts, holds and what else neither pays nor takes back."""
+    """Read a line of the bill; None where it neither pays nor takes back, as a fee."""
     code, amount = entry["transaction_event_code"], entry["transaction_amount"]
     kind, is_disputed = _KINDS.get(code), code in _DISPUTED
     if is_disputed:

@@ -36,7 +36,7 @@ def written(amount_minor: int, currency: str) -> Document:
 
 
 def minor_of(value: str, currency: str) -> int:
-    """Read an amount. In a currency that we do not sell in, but another shop at the account, count all its places.
+    """Read an amount; of a currency that only others at the account sell in, with all places.
 
     Raises:
         ValueError: not a plain decimal number, or finer than the currency's minor unit.
@@ -90,7 +90,7 @@ def refund_result(refund: Document, *, merchant: str, paid_minor: int | None = N
 
 
 def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], RefundResult | None]:
-    """Read a genuine event: its fact, or the refund that failed; neither where no money of ours moves."""
+    """Read a genuine event: its fact, or the failed refund; neither if no money of ours moves."""
     kind, payment = event["event_type"], event["resource"]
     if kind.startswith("CUSTOMER.DISPUTE."):
         about = next(iter(payment.get("disputed_transactions") or ()), Document())
@@ -134,7 +134,7 @@ def disputed_fact(dispute: Document, about: Document, *, merchant: str) -> Fact:
 
 
 def taken_fact(reversal: Document, *, merchant: str) -> Fact:
-    """Read a reversal: a refund of its own number, without its dispute's, whose link ``up`` is the capture's.
+    """Read a reversal: a refund without its dispute's number; its link ``up`` is the capture.
 
     Source: "Webhook event names", the sample of PAYMENT.CAPTURE.REVERSED (read 2026-11). That the bill lists it by
     this number is stated nowhere; it does list captures and refunds by theirs.
@@ -149,7 +149,7 @@ def mark_of(out_trade_no: str) -> str:
 
 
 def number_of(refund: Document) -> str:
-    """Return our number of a refund's trade, empty if it is not ours; one by hand is marked as its capture is."""
+    """Return our number of a refund's trade, empty if it is not ours; by hand, its capture's."""
     mark, _, number = str(refund.get("custom_id")).partition(":")
     number = refund.get("invoice_id", "") if is_by_hand(refund) else number
     return number if mark == OURS and is_keepable(number, most=64) else ""

@@ -1,4 +1,4 @@
-"""Verification of PayPal's webhooks, offline: by certificates that we hold, wherever a request says they are."""
+"""Verification of PayPal's webhooks by certificates that we hold, whatever a request names."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ AGE_MAX = timedelta(days=4)
 def verify(
     headers: Mapping[str, str], body: bytes, *, now: datetime, webhook_id: str, certificates: Sequence[Certificate]
 ) -> None:
-    """Require a certificate, valid `now`, to have signed `body` for our endpoint. Raises SignatureInvalid."""
+    """Require the signature of a certificate valid `now`. Raises SignatureInvalid."""
     given = lower_case(headers)
     number, sent_at, signature, algorithm = (given.get(name.lower(), "") for name in HEADERS[:4])
     if algorithm != "SHA256withRSA":

@@ -1,4 +1,4 @@
-"""Stripe's daily bill: the account's balance transactions of a day. Pure, but for the list it is given.
+"""Stripe's daily bill: the account's balance transactions. Pure, but for the list given.
 
 Source: Stripe API reference, "Balance transaction", "Balance transaction types" (read 2026-11).
 """

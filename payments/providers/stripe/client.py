@@ -1,4 +1,4 @@
-"""Stripe by its own library: payment intents that the shopper pays on Alipay's or WeChat's page.
+"""Stripe by its library: payment intents, paid on Alipay's or WeChat's page.
 
 An intent is confirmed as it is created, so that no script of Stripe's runs in our pages. Stripe knows it by a
 number of its own (`NextAction.reference`); ours travels as metadata, and as the Idempotency-Key of the call.
@@ -207,7 +207,7 @@ def _next_action(intent: Document) -> NextAction:
 
 
 def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
-    """Refuse an event of another mode, live or test, than our API key's: a shared endpoint gets both."""
+    """Refuse an event of another mode, live or test, than our key's; an endpoint gets both."""
     mode = secret_key.partition("_")[2].partition("_")[0]  # of sk_test_…, the middle
     is_live = {"live": True, "test": False}.get(mode)
     # our endpoint's secret signed it, so an event without a mode is of the endpoint's mode

@@ -152,7 +152,7 @@ def disputed_money(entry: Mapping[str, Any], dispute: Mapping[str, Any]) -> Fact
 
 
 def about(document: Mapping[str, Any]) -> dict[str, object]:
-    """Collect the members of an intent or refund that `payments.providers.answers.must_match` compares."""
+    """Collect the members of an intent or refund that `answers.must_match` compares."""
     intent = document.get("payment_intent")
     return {
         "id": document.get("id"),

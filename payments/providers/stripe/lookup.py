@@ -1,4 +1,4 @@
-"""Calls of Stripe's library with their errors as ours, bounded lists, and lookups by our own numbers.
+"""Stripe's library with our errors, bounded lists, and lookups by our numbers.
 
 Source: Stripe API reference, "Errors", "Pagination", "Search" (read 2026-11).
 """
@@ -70,7 +70,7 @@ def listed(ask: Callable[..., Any], wanted: Document, *, most_pages: int) -> Ite
 
 
 def born_at_of(number: str) -> float | None:
-    """Return the time in our number (RFC 9562, version 7), in seconds since the epoch; None if it has none."""
+    """Return the time in our number (RFC 9562, version 7) as seconds since the epoch, or None."""
     try:
         known = uuid.UUID(hex=number)
     except ValueError:

@@ -40,7 +40,7 @@ def secret_key(settings: Settings) -> str:
 
 
 def webhook_secrets(settings: Settings) -> tuple[str, ...]:
-    """Read all accepted secrets: two during a rotation. Raises ConfigError for another kind of secret.
+    """Read all accepted secrets, two during a rotation. Raises ConfigError for another kind.
 
     Each begins with ``whsec_``: so Stripe's command line prints it, and guides to its dashboard show it; nothing
     that we read names another prefix. Source: Stripe CLI, "listen command" (read 2026-11).

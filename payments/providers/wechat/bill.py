@@ -60,7 +60,7 @@ def parse(content: bytes) -> tuple[BillLine, ...]:
 
 
 def _summary(lines: list[str]) -> tuple[int, str | None]:
-    """Find the summary, and return its place and its count of lines; without one the bill is not whole."""
+    """Return the summary's place and count of lines; without one the bill is not whole."""
     end = next((at for at, line in enumerate(lines) if line.startswith(SUMMARY)), None)
     if end is None or end + 1 >= len(lines):
         raise ValueError("the bill has no summary, so it is not whole")

@@ -1,4 +1,4 @@
-"""WeChat Pay API v3: native (QR code), H5 and JSAPI payments, refunds, notifications, bills and certificates.
+"""WeChat Pay API v3: payments by QR code, H5 and JSAPI, refunds, bills, certificates.
 
 Source: WeChat Pay API v3 documentation, "Native payment", "H5 payment", "JSAPI payment", "notification", "apply
 for trade bill", "download bill", "platform certificates" (read 2026-11). Amounts are integers in fen.
@@ -55,7 +55,7 @@ _NEXT = {
 
 
 class WeChatPay(WeChatCalls):
-    """Merchant account at WeChat Pay; implements `payments.providers.base.Provider`. Thread-safe.
+    """Merchant account at WeChat Pay; implements `base.Provider`. Thread-safe.
 
     Ignores the `reference` of calls: the platform knows our own number.
     """
@@ -141,7 +141,7 @@ class WeChatPay(WeChatCalls):
         return parse(content)
 
     def download_certificates(self) -> dict[str, bytes]:
-        """Fetch the platform's current certificates, in PEM by serial; `keys.keep_certificates` stores them.
+        """Fetch the platform's current certificates, in PEM by serial.
 
         The answer is signed with a key that we hold, and only we can decrypt it. Not for a request's path: a
         timer fetches them ahead of need.
@@ -196,7 +196,7 @@ def _payer_part(method: PayMethod, payer: Payer) -> dict[str, Any]:
 
 
 def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
-    """Store the platform's new certificates beside those that we hold, as `Plugin.renew`; return their serials."""
+    """Store the platform's new certificates and return their serials, as `Plugin.renew`."""
     offered = cast("WeChatPay", provider).download_certificates()
     try:
         return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)

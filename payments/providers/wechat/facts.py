@@ -15,7 +15,7 @@ PAID_STATES = frozenset({"SUCCESS", "REFUND"})  # refunded, hence paid before
 
 
 def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """Read a genuine notification; no facts where its content says that the event did not happen."""
+    """Read a genuine notification; no facts where its content denies the event."""
     if event_type == "TRANSACTION.SUCCESS" and content.get("trade_state", "SUCCESS") in PAID_STATES:
         return (paid_fact(content),)
     if event_type == "REFUND.SUCCESS" and content.get("refund_status", "SUCCESS") == "SUCCESS":

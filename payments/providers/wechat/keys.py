@@ -1,4 +1,4 @@
-"""Key ring of the platform: certificates and public keys by serial, old and new ones together.
+"""Key ring of the platform: certificates and public keys by serial, old and new.
 
 The platform renews its certificates and from some moment on signs with the new one, while notifications under way
 still carry the old signature. `keep_certificates` stores new ones ahead of that. An unknown serial is refused,
@@ -26,7 +26,7 @@ _FILE_MODE = 0o644
 
 
 class KeyRing:
-    """The platform's certificates by hexadecimal serial, and public keys by their ids. Immutable.
+    """The platform's certificates by serial, and public keys by their ids. Immutable.
 
     Raises ValueError for another key than its name says.
     """

@@ -14,7 +14,7 @@ api_url = partial(fields.url, "wechat", "API_URL")
 
 
 def mch_pair(settings: Settings) -> tuple[str, bytes]:
-    """Return our certificate's serial and our key; a key that is not the certificate's is refused.
+    """Return our certificate's serial and our key, which must be the certificate's.
 
     So key and certificate can be replaced one after the other: nothing changes until both are there.
     """
@@ -85,7 +85,7 @@ def platform_keys(settings: Settings) -> dict[str, bytes]:
 
 
 def valid_platform_keys(settings: Settings) -> None:
-    """Require one valid certificate; the checks alone ask, for an expired one beside its successor is fine."""
+    """Require one valid certificate; an expired one beside its successor is fine."""
     if not any(key_files.is_valid(pem) for pem in platform_keys(settings).values()):
         raise ConfigError(
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "

@@ -20,7 +20,7 @@ PROBE_PREFIX = "WECHATPAY/SIGNTEST/"
 
 
 def request_message(*, method: str, target: str, timestamp: str, nonce: str, body: str) -> bytes:
-    """Build the text that a request's signature covers; `target` is path and query, from ``/v3`` on."""
+    """Build the text that a request's signature covers; `target` begins with ``/v3``."""
     return f"{method}\n{target}\n{timestamp}\n{nonce}\n{body}\n".encode()
 
 
@@ -45,7 +45,7 @@ class Signer:
         )
 
     def wallet_params(self, *, app_id: str, prepay_id: str, now: float) -> dict[str, str]:
-        """Build the arguments of the wallet's ``getBrandWCPayRequest``; ``paySign`` proves them to it."""
+        """Build the signed arguments of the wallet's ``getBrandWCPayRequest``."""
         timestamp, nonce, package = str(int(now)), secrets.token_hex(16), f"prepay_id={prepay_id}"
         message = f"{app_id}\n{timestamp}\n{nonce}\n{package}\n".encode()
         return {
@@ -59,7 +59,7 @@ class Signer:
 
 
 def verify(headers: Mapping[str, str], body: bytes, *, keys: KeyRing, now: float) -> None:
-    """Require the platform's signature of `body`, at most five minutes from `now`. Raises SignatureInvalid."""
+    """Require the platform's signature, five minutes from `now`. Raises SignatureInvalid."""
     given = lower_case(headers)
     timestamp, nonce = given.get("wechatpay-timestamp", ""), given.get("wechatpay-nonce", "")
     signature, serial = given.get("wechatpay-signature", ""), given.get("wechatpay-serial", "")

@@ -1,4 +1,4 @@
-"""Alipay's daily bill: a zip with two tables in GBK, and its address that lasts half a minute.
+"""Alipay's daily bill: two tables in GBK, zipped, at an address for half a minute.
 
 Unlike the platform, the sandbox also has the bill of a day that is not over, so that tests need not wait.
 """

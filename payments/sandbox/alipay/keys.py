@@ -1,4 +1,4 @@
-"""Alipay's certificate mode: roots, the platform's certificate under one of them, and the app's own.
+"""Alipay's certificate mode: roots, and the platform's and the app's certificates.
 
 The root file is made as the real one: certificates with an empty line between them, one of them not RSA and so
 left out of the roots' SN.
@@ -22,13 +22,7 @@ _PLATFORM_KEY = "alipay_certificate_key.pem"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlipayCertificates:
-    """Certificate mode of both sides.
-
-    Attributes:
-        settings: the shop's three settings by their environment names.
-        platform: the key of the platform's certificate; key mode has another.
-        platform_sn, app_sn, root_sn: as requests and answers carry them.
-    """
+    """Certificate mode of both sides, with the platform's key; key mode has another."""
 
     settings: Mapping[str, str]
     platform: rsa.RSAPrivateKey

@@ -21,13 +21,7 @@ from payments.sandbox import state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Genuine request.
-
-    Attributes:
-        content: decoded ``biz_content``.
-        given: every parameter.
-        base_url: of the sandbox, as the caller reached it.
-    """
+    """Genuine request: its decoded ``biz_content``, and every parameter."""
 
     content: dict[str, Any]
     given: Mapping[str, str]

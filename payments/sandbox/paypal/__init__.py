@@ -1,1 +1,1 @@
-"""PayPal's platform: tokens, orders, captures, refunds, webhooks and the search of transactions."""
+"""PayPal's platform: tokens, orders, captures, refunds, webhooks, transactions."""

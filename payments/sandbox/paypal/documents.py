@@ -1,4 +1,4 @@
-"""PayPal's documents of the sandbox's trades: orders, captures, refunds, events, transactions.
+"""PayPal's documents of trades: orders, captures, refunds, events, transactions.
 
 Source: PayPal, Orders v2, Payments v2, Webhooks v1, Transaction Search v1 (read 2026-11).
 """
@@ -132,7 +132,7 @@ def chargeback(trade: Row, dispute: Document) -> Document:
 
 
 def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
-    """Build headers and body of one copy of an event, signed now for the endpoint that it goes to."""
+    """Build headers and body of one copy of an event, signed now for its endpoint."""
     trade, made, dispute = notice["trade"], notice["refund"], notice.get("dispute")
     base = "https://api.sandbox.example"
     resource: Document

@@ -1,4 +1,4 @@
-"""Credentials that the sandbox gives a merchant at PayPal, and the key that signs its webhooks."""
+"""Credentials of a merchant at PayPal, and the key that signs its webhooks."""
 
 import secrets
 from collections.abc import Mapping
@@ -17,12 +17,7 @@ _LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayPalKeys:
-    """Keys that both sides hold.
-
-    Attributes:
-        settings: the merchant's fields; its address and its endpoint's number come later.
-        key: of the certificate that `settings` name.
-    """
+    """The merchant's fields without address and endpoint, and their certificate's key."""
 
     settings: Mapping[str, str]
     key: rsa.RSAPrivateKey

@@ -61,7 +61,7 @@ def token(request: HttpRequest) -> HttpResponse:
 
 
 def merchant_only(view: View) -> Callable[..., HttpResponse]:
-    """Require an access token; execute a POST of one PayPal-Request-Id once. The view gets the body decoded."""
+    """Require an access token; run a POST of one PayPal-Request-Id once, with its body decoded."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponse:

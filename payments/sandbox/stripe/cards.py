@@ -38,7 +38,7 @@ def refusal(number: str) -> str:
 
 
 def record(transaction_id: str, number: str) -> None:
-    """Record the last four digits of the card that is charged with the intent; a second press changes nothing."""
+    """Record the last four digits of the intent's card; a second press changes nothing."""
     with state.store().write() as connection:
         connection.execute(
             "UPDATE objects SET kept = json_insert(kept, '$.card', ?) WHERE id = ?",

@@ -1,4 +1,4 @@
-"""Stripe's documents of the sandbox's trades: intents, charges, refunds, balance transactions, events.
+"""Stripe's documents of trades: intents, charges, refunds, balance, events.
 
 Source: Stripe API reference, the objects of these names, API version 2026-10-28.endive (read 2026-11).
 """
@@ -127,7 +127,7 @@ def disputed(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> 
 
 
 def adjustments(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> list[Document]:
-    """Build the BalanceTransactions of a dispute, oldest first; inside of it their source is its number."""
+    """Build a dispute's BalanceTransactions, oldest first; in it their source is its number."""
     number, deep = _dispute_id(trade), "source.payment_intent" in expand
     source: Any = number
     if deep or "source" in expand:
@@ -237,7 +237,7 @@ def _method(kept: Document) -> str:
 
 
 def _paid_with(kept: Document, trade: Row) -> Document:
-    """Build a charge's `payment_method_details`: the shopper's account at the wallet, or the card."""
+    """Build a charge's `payment_method_details`: the account at the wallet, or the card."""
     method = _method(kept)
     number = trade["transaction_id"].removeprefix("pi_")
     details: dict[str, Document] = {

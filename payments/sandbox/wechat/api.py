@@ -78,7 +78,7 @@ def _prepay_id(trade: sqlite3.Row) -> str:
 
 
 def checkmweb(request: HttpRequest) -> HttpResponse:
-    """Follow an ``h5_url`` of a phone's browser; after the payment it goes on to ``redirect_url``."""
+    """Follow an ``h5_url``; after the payment the browser goes on to ``redirect_url``."""
     prepay = _PREPAY.fullmatch(request.GET.get("prepay_id", ""))
     trade = state.store().trade_where("prepay", prepay[2]) if prepay else None
     if prepay is None or trade is None:

@@ -1,4 +1,4 @@
-"""Rotation of the keys that WeChat's platform signs with, and the list of their certificates."""
+"""Rotation of WeChat's platform keys, and the list of their certificates."""
 
 import json
 import secrets

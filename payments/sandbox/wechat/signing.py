@@ -61,7 +61,7 @@ def merchant_only(view: View) -> View:
 
 
 def signature_headers(body: bytes, *, with_key: str) -> dict[str, str]:
-    """Sign with the public-key pair if the caller named it, else with the current certificate's key."""
+    """Sign with the public-key pair if the caller named it, else with the current certificate."""
     keys = state.keys()
     certificate = signing()
     public_mode = with_key == keys.public_key_id

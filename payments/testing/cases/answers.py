@@ -25,7 +25,7 @@ def wrong_number(bench: Bench) -> None:
 
 
 def answers_lost(bench: Bench) -> None:
-    """A call that took effect and whose answer is lost is unknown; asked again, it moves nothing twice."""
+    """A call whose answer is lost is unknown; asked again, it moves nothing twice."""
     closing, trade, number = bench.opened(), bench.new(), new_id().hex
     before = bench.relay.calls
     with bench.relay.behaving(losing):

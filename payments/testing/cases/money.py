@@ -134,7 +134,7 @@ def after_close(bench: Bench) -> None:
 
 
 def a_void(bench: Bench) -> None:
-    """A trade that the shopper has approved is let go by its close, and never captured afterwards."""
+    """An approved trade is let go by its close, and never captured afterwards."""
     trade = bench.opened()
     bench.pay(trade)
     if bench.query(trade).status is not TradeStatus.APPROVED:

@@ -172,7 +172,7 @@ def _mistaken(bench: Bench, mistake: str) -> Opened:
 
 
 def _refuse(bench: Bench, headers: dict[str, str], body: bytes, *, unless: object = None) -> None:
-    """Require a refusal. A change that changes nothing, as of a letter's case, may be taken for what it was."""
+    """Require a refusal, unless the change, as of a letter's case, changes nothing."""
     try:
         read = bench.read(headers, body)
     except (SignatureInvalid, NotificationMalformed):
