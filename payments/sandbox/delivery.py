@@ -1,4 +1,4 @@
-"""Delivery of queued notifications (`outbox`) until acknowledged, under faults.
+"""Delivery of queued notifications (`trades.enqueue`) until acknowledged, under faults.
 
 All copies carry the same notification id; each is signed (and for WeChat encrypted) when it is sent, as the
 platforms do. Acknowledged is any 2xx, and the body ``success`` for Alipay.

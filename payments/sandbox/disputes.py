@@ -7,8 +7,8 @@ import sqlite3
 import time
 from typing import Any
 
-from payments.sandbox import outbox, state
-from payments.sandbox.trades import Refused
+from payments.sandbox import state
+from payments.sandbox.trades import Refused, enqueue
 
 ANSWER_SECONDS = 7 * 86_400
 # what each step is notified by, in this order
@@ -43,7 +43,7 @@ def step(*, out_trade_no: str, status: str) -> sqlite3.Row:
     state.store().keep(f"dispute of {out_trade_no}", **dispute)
     with state.store().write() as connection:
         for event in events:
-            outbox.enqueue(connection, trade, event=event, dispute=dispute)
+            enqueue(connection, trade, event=event, dispute=dispute)
     return trade
 
 

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 
 from payments import money
 from payments.sandbox import delivery, disputes, faults, state, trades
-from payments.sandbox.alipay import codes, gateway
+from payments.sandbox.alipay import gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import documents as paypal_documents
 from payments.sandbox.store import expired
@@ -138,7 +138,7 @@ def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[
 @_control('{"out_trade_no": "…"}')
 def control_pay(wanted: Any) -> sqlite3.Row:
     number = str(wanted["out_trade_no"])
-    codes.scan(number)  # the shopper scans the code first
+    gateway.scan(number)  # the shopper scans the code first
     _arrive_from_shop(number)
     return _pay(number)
 

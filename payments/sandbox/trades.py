@@ -1,15 +1,17 @@
-"""Life of a trade on the platforms' side, alike for all: opened, paid, closed, refunded.
+"""Life of a trade on the platforms' side, alike for all: opened, paid, closed, refunded, notified.
 
 Each function is one write transaction; a `Refused` leaves nothing behind.
 """
 
+import json
 import math
 import secrets
 import sqlite3
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from payments.sandbox import faults, outbox, state
+from payments.sandbox import faults, state
 from payments.sandbox.store import expired
 
 _REFUND = "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?"
@@ -99,7 +101,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
             [charged, currency, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
         )
         paid = _existing(connection, found["channel"], out_trade_no)
-        outbox.enqueue(connection, paid, event="paid")
+        enqueue(connection, paid, event="paid")
     return paid
 
 
@@ -111,7 +113,7 @@ def close(*, channel: str, out_trade_no: str) -> None:
             raise Refused("paid")
         connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
         if channel == "stripe":  # the others do not notify the merchant of its own close
-            outbox.enqueue(connection, _existing(connection, channel, out_trade_no), event="closed")
+            enqueue(connection, _existing(connection, channel, out_trade_no), event="closed")
 
 
 def refund(
@@ -143,7 +145,7 @@ def refund(
             [amount_minor, out_trade_no],
         )
         made = connection.execute(_REFUND, [out_trade_no, out_refund_no]).fetchone()
-        outbox.enqueue(connection, _existing(connection, channel, out_trade_no), event="refunded", refund=made)
+        enqueue(connection, _existing(connection, channel, out_trade_no), event="refunded", refund=made)
     return made, True
 
 
@@ -172,6 +174,40 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
     return state.store().row(_REFUND, out_trade_no, out_refund_no)
+
+
+def enqueue(
+    connection: sqlite3.Connection,
+    trade: sqlite3.Row,
+    *,
+    event: str,
+    refund: sqlite3.Row | None = None,
+    dispute: Mapping[str, Any] | None = None,
+) -> None:
+    """Queue the copies of one notification, in the caller's transaction.
+
+    Args:
+        event: ``paid``, ``refunded``, (Stripe) ``closed``, or the platform's own word about a dispute.
+        refund: for ``refunded``.
+        dispute: as `disputes.of`.
+    """
+    if not trade["notify_url"]:
+        return
+    notification = {
+        "id": secrets.token_hex(18),
+        "event": event,
+        "trade": dict(trade),
+        "refund": dict(refund) if refund is not None else None,
+        "dispute": dispute,
+        "created_at": time.time(),
+    }
+    due = time.time() + faults.current()["delay_ms"] / 1000
+    for _ in range(faults.copies()):
+        fate = "lost" if faults.happens(faults.current()["drop_rate"]) else "due"
+        connection.execute(
+            "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
+            [trade["channel"], trade["notify_url"], json.dumps(notification), trade["signed_with"], fate, due],
+        )
 
 
 def _find(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row | None:

@@ -10,7 +10,7 @@ from django.views.generic import TemplateView
 
 from payments.sandbox import console, pages
 from payments.sandbox.alipay import bill as alipay_bill
-from payments.sandbox.alipay import codes, gateway
+from payments.sandbox.alipay import gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import wire as paypal_wire
 from payments.sandbox.stripe import api as stripe
@@ -49,7 +49,7 @@ _control = [
 ]
 _alipay = [
     at("gateway.do", GET=gateway.gateway, POST=gateway.gateway),
-    at("qr/<str:code>", GET=codes.qr),
+    at("qr/<str:code>", GET=gateway.qr),
     at("bill", GET=alipay_bill.download),
 ]
 _of_paypal = partial(at, check=paypal_wire.merchant_only)

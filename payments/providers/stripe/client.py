@@ -35,9 +35,8 @@ from payments.providers.stripe.facts import (
     refunded_fact,
     trouble_of,
 )
-from payments.providers.stripe.lookup import Document, Lookup, answered, born_at_of
+from payments.providers.stripe.lookup import Document, Lookup, Transport, answered, born_at_of
 from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
-from payments.providers.stripe.transport import Transport
 from payments.providers.transport import Limits, reading
 
 # whose documents `facts` reads; without it the account's own version would answer

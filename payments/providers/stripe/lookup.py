@@ -4,7 +4,7 @@ Source: Stripe API reference, "Errors", "Pagination", "Search" (read 2026-11).
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailabl
 from payments.providers.answers import must_match
 from payments.providers.documents import text_of
 from payments.providers.stripe.facts import CHANNEL, about, number_of, refund_number_of
-from payments.providers.transport import reading
+from payments.providers.transport import Answer, reading
 
 PAGE = 100  # the most that Stripe lists at once
 # a lookup must end within the time of a phased call, see `payments.conf.Limits.wait_seconds`
@@ -31,6 +31,40 @@ Document = dict[str, Any]
 
 class TooMany(OutcomeUnknown):
     """A list that our bound cut off."""
+
+
+class Transport(stripe.HTTPClient):
+    """HTTP client of `stripe.StripeClient` by our `send`. Thread-safe.
+
+    So calls have our time-outs, pool and limits, are never sent twice, and failures show whether they left this
+    machine, which the library's own clients do not.
+    """
+
+    name = "httpx"
+
+    def __init__(self, send: Callable[..., Answer]) -> None:
+        super().__init__()
+        self._send = send
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None,
+        post_data: Any = None,
+        *,
+        _usage: list[str] | None = None,
+    ) -> tuple[str, int, Mapping[str, str]]:
+        """Send one call; raises as `payments.providers.transport.send`."""
+        # the library would send this machine's name, and how long our last call took
+        given = {
+            name: value
+            for name, value in (headers or {}).items()
+            if not name.lower().startswith("x-stripe-client-")
+        }
+        given["User-Agent"] = "payonce"
+        received = self._send(method.upper(), url, headers=given, content=post_data or None)
+        return received.content.decode(errors="replace"), received.status, received.headers
 
 
 @contextmanager

@@ -5,18 +5,19 @@ Documents: Alipay open platform (read 2026-11).
 """
 
 import json
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from payments import money
 from payments.sandbox import faults, state, trades
-from payments.sandbox.alipay import bill, codes
+from payments.sandbox.alipay import bill
 from payments.sandbox.alipay.wire import (
     Call,
     china_time,
@@ -81,6 +82,40 @@ def _page_pay(call: Call) -> HttpResponse:
     return redirect(f"/pay/{call.content['out_trade_no']}")
 
 
+def _precreate(call: Call) -> dict[str, Any]:
+    """Answer ``alipay.trade.precreate``; the same number again is the same code."""
+    wanted = wanted_trade(call)
+    number, amount = wanted["out_trade_no"], wanted["amount_minor"]
+    if not isinstance(number, str) or not number or amount <= 0:
+        raise ValueError("out_trade_no and an amount above zero are needed")
+    trade = state.store().trade("alipay", number)
+    if trade is not None and trade["amount_minor"] != amount:
+        raise trades.Refused("used")
+    if trade is not None and trade["state"] != "NOTPAY":
+        raise trades.Refused("paid" if trade["state"] == "SUCCESS" else "closed")
+    known = state.store().first(f"code of {number}", code=secrets.token_hex(12), trade=wanted)
+    if known["trade"]["amount_minor"] != amount:
+        raise trades.Refused("used")
+    state.store().keep(f"code {known['code']}", out_trade_no=number)
+    return {"out_trade_no": number, "qr_code": f"{call.base_url}/alipay/qr/{known['code']}"}
+
+
+def scan(out_trade_no: str) -> None:
+    """Open the trade of a scanned code, unless it is open or there is no code."""
+    known = state.store().kept_of(f"code of {out_trade_no}")
+    if known and state.store().trade("alipay", out_trade_no) is None:
+        trades.open_trade(channel="alipay", **known["trade"])
+
+
+def qr(request: HttpRequest, *, code: str) -> HttpResponse:
+    """Follow a code to its cashier."""
+    found = state.store().kept_of(f"code {code}")
+    if not found:
+        raise Http404
+    scan(found["out_trade_no"])
+    return redirect(f"/pay/{found['out_trade_no']}")
+
+
 def _close(call: Call) -> dict[str, Any]:
     trade = _trade_of(call.content)
     if trade["state"] == "CLOSED":
@@ -127,7 +162,7 @@ def _refund_query(call: Call) -> dict[str, Any]:
 
 
 _METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
-    _PRECREATE: codes.precreate,
+    _PRECREATE: _precreate,
     "alipay.trade.query": lambda call: _trade_document(_trade_of(call.content)),
     "alipay.trade.close": _close,
     "alipay.trade.refund": _refund,
