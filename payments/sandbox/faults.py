@@ -118,34 +118,26 @@ def wrong_seller(channel: str) -> str:
     return WRONG_SELLERS.get(channel, "") if current()["wrong_seller"] else ""
 
 
-class _Held:
-    """Answers that wait for their release; one frees those that wait by then."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting = 0
-        self._releases = 0
-
-    def wait(self) -> None:
-        with self._changed:
-            before = self._releases
-            self._waiting += 1
-            if not self._changed.wait_for(lambda: self._releases != before, timeout=HELD_SECONDS_MAX):
-                self._waiting -= 1
-
-    def release(self) -> int:
-        with self._changed:
-            released, self._waiting = self._waiting, 0
-            self._releases += 1
-            self._changed.notify_all()
-            return released
+_held: set[threading.Event] = set()  # one for each answer that waits for its release
+_held_lock = threading.Lock()
 
 
-_held = _Held()
+def _hold() -> None:
+    mine = threading.Event()
+    with _held_lock:
+        _held.add(mine)
+    mine.wait(HELD_SECONDS_MAX)
+    with _held_lock:
+        _held.discard(mine)
 
 
 def release() -> int:
-    return _held.release()
+    """Free the answers that wait by now, and return their number."""
+    with _held_lock:
+        released = len(_held)
+        while _held:
+            _held.pop().set()
+    return released
 
 
 class FaultMiddleware:
@@ -165,7 +157,7 @@ class FaultMiddleware:
         response = self.get_response(request)
         changes = getattr(request, "changes_something", request.method != "GET")
         if changes and current()["hold_answers"]:
-            _held.wait()
+            _hold()
         if changes and response.status_code < 300 and _answer_is_lost():
             _hang_up(request)
         return response

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from payments.sandbox import faults, state
 from payments.sandbox.store import expired
 
-_REFUND = "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?"
-
 
 class Refused(Exception):
     """A refusal of the platform.
@@ -55,7 +53,7 @@ def moved(channel: str, begin: float = 0, end: float = math.inf) -> list[Movemen
 def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details: Any) -> sqlite3.Row:
     """Open the trade, or return the very same; Refused if its number stands for another amount."""
     with state.store().write() as connection:
-        known = _find(connection, channel, out_trade_no)
+        known = state.store().trade(channel, out_trade_no)
         if known is None:
             columns = {
                 "out_trade_no": out_trade_no,
@@ -67,11 +65,8 @@ def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details:
                 **details,
             }
             marks = ", ".join("?" for _ in columns)
-            connection.execute(
-                f"INSERT INTO trades ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608  our own column names
-                list(columns.values()),
-            )
-            known = _existing(connection, channel, out_trade_no)
+            insert = f"INSERT INTO trades ({', '.join(columns)}) VALUES ({marks}) RETURNING *"  # noqa: S608  our own names
+            (known,) = connection.execute(insert, list(columns.values()))
     if known["amount_minor"] != amount_minor:
         raise Refused("used")
     if known["state"] != "NOTPAY":
@@ -85,22 +80,22 @@ def pay(out_trade_no: str) -> sqlite3.Row:
     The fault `pay_closed` stands for a payment that was on its way by then, and charges.
     """
     with state.store().write() as connection:
-        found = connection.execute("SELECT * FROM trades WHERE out_trade_no = ?", [out_trade_no]).fetchone()
+        found = state.store().trade_where("out_trade_no", out_trade_no)
         if found is None:
             raise Refused("not_found")
         if found["state"] == "SUCCESS":
-            return found  # type: ignore[no-any-return]
+            return found
         late = faults.current()["pay_closed"] and found["channel"] != "stripe"
         if (found["state"] == "CLOSED" or expired(found)) and not late:
             raise Refused("closed")
         charged = faults.charged_minor(found["amount_minor"])
         currency = faults.charged_currency(found["currency"])
-        connection.execute(
+        paid: sqlite3.Row
+        (paid,) = connection.execute(
             "UPDATE trades SET state = 'SUCCESS', charged_minor = ?, currency = ?, paid_at = ?, seller = ?"
-            " WHERE out_trade_no = ?",
+            " WHERE out_trade_no = ? RETURNING *",
             [charged, currency, time.time(), faults.wrong_seller(found["channel"]), out_trade_no],
         )
-        paid = _existing(connection, found["channel"], out_trade_no)
         enqueue(connection, paid, event="paid")
     return paid
 
@@ -108,12 +103,12 @@ def pay(out_trade_no: str) -> sqlite3.Row:
 def close(*, channel: str, out_trade_no: str) -> None:
     """Close the trade unpaid, so that nobody can pay it any more."""
     with state.store().write() as connection:
-        trade = _existing(connection, channel, out_trade_no)
-        if trade["state"] == "SUCCESS":
+        if _existing(channel, out_trade_no)["state"] == "SUCCESS":
             raise Refused("paid")
-        connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
+        closing = "UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ? RETURNING *"
+        (closed,) = connection.execute(closing, [out_trade_no])
         if channel == "stripe":  # the others do not notify the merchant of its own close
-            enqueue(connection, _existing(connection, channel, out_trade_no), event="closed")
+            enqueue(connection, closed, event="closed")
 
 
 def refund(
@@ -126,7 +121,7 @@ def refund(
     """
     refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
-        trade = _existing(connection, channel, out_trade_no)
+        trade = _existing(channel, out_trade_no)
         if trade["state"] != "SUCCESS" or trade["seller"]:
             raise Refused("not_found")
         known = find_refund(out_trade_no, out_refund_no)
@@ -136,16 +131,15 @@ def refund(
             return known, False
         if trade["refunded_minor"] + amount_minor > trade["charged_minor"]:
             raise Refused("exceeds")
-        connection.execute(
-            "INSERT INTO refunds VALUES (?, ?, ?, ?, ?)",
+        (made,) = connection.execute(
+            "INSERT INTO refunds VALUES (?, ?, ?, ?, ?) RETURNING *",
             [out_refund_no, out_trade_no, refund_id, amount_minor, time.time()],
         )
-        connection.execute(
-            "UPDATE trades SET refunded_minor = refunded_minor + ? WHERE out_trade_no = ?",
+        (trade,) = connection.execute(
+            "UPDATE trades SET refunded_minor = refunded_minor + ? WHERE out_trade_no = ? RETURNING *",
             [amount_minor, out_trade_no],
         )
-        made = connection.execute(_REFUND, [out_trade_no, out_refund_no]).fetchone()
-        enqueue(connection, _existing(connection, channel, out_trade_no), event="refunded", refund=made)
+        enqueue(connection, trade, event="refunded", refund=made)
     return made, True
 
 
@@ -167,13 +161,12 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
         amount_minor=amount_minor,
         refund_id=of_stripe,
     )
-    refunded = state.store().trade_where("out_trade_no", out_trade_no)
-    assert refunded is not None  # noqa: S101  trades are never deleted
-    return refunded
+    return _existing(found["channel"], out_trade_no)
 
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
-    return state.store().row(_REFUND, out_trade_no, out_refund_no)
+    refund = "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?"
+    return state.store().row(refund, out_trade_no, out_refund_no)
 
 
 def enqueue(
@@ -210,15 +203,8 @@ def enqueue(
         )
 
 
-def _find(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row | None:
-    found: sqlite3.Row | None = connection.execute(
-        "SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", [channel, out_trade_no]
-    ).fetchone()
-    return found
-
-
-def _existing(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row:
-    found = _find(connection, channel, out_trade_no)
+def _existing(channel: str, out_trade_no: str) -> sqlite3.Row:
+    found = state.store().trade(channel, out_trade_no)
     if found is None:
         raise Refused("not_found")
     return found
