@@ -103,7 +103,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
 def close(*, channel: str, out_trade_no: str) -> None:
     """Close the trade unpaid, so that nobody can pay it any more."""
     with state.store().write() as connection:
-        if _existing(channel, out_trade_no)["state"] == "SUCCESS":
+        if existing(channel, out_trade_no)["state"] == "SUCCESS":
             raise Refused("paid")
         closing = "UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ? RETURNING *"
         (closed,) = connection.execute(closing, [out_trade_no])
@@ -121,7 +121,7 @@ def refund(
     """
     refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
-        trade = _existing(channel, out_trade_no)
+        trade = existing(channel, out_trade_no)
         if trade["state"] != "SUCCESS" or trade["seller"]:
             raise Refused("not_found")
         known = find_refund(out_trade_no, out_refund_no)
@@ -161,7 +161,7 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
         amount_minor=amount_minor,
         refund_id=of_stripe,
     )
-    return _existing(found["channel"], out_trade_no)
+    return existing(found["channel"], out_trade_no)
 
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
@@ -203,7 +203,8 @@ def enqueue(
         )
 
 
-def _existing(channel: str, out_trade_no: str) -> sqlite3.Row:
+def existing(channel: str, out_trade_no: str) -> sqlite3.Row:
+    """Read a trade, or raise Refused."""
     found = state.store().trade(channel, out_trade_no)
     if found is None:
         raise Refused("not_found")

@@ -133,9 +133,9 @@ def approve(out_trade_no: str) -> sqlite3.Row:
     Raises:
         trades.Refused: it is not open any more.
     """
-    trade = state.store().trade("paypal", out_trade_no)
-    if trade is None or trade["state"] == "CLOSED":
-        raise trades.Refused("not_found" if trade is None else "closed")
+    trade = trades.existing("paypal", out_trade_no)
+    if trade["state"] == "CLOSED":
+        raise trades.Refused("closed")
     state.store().keep(trade["prepay"], approved=True)
     return trade
 

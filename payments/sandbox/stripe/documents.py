@@ -37,7 +37,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
     paid = trade["state"] == "SUCCESS"
     latest = None
     if paid:
-        latest = charge(trade) if "latest_charge" in expand else _charge_id(trade)
+        latest = charge(trade) if "latest_charge" in expand else _id("py_", trade)
     status = {"SUCCESS": "succeeded", "CLOSED": "canceled"}.get(trade["state"])
     if status is None:
         status = "requires_action" if kept.get("confirmed") else "requires_confirmation"
@@ -58,7 +58,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
         "livemode": False,
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "next_action": kept.get("next_action") if status == "requires_action" else None,
-        "payment_method": _payment_method_id(trade) if paid or kept.get("confirmed") else None,
+        "payment_method": _id("pm_", trade) if paid or kept.get("confirmed") else None,
         "payment_method_types": [kept.get("method", "alipay")],
         "status": status,
     }
@@ -68,7 +68,7 @@ def charge(trade: Row) -> Document:
     """Build the Charge of a paid intent; it has the intent's metadata."""
     kept = state.store().kept_of(trade["transaction_id"])
     return {
-        "id": _charge_id(trade),
+        "id": _id("py_", trade),
         "object": "charge",
         "amount": trade["charged_minor"],
         "amount_captured": trade["charged_minor"],
@@ -81,7 +81,7 @@ def charge(trade: Row) -> Document:
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "paid": True,
         "payment_intent": trade["transaction_id"],
-        "payment_method": _payment_method_id(trade),
+        "payment_method": _id("pm_", trade),
         "payment_method_details": _paid_with(kept, trade),
         "receipt_email": None,
         "refunded": trade["refunded_minor"] == trade["charged_minor"],
@@ -97,7 +97,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
         "id": made["refund_id"],
         "object": "refund",
         "amount": made["amount_minor"],
-        "charge": _charge_id(trade),
+        "charge": _id("py_", trade),
         "created": int(made["created_at"]),
         "currency": trade["currency"].lower(),
         "metadata": kept.get("metadata", {}),
@@ -110,11 +110,11 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
 def disputed(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> Document:
     """Build a Dispute; its intent can be expanded. A card's issuer has said ``fraudulent``."""
     return {
-        "id": _dispute_id(trade),
+        "id": _id("du_", trade),
         "object": "dispute",
         "amount": trade["charged_minor"],
         "balance_transactions": adjustments(trade, dispute),
-        "charge": _charge_id(trade),
+        "charge": _id("py_", trade),
         "created": int(dispute["opened_at"]),
         "currency": trade["currency"].lower(),
         "evidence_details": {"due_by": int(dispute["opened_at"]) + ANSWER_SECONDS, "has_evidence": False},
@@ -128,7 +128,7 @@ def disputed(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> 
 
 def adjustments(trade: Row, dispute: Document, *, expand: Collection[str] = ()) -> list[Document]:
     """Build a dispute's BalanceTransactions, oldest first; in it their source is its number."""
-    number, deep = _dispute_id(trade), "source.payment_intent" in expand
+    number, deep = _id("du_", trade), "source.payment_intent" in expand
     source: Any = number
     if deep or "source" in expand:
         source = disputed(trade, dispute, expand=("payment_intent",) if deep else ())
@@ -144,7 +144,7 @@ def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
     """Return type and id of the balance transaction of a payment, or of a refund of it."""
     card = _method(state.store().kept_of(trade["transaction_id"])) == "card"
     if made is None:
-        return "charge" if card else "payment", f"txn_{_charge_id(trade)}"
+        return "charge" if card else "payment", _id("txn_py_", trade)
     return "refund" if card else "payment_refund", f"txn_{made['refund_id']}"
 
 
@@ -223,12 +223,9 @@ def return_parameters(trade: Row) -> dict[str, str]:
     }
 
 
-def _charge_id(trade: Row) -> str:
-    return f"py_{trade['transaction_id'].removeprefix('pi_')}"
-
-
-def _dispute_id(trade: Row) -> str:
-    return f"du_{trade['transaction_id'].removeprefix('pi_')}"
+def _id(prefix: str, trade: Row) -> str:
+    """Number an object of the intent's."""
+    return f"{prefix}{trade['transaction_id'].removeprefix('pi_')}"
 
 
 def _method(kept: Document) -> str:
@@ -238,8 +235,7 @@ def _method(kept: Document) -> str:
 
 def _paid_with(kept: Document, trade: Row) -> Document:
     """Build a charge's `payment_method_details`: the account at the wallet, or the card."""
-    method = _method(kept)
-    number = trade["transaction_id"].removeprefix("pi_")
+    method, number = _method(kept), _id("", trade)
     details: dict[str, Document] = {
         "alipay": {"buyer_id": "2088000000000002", "fingerprint": "SandboxWallet001", "transaction_id": number},
         "wechat_pay": {"fingerprint": "SandboxWallet002", "location": None, "transaction_id": number},
@@ -255,7 +251,3 @@ def _paid_with(kept: Document, trade: Row) -> Document:
         },
     }
     return {"type": method, method: details.get(method, {})}
-
-
-def _payment_method_id(trade: Row) -> str:
-    return f"pm_{trade['transaction_id'].removeprefix('pi_')}"

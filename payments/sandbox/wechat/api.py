@@ -94,12 +94,8 @@ def checkmweb(request: HttpRequest) -> HttpResponse:
 
 
 def query(request: HttpRequest, *, out_trade_no: str) -> Any:
-    if request.GET.get("mchid") != state.keys().settings["WECHAT_MCH_ID"]:
-        raise Error(400, "MCH_NOT_EXISTS", "unknown mchid")
-    trade = state.store().trade("wechat", out_trade_no)
-    if trade is None:
-        raise trades.Refused("not_found")
-    return trade_document(trade)
+    _must_be_ours(request.GET.get("mchid", ""))
+    return trade_document(trades.existing("wechat", out_trade_no))
 
 
 def close(request: HttpRequest, *, out_trade_no: str) -> Any:
