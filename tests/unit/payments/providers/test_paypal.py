@@ -200,6 +200,13 @@ def test_a_reversal_takes_the_capture_back() -> None:
         assert read("PAYMENT.CAPTURE.REVERSED", other).facts == ()
 
 
+LINE = {
+    "transaction_id": "8R",
+    "transaction_status": "S",
+    "transaction_initiation_date": "2026-11-24T08:00:00Z",
+}
+
+
 @pytest.mark.parametrize(
     ("code", "value", "kind"),
     [
@@ -217,15 +224,8 @@ def test_a_reversal_takes_the_capture_back() -> None:
 def test_the_bill_lists_what_disputes_moved_and_no_hold_or_fee(
     code: str, value: str, kind: FactKind | None
 ) -> None:
-    entry = {
-        "transaction_id": "8R",
-        "transaction_event_code": code,
-        "transaction_status": "S",
-        "transaction_amount": {"currency_code": "USD", "value": value},
-        "transaction_initiation_date": "2026-11-24T08:00:00Z",
-        "paypal_reference_id": "29Y24445UY2083144",
-    }
-    line = bill_line(entry)
+    about = {"transaction_event_code": code, "paypal_reference_id": "29Y24445UY2083144"}
+    line = bill_line({**LINE, **about, "transaction_amount": {"currency_code": "USD", "value": value}})
     assert (line and line.kind) == kind
     if line is not None:
         assert (line.amount_minor, line.provider_txn_id, line.out_trade_no) == (10_000, "8R", "")
@@ -236,15 +236,8 @@ def test_the_bill_lists_what_disputes_moved_and_no_hold_or_fee(
 def test_a_currency_of_another_shop_at_the_account_keeps_no_bill_from_being_read(
     currency: str, value: str, minor: int
 ) -> None:
-    entry = {
-        "transaction_id": "8R",
-        "transaction_event_code": "T0006",
-        "transaction_status": "S",
-        "transaction_amount": {"currency_code": currency, "value": value},
-        "transaction_initiation_date": "2026-11-24T08:00:00Z",
-        "invoice_id": "theirs",
-    }
-    line = bill_line(entry)
+    entry = {**LINE, "transaction_event_code": "T0006", "invoice_id": "theirs"}
+    line = bill_line({**entry, "transaction_amount": {"currency_code": currency, "value": value}})
     assert line is not None
     assert (line.amount_minor, line.currency) == (minor, currency)
     with pytest.raises(ValueError, match="not an amount"):

@@ -99,7 +99,6 @@ def test_an_answer_that_says_nothing_leaves_it_unknown(
 @pytest.mark.parametrize(
     "changed",
     [
-        {"metadata": {"out_trade_no": "another"}},
         {"metadata": [NUMBER]},
         {"amount_received": None},
         {"status": None},

@@ -4,13 +4,15 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import date, datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import date, datetime
 from typing import Any
 
 import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.base import BillLine, FactKind
+from payments.providers.documents import CHINA
 from payments.providers.wechat import client as wechat_module
 from payments.providers.wechat.bill import parse
 from payments.providers.wechat.client import WeChatPay
@@ -55,7 +57,6 @@ REFUNDED = {
     "订单金额": "0.00",
     "申请退款金额": "9.90",
 }
-CHINA = timezone(timedelta(hours=8))
 
 
 def bill(
@@ -82,15 +83,9 @@ def test_payments_and_refunds_are_read() -> None:
         currency="CNY",
         occurred_at=datetime(2026, 11, 20, 9, 30, 1, tzinfo=CHINA),
     )
-    assert refunded == BillLine(
-        kind=FactKind.REFUNDED,
-        out_trade_no="a" * 32,
-        provider_txn_id="5030000001",
-        out_refund_no="b" * 32,
-        amount_minor=990,
-        currency="CNY",
-        occurred_at=datetime(2026, 11, 20, 23, 59, 59, tzinfo=CHINA),
-    )
+    at = datetime(2026, 11, 20, 23, 59, 59, tzinfo=CHINA)
+    back = {"provider_txn_id": "5030000001", "out_refund_no": "b" * 32, "amount_minor": 990, "occurred_at": at}
+    assert refunded == replace(paid, kind=FactKind.REFUNDED, **back)
 
 
 @pytest.mark.parametrize("order", [NAMES[::-1], [*NAMES, "新的一列"]])

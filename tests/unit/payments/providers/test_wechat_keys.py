@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.errors import OutcomeUnknown, SignatureInvalid
-from payments.providers import registry, rsa
+from payments.providers import registry
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import KeyRing, keep_certificates
 from payments.sandbox import keys, state
 from payments.sandbox.issuing import distinguished_name, issue, new_key
+from payments.sandbox.wechat.certificates import encrypted
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
 from tests.unit.payments.providers.test_wechat_notifications import PAID, envelope, signature_headers
 
 NOW = datetime.now(UTC)
-FORMER_KEY = b"f" * 32
 
 
 class Pair(NamedTuple):
@@ -132,48 +132,26 @@ def test_without_a_public_key_none_is_named(platform: keys.Keys, company: Compan
     assert "Wechatpay-Serial" not in company.asked[0][1]
 
 
-def listed(*certificates: Pair, api_v3_key: bytes, **changed: Any) -> dict[str, Any]:
-    """The document of ``GET /v3/certificates``."""
-    return {
-        "data": [
-            {
-                "serial_no": each.serial,
-                "effective_time": "2026-11-19T08:00:00+08:00",
-                "expire_time": "2031-11-18T08:00:00+08:00",
-                "encrypt_certificate": {
-                    "algorithm": "AEAD_AES_256_GCM",
-                    "nonce": "twelve bytes",
-                    "associated_data": "certificate",
-                    "ciphertext": rsa.encrypt(
-                        each.pem, key=api_v3_key, nonce=b"twelve bytes", associated_data=b"certificate"
-                    ),
-                },
-                **changed,
-            }
-            for each in certificates
-        ]
-    }
-
-
-OTHER_SHAPES = [
-    {"serial_no": "7B" * 20},
-    {"encrypt_certificate": None},
-    {"encrypt_certificate": {"algorithm": "AEAD_AES_256_GCM"}},
-    {"encrypt_certificate": {"algorithm": "NONE", "ciphertext": "", "nonce": "", "associated_data": ""}},
-]
+def listed(**changed: Any) -> dict[str, Any]:
+    """The document of ``GET /v3/certificates``, with one."""
+    sealed = encrypted(pair(1).pem, associated_data="certificate")
+    return {"data": [{"serial_no": pair(1).serial, "encrypt_certificate": sealed, **changed}]}
 
 
 @pytest.mark.parametrize(
     "document",
     [
-        *(lambda key, shape=shape: listed(pair(1), api_v3_key=key, **shape) for shape in OTHER_SHAPES),
-        lambda key: listed(pair(1), api_v3_key=FORMER_KEY),  # for another merchant
-        lambda key: {"data": 5},
-        lambda key: {},
+        lambda: listed(serial_no="7B" * 20),
+        lambda: listed(encrypt_certificate=None),
+        lambda: listed(encrypt_certificate={"algorithm": "AEAD_AES_256_GCM"}),
+        lambda: listed(encrypt_certificate={"algorithm": "NONE"}),
+        lambda: listed(encrypt_certificate=encrypted(pair(1).pem, associated_data="") | {"nonce": "other bytes!"}),
+        lambda: {"data": 5},
+        lambda: {},
     ],
 )
 def test_certificates_of_another_shape_are_unknown(wechat: WeChatPay, company: Company, document: Any) -> None:
-    company.answer = signed(document(wechat._api_v3_keys[0]))
+    company.answer = signed(document())
     with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
         wechat.download_certificates()
 
