@@ -28,7 +28,7 @@ NUMBER, REFUND_NUMBER = "a" * 32, "b" * 32
 
 
 class Company(Server):
-    """A provider's address that answers as `answer` says."""
+    """A provider's address that answers as `answer` says: JSON of `says`, by path where it has that."""
 
     def __init__(self) -> None:
         self.begin()
@@ -36,7 +36,9 @@ class Company(Server):
 
     def begin(self) -> None:
         """Know nothing of what was before."""
-        self.answer: Says = lambda body: (200, {}, b"{}")
+        self.answer: Says = self._said
+        self.says: dict[str, tuple[int, object]] = {"": (200, {})}
+        self.calls: list[str] = []
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.bodies: list[bytes] = []
         self.here = threading.local()  # its `path` is the one that is being answered by this thread
@@ -45,10 +47,15 @@ class Company(Server):
     def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
         self.here.path = asked.path
         self.callers.add(asked.client_address)
+        self.calls.append(f"{asked.command} {asked.path}")
         self.asked.append((asked.path, dict(asked.headers.items())))
         self.bodies.append(body)
         status, headers, answer = self.answer(body)
         return Reply(status=status, headers=headers, body=answer)
+
+    def _said(self, body: bytes) -> Answer:
+        status, document = self.says.get(self.here.path) or self.says[""]
+        return status, {}, json.dumps(document).encode()
 
 
 @pytest.fixture
@@ -70,33 +77,6 @@ def the_company() -> Company:
     made = _listening()
     made.begin()
     return made
-
-
-class Side(Server):
-    """A provider's side that answers with `says`, by path where it has that, and records what it was asked."""
-
-    def __init__(self) -> None:
-        self.says: dict[str, tuple[int, object]] = {}
-        self.asked: list[tuple[str, str, bytes]] = []
-        self.signature = ""
-        super().__init__(self._serve)
-
-    @property
-    def calls(self) -> list[str]:
-        return [f"{method} {path}" for method, path, _ in self.asked]
-
-    def _serve(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
-        self.asked.append((asked.command, asked.path, body))
-        self.signature = asked.headers["X-Signature"]
-        status, document = self.says.get(asked.path) or self.says[""]
-        return Reply(status=status, body=json.dumps(document).encode())
-
-
-@pytest.fixture
-def side() -> Iterator[Side]:
-    side = Side()
-    yield side
-    side.stop()
 
 
 def channels(company: Company) -> dict[str, dict[str, str]]:

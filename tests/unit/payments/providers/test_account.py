@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from payments import providers as pay
-from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, Side, create
+from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, Company, create
 
 DAY = date(2026, 11, 20)
 SENT_AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -93,13 +93,13 @@ CALLS: dict[str, Any] = {
 }
 
 
-def test_a_call_is_signed_json(side: Side) -> None:
-    side.says = {"": (200, {"n": NUMBER, "page": "https://kite.example/1"})}
-    kite = Kite(side.url)
+def test_a_call_is_signed_json(company: Company) -> None:
+    company.says = {"": (200, {"n": NUMBER, "page": "https://kite.example/1"})}
+    kite = Kite(company.url)
     assert create(kite).url == "https://kite.example/1"
-    ((method, path, body),) = side.asked
-    assert (method, path, json.loads(body)) == ("POST", "/open", {"n": NUMBER})
-    assert side.signature == kite.verifier.sign(f"{method} {path}".encode() + body)  # type: ignore[attr-defined]
+    (call,), (body,) = company.calls, company.bodies
+    assert (call, json.loads(body)) == ("POST /open", {"n": NUMBER})
+    assert company.asked[0][1]["X-Signature"] == kite.verifier.sign(call.encode() + body)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -117,41 +117,43 @@ def test_a_call_is_signed_json(side: Side) -> None:
     ],
 )
 def test_what_an_answer_proves(
-    side: Side, what: str, status: int, document: object, error: type[Exception]
+    company: Company, what: str, status: int, document: object, error: type[Exception]
 ) -> None:
-    side.says = {"": (status, document)}
+    company.says = {"": (status, document)}
     if (what, status, error) == ("close", 400, pay.ProviderRejected):
         error = pay.OutcomeUnknown  # the question after it is refused too
     with pytest.raises(error):
-        CALLS[what](Kite(side.url))
+        CALLS[what](Kite(company.url))
 
 
 @pytest.mark.parametrize("what", sorted({*CALLS} - {"close"}))
-def test_what_cannot_be_read_proves_nothing(side: Side, what: str) -> None:
+def test_what_cannot_be_read_proves_nothing(company: Company, what: str) -> None:
     """Outside of `reading` it would be an error of ours, and a refund that may have been made would end."""
-    side.says = {"": (200, {"n": REFUND_NUMBER if "refund" in what else NUMBER, "day": f"{DAY}", "status": "new"})}
+    company.says = {
+        "": (200, {"n": REFUND_NUMBER if "refund" in what else NUMBER, "day": f"{DAY}", "status": "new"})
+    }
     with pytest.raises(pay.OutcomeUnknown, match=r"cannot be read: \w+Error at \w+\.py"):
-        CALLS[what](Kite(side.url))
+        CALLS[what](Kite(company.url))
 
 
-def test_a_number_that_is_unknown(side: Side) -> None:
-    side.says = {"": (404, {"code": "unknown"})}
-    kite = Kite(side.url)
+def test_a_number_that_is_unknown(company: Company) -> None:
+    company.says = {"": (404, {"code": "unknown"})}
+    kite = Kite(company.url)
     assert CALLS["query"](kite) == pay.Trade(status=pay.TradeStatus.NOT_FOUND)
     assert CALLS["query_refund"](kite) == pay.RefundResult(status=pay.RefundStatus.NOT_FOUND)
     assert CALLS["close"](kite) == kite.closed(NUMBER)
 
 
-def test_a_close_that_is_refused_is_asked_about(side: Side) -> None:
+def test_a_close_that_is_refused_is_asked_about(company: Company) -> None:
     """Whatever the code says: a paid order may have no other witness."""
-    side.says = {f"/{NUMBER}/close": (409, {"code": "strange"})}
+    company.says = {f"/{NUMBER}/close": (409, {"code": "strange"})}
     for status in ("paid", "closed"):
-        side.says[""] = (200, {"n": NUMBER, "status": status, "amount": 1})
-        assert CALLS["close"](Kite(side.url)).status == status
+        company.says[""] = (200, {"n": NUMBER, "status": status, "amount": 1})
+        assert CALLS["close"](Kite(company.url)).status == status
     for answer in ((200, {"n": NUMBER, "status": "pending", "amount": 1}), (404, {"code": "unknown"})):
-        side.says[""] = answer
+        company.says[""] = answer
         with pytest.raises(pay.ProviderRejected, match="strange"):
-            CALLS["close"](Kite(side.url))
+            CALLS["close"](Kite(company.url))
 
 
 @pytest.mark.parametrize("later_seconds", [0, 299, 300])
@@ -169,21 +171,21 @@ def test_a_notification_is_verified_and_read(later_seconds: int) -> None:
         kite.read_notification(headers=headers, body=body + b" ", now=now)
 
 
-def test_numbers_travel_in_the_providers_form_and_come_back_in_ours(side: Side) -> None:
-    kite, theirs = Shouting(side.url), f"K-{NUMBER.upper()}"
-    side.says = {"": (200, {"n": theirs, "page": "", "status": "paid", "amount": 1})}
+def test_numbers_travel_in_the_providers_form_and_come_back_in_ours(company: Company) -> None:
+    kite, theirs = Shouting(company.url), f"K-{NUMBER.upper()}"
+    company.says = {"": (200, {"n": theirs, "page": "", "status": "paid", "amount": 1})}
     create(kite)
-    assert json.loads(side.asked[0][2]) == {"n": theirs}
+    assert json.loads(company.bodies[0]) == {"n": theirs}
     assert CALLS["query"](kite).facts[0].out_trade_no == NUMBER
-    assert side.asked[1][:2] == ("GET", f"/{theirs}")
+    assert company.calls[1] == f"GET /{theirs}"
     assert CALLS["close"](kite) == Kite("").closed(NUMBER)
-    side.says = {"": (200, {"day": f"{DAY}", "entries": [{"n": n, "amount": 1} for n in (theirs, "F-7")]})}
+    company.says = {"": (200, {"day": f"{DAY}", "entries": [{"n": n, "amount": 1} for n in (theirs, "F-7")]})}
     assert [line.out_trade_no for line in CALLS["bill"](kite)] == [NUMBER, "F-7"]
 
 
-def test_a_refund_by_hand_has_the_number_of_our_trade(side: Side) -> None:
+def test_a_refund_by_hand_has_the_number_of_our_trade(company: Company) -> None:
     """Its own number is of a person, and its provider numbers no payments."""
-    kite, theirs = Shouting(side.url), f"K-{NUMBER.upper()}"
+    kite, theirs = Shouting(company.url), f"K-{NUMBER.upper()}"
     fact = kite.fact({"n": theirs, "amount": 1})
     by_hand = replace(fact, kind=pay.FactKind.REFUNDED, out_refund_no="by hand", paid_txn_id=theirs)
     kite.find = lambda *_: pay.Trade(status=pay.TradeStatus.PAID, facts=(by_hand,))  # type: ignore[method-assign]

@@ -27,7 +27,7 @@ from payments.providers.bearer import Bearer
 from payments.providers.disputes import Dispute, DisputeStatus
 from payments.providers.paypal.client import PayPalOrders, bill_line
 from payments.providers.transport import ask, client
-from tests.unit.payments.providers.conftest import Side, refund
+from tests.unit.payments.providers.conftest import Company, refund
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 KEY, NEXT_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
@@ -279,10 +279,10 @@ Answer = tuple[int, object]
 
 
 @pytest.fixture
-def platform(side: Side) -> Side:
+def platform(company: Company) -> Company:
     """Gives a token."""
-    side.says[TOKEN] = side.says["/token"] = (200, {"access_token": "A21", "expires_in": 100})
-    return side
+    company.says[TOKEN] = company.says["/token"] = (200, {"access_token": "A21", "expires_in": 100})
+    return company
 
 
 def order(status: str, *captures: str, custom_id: str = "payonce") -> Answer:
@@ -309,13 +309,13 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Answer:
         (order("APPROVED", custom_id="payonce:closed"), TradeStatus.CLOSED),
     ],
 )
-def test_an_order_is_read_and_never_captured(platform: Side, answer: Answer, status: TradeStatus) -> None:
+def test_an_order_is_read_and_never_captured(platform: Company, answer: Answer, status: TradeStatus) -> None:
     platform.says[""] = answer
     assert account(platform.url).query(out_trade_no="0193", reference="89T").status is status
     assert platform.calls == ["POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"]
 
 
-def test_what_is_captured_or_closed_is_never_captured(platform: Side) -> None:
+def test_what_is_captured_or_closed_is_never_captured(platform: Company) -> None:
     ours = account(platform.url)
     for found in (order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")):
         platform.says[""] = found
@@ -325,7 +325,7 @@ def test_what_is_captured_or_closed_is_never_captured(platform: Side) -> None:
     assert {call.partition(" ")[0] for call in platform.calls[1:]} == {"GET"}
 
 
-def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Side) -> None:
+def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Company) -> None:
     """Its number never reached us, so it is not asked for; or PayPal has dropped it."""
     refusal = {"name": "RESOURCE_NOT_FOUND", "details": [{"issue": "INVALID_RESOURCE_ID"}]}
     platform.says[""] = (404, refusal)
@@ -336,7 +336,7 @@ def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Sid
         assert len(platform.calls) == calls
 
 
-def test_a_token_is_used_until_shortly_before_it_ends(platform: Side) -> None:
+def test_a_token_is_used_until_shortly_before_it_ends(platform: Company) -> None:
     now = [1000.0]
     send, login = partial(ask, client(timeout_seconds=5), nullcontext), httpx.BasicAuth("us", "hush")
     bearer = Bearer(send, f"{platform.url}/token", login, clock=lambda: now[0])
@@ -364,7 +364,7 @@ def test_a_token_is_used_until_shortly_before_it_ends(platform: Side) -> None:
         (422, "DUPLICATE_INVOICE_ID"),
     ],
 )
-def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Side, status: int, code: str) -> None:
+def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Company, status: int, code: str) -> None:
     platform.says[""] = order("COMPLETED", "COMPLETED")
     refusal = {"name": "UNPROCESSABLE_ENTITY", "details": [{"issue": code}]}
     platform.says[f"/v2/payments/captures/{CAPTURE['id']}/refund"] = (status, refusal)
@@ -374,7 +374,7 @@ def test_a_refund_whose_number_is_in_use_may_have_moved(platform: Side, status: 
 
 
 @pytest.mark.parametrize("token", [(401, {}), (500, {}), (200, {"access_token": "A21"})])
-def test_without_a_token_nothing_was_sent(platform: Side, token: Answer) -> None:
+def test_without_a_token_nothing_was_sent(platform: Company, token: Answer) -> None:
     platform.says[TOKEN] = token
     with pytest.raises(ProviderUnavailable, match="gave no token"):
         account(platform.url).query(out_trade_no="0193", reference="89T")
@@ -383,7 +383,7 @@ def test_without_a_token_nothing_was_sent(platform: Side, token: Answer) -> None
 
 @pytest.mark.parametrize(("hours", "is_whole"), [(-1, True), (0, False), (2.5, False), (3, True)])
 def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
-    platform: Side, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
+    platform: Company, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
 ) -> None:
     """A day that is compared counts as done, so what is listed later would be learned by nobody."""
     platform.says[""] = (200, {"transaction_details": [], "total_pages": 0})
