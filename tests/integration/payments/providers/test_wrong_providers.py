@@ -24,6 +24,7 @@ from payments.providers.base import (
 from payments.providers.plugin import Acknowledgement, Plugin, Refusal
 from payments.testing import NotCertified, certify
 from tests.integration.payments.providers.careless import SandboxSide, careless
+from tests.integration.payments.providers.conftest import refund
 from tests.sandbox import Sandbox
 
 Answered = Trade | RefundResult | Notice
@@ -144,9 +145,7 @@ def again(genuine: Provider, **given: Any) -> RefundResult:
 
 
 def giving(genuine: Provider, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-    about: Any = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no, "reference": reference}
-    money: Any = {"amount_minor": 990, "paid_minor": 1990, "currency": "CNY"}
-    return genuine.refund(**about, **money, reason="", notify_url="https://shop.example/")
+    return refund(genuine, out_trade_no, out_refund_no, 990, reference=reference)  # type: ignore[no-any-return]
 
 
 def for_good(genuine: Provider, **given: Any) -> Trade:

@@ -10,8 +10,9 @@ import pytest
 
 from payments import providers as pay
 from tests.unit.payments.providers.conftest import NUMBER, REFUND_NUMBER, Company, create
+from tests.unit.payments.providers.test_answers import CALLS as ASKED
+from tests.unit.payments.providers.test_answers import DAY
 
-DAY = date(2026, 11, 20)
 SENT_AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
 HEADERS = ("X-Signature", "X-Time")
 
@@ -84,13 +85,7 @@ class Shouting(Kite):
         return theirs.removeprefix("K-").lower()
 
 
-CALLS: dict[str, Any] = {
-    "create": create,
-    "query": lambda kite: kite.query(out_trade_no=NUMBER),
-    "close": lambda kite: kite.close(out_trade_no=NUMBER),
-    "query_refund": lambda kite: kite.query_refund(out_trade_no=NUMBER, out_refund_no=REFUND_NUMBER),
-    "bill": lambda kite: kite.bill(day=DAY),
-}
+CALLS: dict[str, Any] = {"create": create, **ASKED}
 
 
 def test_a_call_is_signed_json(company: Company) -> None:

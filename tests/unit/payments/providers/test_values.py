@@ -1,6 +1,9 @@
-"""Money strings, times of China, and the cryptographic primitives."""
+"""Money strings, times of China, documents of an unknown shape, and the cryptographic primitives."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
+from xml.etree import ElementTree
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -9,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payments import money
-from payments.providers import rsa
+from payments.errors import NotificationMalformed, OutcomeUnknown
+from payments.providers import readable, reading, rsa
 from payments.providers.documents import china_time
 
 
@@ -79,3 +83,21 @@ def test_only_rsa_keys_are_taken() -> None:
         rsa.load_private_key(curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(ValueError, match="RSA"):
         rsa.load_public_key(curve.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda: {}["amount"],
+        [].pop,
+        lambda: Decimal("twelve"),
+        lambda: int(Decimal("Infinity")),
+        lambda: ElementTree.fromstring("<torn"),
+        b"\xff".decode,
+    ],
+)
+def test_what_cannot_be_parsed_is_unknown_or_malformed(parse: Callable[[], object]) -> None:
+    with pytest.raises(OutcomeUnknown, match="the answer's payment cannot be read: "), reading("payment"):
+        parse()
+    with pytest.raises(NotificationMalformed, match="not a readable notification: "), readable("notification"):
+        parse()
