@@ -41,14 +41,9 @@ def losing(method: str, forward: Callable[[], Reply]) -> Reply | None:
     return reply if method in _QUESTIONS else None
 
 
-def saying(reply: Reply) -> Behaviour:
+def saying(reply: Reply | None) -> Behaviour:
     """Answer everything with `reply`, and pass nothing on."""
     return lambda method, forward: reply
-
-
-def silent(method: str, forward: Callable[[], Reply]) -> Reply | None:
-    """Pass nothing on, and hang up."""
-    return None
 
 
 def meeting(barrier: threading.Barrier) -> Behaviour:

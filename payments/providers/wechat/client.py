@@ -5,7 +5,6 @@ for trade bill", "download bill", "platform certificates" (read 2026-11). Amount
 """
 
 import hashlib
-import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -186,12 +185,11 @@ def _trade_path(out_trade_no: str) -> str:
 
 
 def _payer_part(method: PayMethod, payer: Payer) -> dict[str, Any]:
-    """Build an order's members that describe the shopper. Raises ValueError for no address."""
+    """Build an order's members that describe the shopper."""
     if method is PayMethod.JSAPI:
         return {"payer": {"openid": payer.openid}}
     if method is PayMethod.H5:
-        address = str(ipaddress.ip_address(payer.client_ip))
-        return {"scene_info": {"payer_client_ip": address, "h5_info": {"type": "Wap"}}}
+        return {"scene_info": {"payer_client_ip": payer.client_ip, "h5_info": {"type": "Wap"}}}
     return {}
 
 

@@ -9,7 +9,7 @@ from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
 from payments.providers.base import RefundStatus, TradeStatus
 from payments.providers.plugin import Capability
 from payments.testing.bench import AMOUNT_MINOR, MOVED, Bench, Opened
-from payments.testing.relay import Behaviour, Reply, losing, saying, silent
+from payments.testing.relay import Behaviour, Reply, losing, saying
 from payments.testing.verdicts import must, proves_nothing, unless_unknown
 
 
@@ -92,7 +92,7 @@ def foreign_answers(bench: Bench) -> None:
             with bench.relay.behaving(saying(reply)):
                 proves_nothing(call, what=what, after=f"a {reply.status} with {reply.body.decode() or 'nothing'}")
     for what, call in _calls(bench, trade, new_id().hex).items():
-        with bench.relay.behaving(silent):
+        with bench.relay.behaving(saying(None)):
             proves_nothing(call, what=what, after="no answer")
 
 
