@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from payments import money
-from payments.sandbox import delivery, disputes, faults, state, trades
+from payments.sandbox import disputes, faults, state, trades
 from payments.sandbox.alipay import gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import documents as paypal_documents
@@ -158,10 +158,6 @@ def control_dispute(wanted: Any) -> sqlite3.Row:
     return disputes.step(out_trade_no=str(wanted["out_trade_no"]), status=str(wanted["status"]))
 
 
-def control_faults(request: HttpRequest) -> JsonResponse:
-    return JsonResponse(faults.current())
-
-
 def control_change(request: HttpRequest) -> JsonResponse:
     """Set faults, and show all of them."""
     try:
@@ -174,15 +170,6 @@ def control_charges(request: HttpRequest) -> JsonResponse:
     """List what was really charged and refunded, oldest first."""
     charged = state.store().rows("SELECT * FROM trades ORDER BY created_at")
     return JsonResponse([_charge(trade) for trade in charged], safe=False)
-
-
-def control_deliveries(request: HttpRequest) -> JsonResponse:
-    return JsonResponse(delivery.counts())
-
-
-def control_release(request: HttpRequest) -> JsonResponse:
-    """Release the answers that `hold_answers` holds back."""
-    return JsonResponse({"released": faults.release()})
 
 
 def _arrive_from_shop(number: str) -> None:

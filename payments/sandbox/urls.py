@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.urls import include, path
 from django.views.generic import TemplateView
 
-from payments.sandbox import console, pages
+from payments.sandbox import console, delivery, faults, pages
 from payments.sandbox.alipay import bill as alipay_bill
 from payments.sandbox.alipay import gateway
 from payments.sandbox.paypal import api as paypal
@@ -40,11 +40,11 @@ def at(address: str, more: dict[str, str] | None = None, *, check: View = lambda
 _control = [
     at("pay", POST=pages.control_pay),
     at("dispute", POST=pages.control_dispute),
-    at("faults", GET=pages.control_faults, POST=pages.control_change),
+    at("faults", GET=lambda request: JsonResponse(faults.current()), POST=pages.control_change),
     at("charges", GET=pages.control_charges),
-    at("deliveries", GET=pages.control_deliveries),
+    at("deliveries", GET=lambda request: JsonResponse(delivery.counts())),
     at("refund", POST=pages.control_refund),
-    at("release", POST=pages.control_release),
+    at("release", POST=lambda request: JsonResponse({"released": faults.release()})),
     at("rotate", POST=certificates.control_rotate),
 ]
 _alipay = [
