@@ -150,11 +150,6 @@ def test_a_dispute_that_moved_no_plain_amount_is_malformed(stripe: StripeIntents
         read(stripe, event("charge.dispute.created", document))
 
 
-def test_a_dispute_of_no_intent_is_none_of_ours(stripe: StripeIntents) -> None:
-    document = {**DISPUTE, "payment_intent": None}
-    assert read(stripe, event("charge.dispute.created", document)).facts == ()
-
-
 @pytest.mark.parametrize("kind", ["refund.created", "refund.updated", "charge.refund.updated"])
 def test_every_event_of_one_refund_is_the_same_fact(stripe: StripeIntents, kind: str) -> None:
     (fact,) = read(stripe, event(kind, REFUND)).facts
@@ -177,6 +172,7 @@ NUMBERED = [{**REFUND["metadata"], "out_refund_no": number} for number in ("r" *
         ("payment_intent.processing", INTENT),
         ("payment_intent.succeeded", {**INTENT, "status": "processing", "amount_received": 0}),
         ("charge.succeeded", {"id": "py_1"}),
+        ("charge.dispute.created", {**DISPUTE, "payment_intent": None}),
         ("refund.created", {**REFUND, "status": "pending"}),
         ("refund.created", {**REFUND, "metadata": {}}),  # by hand, in the dashboard
         *(("refund.updated", {**REFUND, "metadata": metadata}) for metadata in NUMBERED),  # of another system

@@ -20,7 +20,6 @@ from tests.ports import free_port
 from tests.sandbox import channels_at
 from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, Says, alipay_says, signed
 
-STRIPE = {"SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
 CHANNELS = ("wechat", "alipay", "stripe")
 
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -89,8 +88,7 @@ def at(platform: keys.Keys) -> Iterator[Callable[..., Any]]:
     with ExitStack() as opened:
 
         def make(channel: str, url: str) -> Any:
-            settings = channels_at(url) | {"stripe": {**STRIPE, "API_URL": url}}
-            made: Any = registry.build({channel: settings[channel]})[channel]
+            made: Any = registry.build({channel: channels_at(url)[channel]})[channel]
             opened.callback(made._http.close)
             return made
 
