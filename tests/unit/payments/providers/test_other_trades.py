@@ -25,11 +25,12 @@ from tests.unit.payments.providers.conftest import (
     stripe_says,
 )
 from tests.unit.payments.providers.conftest import REFUND_NUMBER as REFUND
+from tests.unit.payments.providers.test_answers import AMOUNT, NUMBERS, PAID, REFUNDED
+from tests.unit.payments.providers.test_stripe_answers import INTENT as SUCCEEDED
 
 Document = dict[str, Any]
 
 OTHER = "f" * 32
-OF_REFUND = {"out_trade_no": NUMBER, "out_refund_no": REFUND}
 
 
 def alipay(method: str) -> Callable[[Document], Says]:
@@ -48,18 +49,6 @@ class Exchange:
     before: Callable[[], list[Says]] = list  # answers of the calls that it makes first
 
 
-WECHAT_TRADE = {
-    "mchid": "1",
-    "out_trade_no": NUMBER,
-    "transaction_id": "42",
-    "amount": {"total": 1990, "currency": "CNY"},
-}
-WECHAT_REFUND = {
-    **OF_REFUND,
-    "refund_id": "50",
-    "transaction_id": "42",
-    "amount": {"refund": 990, "total": 1990, "currency": "CNY"},
-}
 ALIPAY_TRADE = {"out_trade_no": NUMBER, "trade_no": "20", "total_amount": "19.90"}
 ALIPAY_REFUND = {
     **ALIPAY_TRADE,
@@ -67,15 +56,8 @@ ALIPAY_REFUND = {
     "refund_amount": "9.90",
     "refund_status": "REFUND_SUCCESS",
 }
-INTENT = {
-    "id": "pi_1",
-    "status": "requires_action",
-    "amount": 1990,
-    "amount_received": 1990,
-    "currency": "cny",
-    "metadata": {"out_trade_no": NUMBER},
-    "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}},
-}
+ACTION = {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}
+INTENT = {**SUCCEEDED, "status": "requires_action", "next_action": ACTION}
 STRIPE_REFUND = {
     "id": "re_1",
     "status": "succeeded",
@@ -83,19 +65,17 @@ STRIPE_REFUND = {
     "currency": "cny",
     "created": 1_790_000_000,
     "payment_intent": INTENT,
-    "metadata": OF_REFUND,
+    "metadata": NUMBERS,
 }
-NUMBERS = ("out_trade_no", "out_refund_no")
 
 
 def exchanges() -> Iterator[Exchange]:
     """A close that is refused asks as `query` does, whatever the state of the trade."""
     wechat: dict[str, Any] = {"channel": "wechat", "says": signed}
-    trade, made = {**WECHAT_TRADE, "trade_state": "SUCCESS"}, {**WECHAT_REFUND, "status": "SUCCESS"}
-    yield Exchange(call="query", document=trade, compared=("out_trade_no",), **wechat)
+    yield Exchange(call="query", document={**PAID, "amount": AMOUNT}, compared=("out_trade_no",), **wechat)
     amounts = ("amount.refund", "amount.total", "amount.currency")
-    yield Exchange(call="refund", document=made, compared=(*NUMBERS, *amounts), **wechat)
-    yield Exchange(call="query_refund", document=made, compared=NUMBERS, **wechat)
+    yield Exchange(call="refund", document=REFUNDED, compared=(*NUMBERS, *amounts), **wechat)
+    yield Exchange(call="query_refund", document=REFUNDED, compared=(*NUMBERS,), **wechat)
     yield from _alipay_exchanges()
     yield from _stripe_exchanges()
 
