@@ -27,6 +27,7 @@ from tests.unit.payments.providers.conftest import (
 from tests.unit.payments.providers.conftest import REFUND_NUMBER as REFUND
 from tests.unit.payments.providers.test_answers import AMOUNT, NUMBERS, PAID, REFUNDED
 from tests.unit.payments.providers.test_stripe_answers import INTENT as SUCCEEDED
+from tests.unit.payments.providers.test_stripe_answers import MADE
 
 Document = dict[str, Any]
 
@@ -58,15 +59,7 @@ ALIPAY_REFUND = {
 }
 ACTION = {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}
 INTENT = {**SUCCEEDED, "status": "requires_action", "next_action": ACTION}
-STRIPE_REFUND = {
-    "id": "re_1",
-    "status": "succeeded",
-    "amount": 990,
-    "currency": "cny",
-    "created": 1_790_000_000,
-    "payment_intent": INTENT,
-    "metadata": NUMBERS,
-}
+STRIPE_REFUND = {**MADE, "payment_intent": INTENT, "metadata": NUMBERS}
 
 
 def exchanges() -> Iterator[Exchange]:

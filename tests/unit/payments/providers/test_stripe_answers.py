@@ -27,6 +27,15 @@ INTENT = {
     "metadata": {"out_trade_no": NUMBER},
 }
 
+MADE = {
+    "id": "re_1",
+    "status": "succeeded",
+    "amount": 990,
+    "currency": "cny",
+    "created": 1_790_000_000,
+    "metadata": {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER},
+}
+
 
 def refund(stripe: StripeIntents, **changed: Any) -> Any:
     return give_back(stripe, **{"out_refund_no": REFUND_NUMBER, "reference": "pi_1", **changed})
@@ -160,11 +169,10 @@ def test_a_refund_that_moved_no_money(
     stripe: StripeIntents, company: Company, status: str | None, meaning: RefundStatus
 ) -> None:
     """It has no fact, but a line of the bill from the beginning."""
-    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
-    made = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
+    made = {**MADE, "status": status}
     company.answer = stripe_says({**made, "payment_intent": "pi_1"})
     assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
-    unkeepable = {**made, "metadata": {**numbers, "out_refund_no": "r" * 65}}
+    unkeepable = {**made, "metadata": {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}}
     for source, number in ((made, REFUND_NUMBER), (unkeepable, "")):
         entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": source}
         line = bill_line(entry, FactKind.REFUNDED)
@@ -173,9 +181,8 @@ def test_a_refund_that_moved_no_money(
 
 def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeIntents, company: Company) -> None:
     """The Idempotency-Key of an old number may be forgotten; then only the list keeps from moving it twice."""
-    made = {"id": "re_1", "status": "succeeded", "amount": 990, "currency": "cny", "created": 1_790_000_000}
-    made |= {"payment_intent": INTENT, "metadata": {"out_trade_no": NUMBER, "out_refund_no": "f" * 32}}
-    company.answer = stripe_lists(made)
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": "f" * 32}
+    company.answer = stripe_lists({**MADE, "payment_intent": INTENT, "metadata": numbers})
     result = refund(stripe, out_refund_no="f" * 32)
     assert (result.status, result.facts[0].provider_txn_id) == ("succeeded", "re_1")
     assert result.facts[0].paid_minor == 1990
@@ -197,9 +204,7 @@ def test_a_mistake_is_reported_with_the_name_of_its_setting(changed: dict[str, s
 
 
 def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIntents, company: Company) -> None:
-    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
-    refund = {"id": "re_1", "amount": 990, "currency": "cny", "metadata": numbers, "payment_intent": None}
-    entry = {"id": "txn_1", "type": "refund_failure", "created": 1_790_000_000, "amount": 990, "source": refund}
+    entry = {"id": "txn_1", "type": "refund_failure", "created": 1_790_000_000, "amount": 990, "source": MADE}
 
     def answer(body: bytes) -> Any:
         found = [entry] if "type=refund_failure" in company.asked[-1][0] else []
