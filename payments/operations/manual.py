@@ -1,9 +1,7 @@
 """Manual settlement of an attempt or refund whose provider cannot answer, but shows it in its own pages.
 
-An operator's record is settled like any other fact, under our number of the attempt or refund: what the provider
-reports of that later, by whatever number, is the same money (`PaymentState.confirmed_by`). The number that the
-operator has read is for the history. A refund that did not move is no fact; it ends as one that its provider
-refused.
+An operator's record is settled like any other fact, under our number: what the provider reports of that later, by
+whatever number, is the same money (`PaymentState.confirmed_by`). A refund that did not move ends as a refused one.
 """
 
 from dataclasses import replace
@@ -22,7 +20,7 @@ from payments.errors import ChannelOff, OtherMerchant
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.operations import actions
 from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result, named
-from payments.providers.base import Fact, FactKind
+from payments.providers.base import FactKind
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
 from payments.settlement.decision import Outcome
@@ -142,11 +140,9 @@ def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
         became = _("nothing moved; it has failed, and an anomaly is filed")
         return _("%(row)s did not move") % about, actions.outcome_of(name, became)
     charge = refunds.charge_of(refund)
-    fact = Fact(
+    fact = replace(
+        closing.ended_unpaid(refund.attempt),
         kind=FactKind.REFUNDED,
-        channel=charge.channel,
-        merchant=charge.merchant,
-        out_trade_no=refund.attempt.out_trade_no,
         provider_txn_id=refund.out_refund_no,
         amount_minor=refund.amount_minor,
         currency=charge.currency,
