@@ -13,16 +13,12 @@ _ORDERS = UUID("6f0c8f2b-6f0e-4b52-9d0f-6e5d8f6c2a41")  # names become numbers o
 
 
 def order_columns(order_id: object) -> dict[str, Any]:
-    """Return the columns of `Payment` that name an order.
-
-    `order_id` is unique, whatever the orders' keys are. The version before, which knows no `order_model`, may run
-    beside this one.
+    """Return the columns of `Payment` that name an order, the unique `order_id` among them.
 
     Args:
         order_id: its primary key. A UUID is the number itself; from the text of any other the number is made.
 
-    Raises:
-        ValidationError: no order can have this key.
+    Raises ValidationError: no order can have this key.
 
     Source: RFC 9562, section 5.5 (May 2024).
     """

@@ -77,11 +77,7 @@ def counts(request: HttpRequest) -> dict[str, int]:
 
 
 def count_in_navigation(request: HttpRequest, applications: list[dict[str, Any]]) -> None:
-    """Write what waits behind the names of the lists.
-
-    Args:
-        applications: `available_apps` of an `AdminSite`.
-    """
+    """Write what waits behind the names of the lists in `available_apps` of an `AdminSite`."""
     waiting: Counter[Any] = Counter()
     for source, count in counts(request).items():
         waiting[worklist.model_of(source)] += count

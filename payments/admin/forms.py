@@ -107,11 +107,7 @@ class OutcomeForm(ReasonForm):
 
 
 def in_minor(text: str, currency: str) -> int:
-    """Convert typed money to minor units; that of an unknown currency is typed in them.
-
-    Raises:
-        ValidationError: it is no amount of this currency.
-    """
+    """Convert typed money to minor units, or raise ValidationError; an unknown currency is typed in them."""
     try:
         return from_decimal(text.strip(), currency) if currency in EXPONENTS else int(text)
     except ValueError:

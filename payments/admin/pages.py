@@ -38,22 +38,16 @@ from payments.operations import actions
 class Act:
     """Something that an operator may do about a row, once they have read what will happen.
 
-    Attributes:
-        title: of its page, and of the button that leads there.
-        button: the words that do it.
-        sentences: what will happen, and what will not; may raise `NotDecidable`.
-        carry_out: given the row, the valid form and the operator, does it; may raise `NotDecidable`.
-        is_open: False where the row's page offers no button.
-        form: made for the row, with what was sent.
+    What makes its sentences, or carries it out, may raise `NotDecidable`.
     """
 
     permission: str
-    title: Any
-    button: Any
-    sentences: Callable[[Any], list[str]]
+    title: Any  # of its page, and of the button that leads there
+    button: Any  # the words that do it
+    sentences: Callable[[Any], list[str]]  # what will happen, and what will not
     carry_out: Callable[[Any, dict[str, Any], actions.Operator], actions.Result]
-    is_open: Callable[[Any], bool] = lambda row: True
-    form: Callable[[Any, Any], forms.Form] = lambda row, given: ReasonForm(given)
+    is_open: Callable[[Any], bool] = lambda row: True  # False where the row's page offers no button
+    form: Callable[[Any, Any], forms.Form] = lambda row, given: ReasonForm(given)  # with what was sent
 
 
 def resolving(permission: str, sentences: Callable[[Any], list[str]]) -> Act:
@@ -75,14 +69,11 @@ def money_column(field: str, words: Any) -> Any:
 
 
 class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Read-only pages about money, the newest row first; an operator's act is confirmed first.
+    """Read-only pages about money, the newest row first; an operator's act is confirmed first."""
 
-    Attributes:
-        acts: what can be done about a row, by the name that its address ends with.
-        views: pages and files beside those of the rows: address, method, and name of the address.
-    """
-
+    # what can be done about a row, by the name that its address ends with
     acts: ClassVar[Mapping[str, Act]] = {}
+    # pages and files beside those of the rows: address, method, and name of the address
     views: ClassVar[Sequence[tuple[str, str, str]]] = ()
     search_fields = ("pk",)
     ordering: ClassVar[tuple[Any, ...]] = ("-pk",)
@@ -146,9 +137,6 @@ class MoneyAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     def ask_first(self, request: HttpRequest, row: models.Model, act: Act, about: Any = None) -> HttpResponse:
         """Show what will happen; do it on POST, and report on the row's page.
-
-        A row that was resolved before leads to its page, with when and how. Not one of the admin's own views,
-        because those run in a transaction, and this may call a provider.
 
         Args:
             about: what the act is about, if not the row itself.
@@ -227,11 +215,7 @@ def link_to_number(model: str, number: uuid.UUID) -> SafeString:
 
 
 def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
-    """Link the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none.
-
-    Args:
-        is_whole: show all of the number, and not only what a shopper reads out: ``79D332``.
-    """
+    """Link the page that `SUBJECT_ADMIN` names for orders, by its whole number or its end, ``79D332``."""
     shown = order_no if is_whole else order_no[-6:].upper()
     try:
         address = reverse(config().subject_admin["order"], args=[admin_quote(order_no)])

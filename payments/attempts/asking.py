@@ -1,9 +1,8 @@
-"""Questions to a provider because a shopper looks, comes back or retries: seldom, few, and after everything else.
+"""Questions to a provider because a shopper looks, comes back or retries: few, and last.
 
-Anyone can fetch a page or repeat a call without end, and all share the rate that a provider grants. So one
-question an attempt goes out in `AGAIN`, by a conditional UPDATE of `Attempt.asked_at`, over all processes; and
-shoppers' questions together have a share of the channel's limits (`payments.channels.limits`). If none goes out,
-the shopper sees what is stored: the notification, or the timer, brings the rest.
+Anyone can repeat a call without end. So one question an attempt goes out in `AGAIN`, over all processes, and
+shoppers' questions together have a share of the limits (`payments.channels.limits`). If none goes out, the shopper
+sees what is stored.
 """
 
 import time
@@ -27,9 +26,7 @@ T = TypeVar("T")
 
 
 def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
-    """Ask, unless a question about this attempt went out within `AGAIN` or there is no room for one.
-
-    What `ask` calls the provider for can wait: it gives way to everything else. Returns None if nobody was asked.
+    """Ask, unless a question about this attempt went out within `AGAIN` or there is no room; None if unasked.
 
     Transaction: NONE may be open.
     """

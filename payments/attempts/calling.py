@@ -54,8 +54,7 @@ def provider_of(attempt: Attempt) -> Provider:
 def may_be_paid(attempt: Attempt) -> bool:
     """Check if an attempt may still be opened: its order unpaid and open, its time not over.
 
-    Not under the order's lock: closing the order closes its live attempts afterwards, and `submission` closes
-    again what was opened in between.
+    Not under the order's lock: `submission` closes again what was opened beside a closing.
     """
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():

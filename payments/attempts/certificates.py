@@ -13,11 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def refresh() -> int:
-    """Ask the providers for their certificates, and store the new ones beside those we hold; return how many.
+    """Store the providers' new certificates beside those we hold; return how many.
 
-    The running processes use a new file within seconds (`payments.channels.configured`). A provider that does not
-    answer is asked again by the next run. A file that cannot be written is logged as an error with the setting's
-    name, and tried again then.
+    What fails is logged, and tried again by the next run.
 
     Transaction: NONE may be open.
     """

@@ -57,11 +57,9 @@ def close_attempt(attempt_id: UUID) -> Payment:
 
 
 def look_again(attempt_id: UUID) -> None:
-    """Ask about an attempt whose time is over, even a closed one: it may have been paid by its link.
+    """Ask about an attempt whose time is over, even a closed one, and close it if its link can still be paid.
 
-    Such a payment goes back by policy if the order is closed; mostly a notification has reported it before. A
-    shopper who has begun to pay there and not finished finds it closed. Raises, and needs no transaction, as
-    `query_attempt`.
+    Raises, and needs no transaction, as `query_attempt`.
     """
     calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
@@ -150,11 +148,10 @@ def _query(provider: Provider, attempt: Attempt) -> Trade:
 
 
 def _capture(provider: Provider, attempt: Attempt) -> Trade:
-    """Take the money of an approved trade, if its attempt is live and its order still waits for money.
+    """Take the money of an approved trade, if its attempt is live and its order still waits for it.
 
     That it goes out is committed first: until a word about it, or `backoff.IN_DOUBT`, the attempt does not end as
-    closed (`_must_not_be_captured`). A closing looks for that last, and `Provider.capture` for what is closed, so
-    of both at once one gives way.
+    closed (`_must_not_be_captured`). Of a closing and a capture at once one gives way.
 
     Transaction: NONE may be open. May run any number of times, also at once: mostly one captures.
     """

@@ -1,8 +1,7 @@
 """Open attempts at their providers.
 
-Every function that calls a provider commits what it is about to do under our own number, calls with no transaction
-and no row lock, and commits what the provider said. So wherever the process dies, the number is known, and asking
-under it is all that is ever needed.
+What is about to be done is committed under our own number, then called with no transaction and no row lock. So
+wherever the process dies, asking under that number is all that is ever needed.
 """
 
 import logging
@@ -36,7 +35,6 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     """Open the attempt at its provider, or go on where an earlier run was cut off.
 
     Args:
-        attempt_id: which attempt.
         payer: what the method must know of the shopper, to get a fresh link or code if the open one has expired.
         by_shopper: a shopper retries: an earlier run is asked about within `payments.attempts.asking` alone.
 

@@ -1,7 +1,4 @@
-"""Accounts: the merchant accounts of a channel, by their names in ``PROVIDERS``.
-
-Rows name the account where its name is not its channel's (`key_of`); what follows from a row goes by that name.
-"""
+"""Accounts: the merchant accounts of a channel, by their names in ``PROVIDERS``, which their rows have too."""
 
 from collections import Counter
 from contextlib import suppress

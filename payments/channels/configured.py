@@ -1,8 +1,7 @@
 """The configured providers of this process, built again when one of their key files has changed.
 
-So keys rotate without a restart: every process uses a new file at its first use of the account `LOOK_SECONDS` or
-more after its last look. A change that makes no working provider is logged with the setting's name, and the
-former keys stay.
+So keys rotate without a restart, `LOOK_SECONDS` after a process looked last. A change that makes no working
+provider is logged with the setting's name, and the former keys stay.
 """
 
 import logging
@@ -138,11 +137,7 @@ def _seen(path: Path) -> tuple[str, int, int, int, int]:
 
 
 def _renewed(built: _Built | None) -> _Built:
-    """Build the accounts whose files have changed, each by itself; a provider in use is never closed.
-
-    The others keep their connections. A replaced one ends when the last call on it has
-    (`payments.providers.transport.client`).
-    """
+    """Build the accounts whose files have changed; a replaced provider ends with the last call on it."""
     providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
     for account, fields in config().providers.items():
         stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time

@@ -1,9 +1,8 @@
 """Limits of calls to a provider, at once and by the second, over all processes.
 
-A provider refuses too many calls for every process alike, and a slow one must not bind all our threads. A call
-without room waits a bounded time, then fails before anything was sent. Shoppers' questions
-(`payments.attempts.asking`) have a share of both and never wait. Without Redis calls go out unlimited: the
-provider's own limits remain, and our numbers make a refused call safe to repeat.
+A provider refuses too many calls for every process alike, and a slow one must not bind all our threads. Shoppers'
+questions (`payments.attempts.asking`) have a share of both and never wait. Without Redis calls go out unlimited:
+the provider's own limits remain, and our numbers make a refused call safe to repeat.
 """
 
 import time
@@ -44,10 +43,9 @@ def for_shopper() -> Iterator[None]:
 
 @contextmanager
 def outbound(account: str) -> Iterator[None]:
-    """Wait for room for one call to the provider of `account`: three commands to Redis, two more while waiting.
+    """Wait for room for one call to the provider of `account`: three commands to Redis, or five.
 
-    Raises:
-        NoRoom: not within `Limits.wait_seconds`, or (`for_shopper`) not now; nothing was sent.
+    Raises NoRoom: not within `Limits.wait_seconds`, or (`for_shopper`) not now; nothing was sent.
 
     Transaction: NONE may be open, as for the call itself.
     """

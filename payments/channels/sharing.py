@@ -28,11 +28,8 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
 
     Args:
         what: the lock or limit, as the metric and the log name it.
-        ask: given a redis-py client, asks for it.
+        ask: given a redis-py client, asks for it. What it raises of LockTimeout and NotHeld is raised.
         otherwise: the answer without it. The caller's comment says why that is safe.
-
-    Raises:
-        LockTimeout, NotHeld: as `ask` does.
     """
     if not fastpath.may_ask():
         UNSHARED.labels(what).inc()
@@ -48,10 +45,7 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
 
 
 def give_back(what: str, release: Callable[[Any], None]) -> None:
-    """Release what `shared` gave, also while the breaker is open. Never raises: the work is done.
-
-    What is not given back is missing until its lease ends.
-    """
+    """Release what `shared` gave, also while the breaker is open. Never raises: its lease ends it."""
     try:
         _asked(release)
     except NotHeld as lost:

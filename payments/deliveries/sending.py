@@ -1,4 +1,4 @@
-"""Sending: at least once, in order per payment, each attempt under the same ``webhook-id``; and its end.
+"""Sending: at least once, in order per payment, each attempt under the same ``webhook-id``.
 
 A claim of a row is committed before its request leaves, and counts for `LEASE_SECONDS`: the row of a process that
 was killed is due again after that. Unique `delivery_one_at_a_time` refuses a second one of a payment.
@@ -59,9 +59,7 @@ def due_endpoints() -> list[str]:
 
 
 def send_due(name: str) -> Counter[str]:
-    """Send what is due to an endpoint, until nothing is, it fails or is silent, or `PASS_SECONDS` have passed.
-
-    Returns the numbers ``delivered`` and ``not delivered``.
+    """Send what is due until nothing is, the endpoint fails or `PASS_SECONDS` are over; count the ends.
 
     Transaction: NONE may be open. Any number may run at once.
     """
@@ -90,10 +88,9 @@ def send_again(delivery_id: UUID) -> bool:
 
 
 def drop(*, limit: int) -> int:
-    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago; of a payment's last one, the log.
+    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, of a payment's last one the log.
 
-    First, those that wait for a removed endpoint are given up when their time is over, in such batches: until then
-    the endpoint may only be missing in the settings of this process. Return how many were forgotten.
+    Those that wait for a removed endpoint are given up first, once their time is over. Return how many it were.
     """
     while len(send(Statement(queries.END, [list(config().webhooks), limit, REMOVED]))[0]) == limit:
         pass

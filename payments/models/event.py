@@ -47,8 +47,7 @@ class PaymentEvent(models.Model):
 class Delivery(models.Model):
     """A decision on its way to one endpoint, staged in the deciding transaction. Its number is the ``webhook-id``.
 
-    `sequence` counts the deliveries of a payment to an endpoint from 1, without gaps. `due_at` is when it may be
-    sent next; while it is sent, when the process that claimed it counts as dead.
+    `due_at` is when it may be sent next; while it is sent, when the process that claimed it counts as dead.
     """
 
     class Status(models.TextChoices):

@@ -35,9 +35,7 @@ SHORT = timedelta(seconds=30)  # a link that lives no longer is not given out: t
 class Payment(models.Model):
     """The one payment of an order, however many attempts it takes.
 
-    `order_id` is the order's primary key where that is a UUID, else made of it (`payments.order_keys`), without a
-    foreign key: payments know nothing of orders. Its unique constraint is what makes a second payment of an order
-    impossible.
+    The unique `order_id` is the order's primary key where that is a UUID, else made of it (`payments.order_keys`).
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

@@ -1,9 +1,8 @@
-"""Acts of an operator about money, by admin or terminal: each leaves an audit line and ends in a sentence.
+"""Acts of an operator about money, by admin or terminal: each leaves an audit line, in their language.
 
-The audit line (`AuditEntry`) has who, what, why and the result. An act in one transaction of ours commits with
-it. An act that asks a provider, or commits on its way, first commits a line with the operator and reason, and its
-result becomes a line of its own: without a line, nothing was done. Lines are never changed or deleted, by a guard
-of the model, and outlive the operator's account. A line is in the language that its operator read and wrote.
+An act in one transaction of ours commits with its line (`AuditEntry`). An act that asks a provider, or commits on
+its way, first commits a line with the operator and reason, and its result becomes a line of its own: without a
+line, nothing was done.
 """
 
 from collections.abc import Callable
@@ -83,27 +82,19 @@ VERDICT_IS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """The deciding operator and their reason, stored under their name.
+    """The deciding operator and their reason, stored under their name."""
 
-    Attributes:
-        user_id: the primary key of their account.
-    """
-
-    user_id: Any
+    user_id: Any  # the primary key of their account
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Result of an act, in a sentence each; `done` if it came to what was wanted.
-
-    Attributes:
-        verdict: of a notification that was processed again.
-    """
+    """Result of an act, in a sentence each; `done` if it came to what was wanted."""
 
     done: bool
     sentences: list[str]
-    verdict: str = ""
+    verdict: str = ""  # of a notification that was processed again
 
 
 class NotDecidable(Exception):

@@ -10,10 +10,9 @@ from payments.operations.actions import NotDecidable, Operator, Result, audit
 
 
 def send_again(row: Delivery, *, by: Operator) -> Result:
-    """Make a delivery due now, whatever became of it, and for three days more; a worker sends it.
+    """Make a delivery due now, and for three days more; a worker sends it.
 
-    Raises:
-        NotDecidable: it is being sent at this moment, or its endpoint is gone.
+    Raises NotDecidable: it is being sent at this moment, or its endpoint is gone.
 
     Transaction: opens its own.
     """

@@ -38,32 +38,21 @@ _ORDER_NO = Coalesce(NullIf("payment__order_key", Value("")), _ORDER_ID)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Row that needs a person.
+    """Row that needs a person."""
 
-    Attributes:
-        source: one of `SOURCES`.
-        about: kind of anomaly or difference, account of an attempt or refund, status of an event, type of a
-            delivery.
-        reference: number of an anomaly's trade, refund or notification; endpoint of a delivery.
-        detail: of the anomaly, or of a refund's.
-        amount_minor: in `currency`; None where the detail alone knows it.
-        due: when the timer asks the provider next.
-        is_former: of an attempt or refund, its account is not configured any more: nobody can be asked.
-    """
-
-    source: str
+    source: str  # one of `SOURCES`
     pk: str
-    about: str
-    reference: str | None
-    detail: dict[str, Any] | None
-    amount_minor: int | None
+    about: str  # kind (anomaly, difference), account (attempt, refund), status (event) or type (delivery)
+    reference: str | None  # number of an anomaly's trade, refund or notification; endpoint of a delivery
+    detail: dict[str, Any] | None  # of the anomaly, or of a refund's
+    amount_minor: int | None  # in `currency`; None where the detail alone knows it
     currency: str | None
     payment_id: UUID | None
     order_no: str | None
     customer: str | None
     since: datetime
-    due: datetime | None
-    is_former: bool | None
+    due: datetime | None  # when the timer asks the provider next
+    is_former: bool | None  # the account of an attempt or refund is not configured any more: nobody can be asked
 
     @property
     def needs_approval(self) -> bool:

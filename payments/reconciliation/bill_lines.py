@@ -113,9 +113,7 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
     """Find facts without a line on `day` that another day's bill lists and agrees with.
 
     At midnight a fact may be of another day for us than for them. A bill may list a refund on the day it was
-    accepted, but for us it is of the day on which it succeeded; so bills are read backwards until every refund is
-    found, or for `SLOW_REFUND_DAYS`. A manual settlement has its record's day for us, but was paid while its
-    attempt could be, or refunded after it was asked for. A missing bill lists nothing.
+    accepted, for us it is of the day on which it succeeded. A manual settlement is of its record's day for us.
 
     Transaction: NONE may be open.
     """

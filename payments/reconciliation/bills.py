@@ -1,8 +1,7 @@
 """The provider's daily bill against our facts, line by line: the last net under callbacks and timer.
 
-Fetched with no transaction open, then compared in one. An unknown line with a number of ours is settled as a
-fact, so money that was never notified counts after all. The rest is a difference for a person. Comparing a day
-again is safe: what agrees by then is resolved, nothing is listed twice.
+An unknown line with a number of ours is settled as a fact, so money that was never notified counts after all. The
+rest is a difference for a person. Comparing a day again resolves what agrees by then, and lists nothing twice.
 """
 
 import logging
@@ -101,11 +100,7 @@ def next_comparison(now: datetime) -> datetime:
 def compare_recent(*, now: datetime, progress: Callable[[str], None] = log.info) -> int:
     """Compare up to `DAYS_A_RUN` of every account's `_days_left`, and return the number of days.
 
-    Args:
-        now: aware; a day begins and ends in the provider's time zone.
-
-    Raises:
-        ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
+    Raises ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
 
     Transaction: NONE may be open.
     """
@@ -140,11 +135,7 @@ def resolve(difference_id: int, *, resolution: str) -> None:
 
 
 def _take(provider: Provider, line: BillLine) -> None:
-    """Settle a line that was never notified, if it is about a trade of ours.
-
-    A conflict is left to the comparison. So is a refund that has not succeeded: its notification or the timer
-    follows.
-    """
+    """Settle a line that was never notified, if it is about a trade of ours; a refund only if it has succeeded."""
     fact = Fact(
         kind=line.kind,
         channel=provider.channel,
@@ -168,11 +159,10 @@ def _take(provider: Provider, line: BillLine) -> None:
 
 
 def _days_left(provider: Provider, today: date) -> list[date]:
-    """List the newest days that are not done, oldest first.
+    """List the newest days that are not done, oldest first: a bill resolves what the one before it missed.
 
-    An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. The
-    newest first, because a shopper may wait for yesterday's bill, and one that can never be had must not block
-    the others; oldest first among these, because a bill resolves what the one before it missed.
+    An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. A day
+    whose bill can never be had must not block newer ones.
     """
     since = today - timedelta(days=DAYS_BACK)
     first = of_account(provider).order_by("id").first()

@@ -1,9 +1,8 @@
 """Questions to the providers about everything that is still open, because a callback may never come.
 
-Due rows are claimed in small batches: their next question is put off and committed first (`SKIP LOCKED`, so
-several workers share the work), and every answer is settled in commits of its own. Any number of passes may run
-at once; the timer's take turns, which spares providers and workers. `all_open` asks without waiting for the
-back-off, for a person who knows that a provider answers again.
+Due rows are claimed in small batches: their next question is put off and committed first (`SKIP LOCKED`), and
+every answer is settled in commits of its own. Any number of passes may run at once; the timer's take turns, which
+spares providers and workers.
 """
 
 import logging
@@ -96,8 +95,7 @@ def all_due(*, limit: int) -> Iterator[Asked]:
 def all_open(*, limit: int | None = None) -> Iterator[Asked]:
     """Ask about every open attempt and refund, or `limit` of them, due or not, the oldest first.
 
-    Nothing is claimed, and the timer's next question stays: an early question must not put it off. Two questions
-    about one row at once move nothing twice.
+    For a person who knows that a provider answers again; the timer's next question is not put off.
 
     Transaction: NONE may be open.
     """

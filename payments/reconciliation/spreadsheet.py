@@ -20,11 +20,7 @@ COLUMNS = (
 def export(
     differences: Iterable[Difference], *, headings: Iterable[object] = COLUMNS, every_digit: bool = False
 ) -> Iterator[str]:
-    """Write differences as lines of CSV, with no cell that a spreadsheet takes for a formula.
-
-    Args:
-        every_digit: end long numbers with a tab, or a spreadsheet keeps 15 digits.
-    """
+    """Write differences as lines of CSV; with `every_digit`, long numbers end with a tab."""
     yield _csv_line(headings, every_digit)
     for one in differences:
         values = {name: getattr(one, name, None) for name in COLUMNS}

@@ -1,11 +1,8 @@
-"""Refunds: reserved on the payment's row if so much is left, so that together they never exceed what was captured.
+"""Refunds: reserved on the payment's row, so that together they never exceed what was captured.
 
 The row is committed before the provider is called; its id is the refund's number there, so asking twice moves
-money once, and a notification that arrives before our own call returned finds its row.
-
-`submitted_at` is when the last request began whose outcome is unknown. It is the compare-and-set between processes
-that make requests, and keeps the refusal of one from ending another: what an earlier request may still move stays
-reserved, or the same money could be asked for under a second number.
+money once. `submitted_at` is when the last request began whose outcome is unknown: the compare-and-set between
+processes that make requests. What an earlier one may still move stays reserved, whatever becomes of another.
 """
 
 import logging
@@ -56,7 +53,7 @@ _TROUBLES = {
 def request_refund(
     *, payment_id: UUID, amount_minor: int | None, reason: str, refund_id: UUID | None = None
 ) -> Refund:
-    """Reserve a refund of what was captured and is neither reserved, nor refunded, nor taken by a dispute.
+    """Reserve a refund of what was captured and neither reserved, refunded nor disputed away.
 
     Args:
         amount_minor: above zero, in minor units; None: all that is left.
@@ -115,12 +112,10 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     """Have the provider give the money back, or find out what became of an earlier request.
 
     Args:
-        by_shopper: a caller of ours retries: an earlier request is asked about within `payments.attempts.asking`
-            alone, else the refund is returned as it is known.
+        by_shopper: a caller retries: an earlier request is asked about within `payments.attempts.asking` alone.
 
     Returns:
-        The refund: succeeded, uncertain, processing, requested (our account there has too little), or failed. An
-        anomaly is filed if it failed or waits for a person.
+        The refund: succeeded, uncertain, processing, requested (our account there has too little), or failed.
 
     Raises:
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
@@ -155,9 +150,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
 
 
 def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
-    """End a refund that was never submitted, so that it never will be; its reservation is free again.
-
-    Returns one that has been submitted as it was.
+    """End a refund that was never submitted, so that it never will be; return one that was as it is.
 
     Transaction: needs the caller's; locks the payment's row. Submitting updates the refund's row first, on the
     condition that it is open, so only one of both can.
@@ -192,8 +185,7 @@ def charge_of(refund: Refund) -> Observation:
 def take_notice(result: RefundResult, *, channel: str, account_key: str = "") -> bool:
     """File what a notification says of a refund in trouble; return whether a person must look.
 
-    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" is final, also
-    where it arrives before the success; the timer frees the reservation of an open one.
+    "Stuck" counts for an open refund only: it may be older than its success. "Failed" is final in any order.
 
     Transaction: needs the caller's; locks the payment's row.
     """

@@ -13,10 +13,9 @@ from payments.states import REFUNDED_BY_POLICY, AnomalyKind
 
 
 def filed(filing: Filing) -> list[Statement]:
-    """File an anomaly, with its deliveries and the refund that policy makes of it; the same again is the same row.
+    """File an anomaly with its deliveries and policy refund; the same again is the same row.
 
-    One of the same reference that says something else by now is new work: it is open again. Only what policy
-    refunds is filed once for good: its refund goes by what it said first.
+    One that says something else by now is open again; what policy refunds goes by what it said first.
     """
     named, detail = [filing.kind.value, filing.channel, filing.reference], Jsonb(dict(filing.detail))
     if not filing.is_news:

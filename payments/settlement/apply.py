@@ -1,7 +1,7 @@
 """Write decisions: the only code that changes what is paid, refunded or closed.
 
-All of it goes out in one batch, the payment's row first: its optimistic version makes two decisions about one
-payment follow each other, and the unique identity of a fact refuses a second one. The loser's batch rolls back.
+All of it goes out in one batch, the payment's row first. Its optimistic version, or the unique identity of a fact,
+rolls the loser's batch back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -74,10 +74,7 @@ def facts_of(fact: Fact) -> tuple[Fact, ...]:
 
 
 def refresh(state: PaymentState) -> Decision:
-    """Derive totals and status again after an attempt or refund changed by a call of our own; never a duplicate.
-
-    The version grows in any case: a reader of the payment finds its attempts or refunds changed.
-    """
+    """Derive totals and status again after a call of our own; the version grows in any case, for its readers."""
     return _settled(state, Decision(outcome=Outcome.APPLIED, state=state), always=True)
 
 
@@ -240,10 +237,7 @@ def _succeeded(state: PaymentState, attempt: AttemptRow, fact: Fact) -> tuple[Re
 
 
 def _settled(before: PaymentState, decision: Decision, *, always: bool = False) -> Decision:
-    """Complete a decision with totals, status, version, event and what the order is informed of.
-
-    `always` informs it of its end also where totals and status stay.
-    """
+    """Complete a decision with totals, status, version and events; `always` informs the order of its end again."""
     after, payment = decision.state, before.payment
     assert after is not None  # noqa: S101  for the type checker; only an unknown trade has none
     paid_minor, refunded_minor = after.total_minor(FactKind.PAID), after.total_minor(FactKind.REFUNDED)

@@ -1,12 +1,9 @@
 """Ordered events of a payment: what follows from a new status, done once and in order (a transactional outbox).
 
-A change is staged in its own transaction as a numbered event. Once a second a worker gives each payment with
-waiting events a job; the queue's lock of the payment lets one worker at a time act for it. The rows keep the
-order, not that lock: an event is handled under its payment's row lock, its predecessors first, and marked in the
-same transaction. So a killed worker or a lost job delays events, and never doubles or swaps them.
-
-The settling transaction makes no job: that was a sixth of a notification's cost to the database, and its NOTIFY
-makes all such commits wait for each other, down to the disk. The order's step, which a shopper sees, is in it.
+A change is staged in its own transaction as a numbered event; once a second a worker gives each payment with
+waiting events a job, as a NOTIFY in the settling transaction makes all such commits wait for each other. An event
+is handled under its payment's row lock, its predecessors first, and marked in the same transaction. So a killed
+worker or a lost job delays events, and never doubles or swaps them.
 
 ``PAYMENTS["EVENTS"]`` names the handler: ``(event: PaymentEvent) -> None``, called inside that transaction. It
 must not call out; what it raises leaves the event and all later ones of its payment waiting.
@@ -43,10 +40,7 @@ QUEUED_AT_ONCE = 1_000
 
 
 def stage(payment: PaymentRow) -> Statement:
-    """Number the payment's new status as its next event; a worker acts on it a second later.
-
-    To be sent in the transaction in which status and version change.
-    """
+    """Number the payment's new status as its next event; sent in the transaction in which that changes."""
     event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
     return Statement(queries.STAGE_EVENT, event, rows=1, certain=True)
 
@@ -73,8 +67,7 @@ def defer(
 def queue_waiting() -> int:
     """Give each payment with waiting events a job, unless it has one; return how many got one.
 
-    Events that failed before are left to the retries of their job, and then to `handle_overdue`. While another
-    process is at it, this one does nothing.
+    Events that failed before are left to the retries of their job, and then to `handle_overdue`.
 
     Transaction: NONE may be open, so that workers see the jobs. Any number may run at once.
     """
@@ -93,9 +86,7 @@ def queue_waiting() -> int:
 
 
 def handle(payment_id: UUID) -> int:
-    """Handle the payment's waiting events, oldest first, each in a transaction of its own; return how many.
-
-    Where the handler raises, that event and the later ones wait.
+    """Handle the payment's waiting events in order, until the handler raises; return how many.
 
     Transaction: NONE may be open. Any number may run at once.
     """
@@ -107,8 +98,6 @@ def handle(payment_id: UUID) -> int:
 
 def handle_overdue() -> int:
     """Handle events that no job got to; return how many. One that fails keeps only its own payment waiting.
-
-    Goes on from batch to batch, so that events that failed for hours are soon done when the cause is gone.
 
     Transaction: NONE may be open.
     """

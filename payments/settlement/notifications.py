@@ -1,12 +1,9 @@
 """Notifications as received: the only writer of their table.
 
-A row is the raw notification of a provider and its `verdict`: what became of it. A stored row was not therefore
-applied. The unique (channel, notification id) makes copies one row. Other content under a known id is stored
-beside it, in quarantine, under the id and the beginning of its digest. What is `received` is a genuine
-notification as it arrived, as the row that it may become.
-
-`detail` says why one failed: as an `error` it is processed again when its next copy arrives, as an `anomaly` or in
-quarantine only when a person asks for it. An anomaly without `detail` was processed.
+The unique (channel, notification id) makes copies one row; its `verdict` says what became of it. Other content
+under a known id is stored beside it, in quarantine. What is `received` is the row that a genuine notification may
+become. `detail` says why one failed: as an `error` it is processed again when its next copy arrives, as an
+`anomaly` or in quarantine only when a person asks for it. An anomaly without `detail` was processed.
 """
 
 import json
@@ -55,10 +52,7 @@ def rows_of(received: Notification) -> QuerySet[Notification]:
 
 
 def storing(received: Notification, *, verdict: Notification.Verdict) -> Statement:
-    """Make the statement that stores it with its verdict; the unique id refuses a concurrent duplicate.
-
-    To be sent in the transaction of its effect.
-    """
+    """Make the statement that stores it with its verdict, for the transaction of its effect."""
     values = (
         *(received.channel, received.account_key, received.notification_id, received.event_type),
         *(json.dumps(received.headers), received.body, received.digest, verdict.value, received.out_trade_no),
@@ -114,10 +108,7 @@ def store_failed(received: Notification, *, error: Exception, for_good: bool) ->
 
 
 def file_failed(received: Notification, *, reason: str, acknowledged: bool) -> None:
-    """File an anomaly of a notification whose effect failed; `finish` resolves it.
-
-    Transaction: needs the caller's, or none.
-    """
+    """File an anomaly of a notification whose effect failed; `finish` resolves it."""
     file_anomaly(
         AnomalyKind.NOTIFICATION_FAILED,
         channel=received.channel,

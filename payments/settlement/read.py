@@ -29,10 +29,7 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
 
 
 def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Name the trade of a dispute's facts, which may know the payment by the provider's number alone.
-
-    They stay without one where no payment of ours has that number, yet or ever.
-    """
+    """Name the trade of a dispute's facts, which may know it by the provider's number alone, if it is ours."""
     first = next(iter(facts), None)
     if first is None or first.out_trade_no or first.kind not in disputes.KINDS:
         return tuple(facts)

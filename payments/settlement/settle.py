@@ -1,8 +1,4 @@
-"""Read, decide, apply, and again if somebody was faster: the one way for facts from anywhere.
-
-Callback, timer, return page, bill and operator all end here. Any order and any number of copies of the same facts
-end in the same state.
-"""
+"""Read, decide, apply, and again if somebody was faster: the one way for facts from anywhere, in any order."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,7 +1,4 @@
-"""Deliveries to the endpoints of ``PAYMENTS["WEBHOOKS"]``, staged in the transaction that decides.
-
-`payments.deliveries` sends them. Without endpoints there is no statement.
-"""
+"""Deliveries to the endpoints of ``PAYMENTS["WEBHOOKS"]``, staged in the transaction that decides."""
 
 from typing import Any
 from uuid import UUID

@@ -151,10 +151,7 @@ class PaymentState:
         return by_hand if is_first else None
 
     def charges(self, attempt: AttemptRow, *, paid_txn_id: str = "") -> list[FactRow]:
-        """List the attempt's charges; of several, the one with that number, or the operator's record of it.
-
-        Empty where a number can be charged again and the named charge is not known yet.
-        """
+        """List the attempt's charges, or the named one; none where that is another one, not known yet."""
         charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.merchant == attempt.merchant]
         named = [
             self.confirmed_by(fact, attempt) or fact for fact in charges if fact.provider_txn_id == paid_txn_id
@@ -165,10 +162,7 @@ class PaymentState:
         return charges
 
     def uncounted_refunds(self, attempt: AttemptRow) -> list[FactRow]:
-        """List refunds that arrived before their payment, once that is credited.
-
-        Those of another account, currency or charge never count.
-        """
+        """List refunds that arrived before their payment, once that is credited; others' never count."""
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)

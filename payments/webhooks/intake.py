@@ -1,9 +1,8 @@
 """Take notifications in, for any provider.
 
 A notification and its effect commit in one transaction under the unique (channel, notification id); a copy finds
-the row and is acknowledged. If the effect fails, it is rolled back, the raw bytes are stored with the verdict
-`error`, and the provider is asked to send again. If no column can hold what it says, no copy would do better: it
-is stored with the verdict `anomaly`, and acknowledged. What is not genuine leaves nothing but a counter.
+the row and is acknowledged. If the effect fails, the raw bytes are stored with the verdict `error`, and the
+provider is asked to send again; if no column can hold what it says, with the verdict `anomaly`, and acknowledged.
 """
 
 import logging
@@ -97,9 +96,7 @@ def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
 
 
 def replay(notification_pk: int) -> str:
-    """Process a stored notification again, whatever became of it; its facts still count once only.
-
-    Its bytes are verified as of the moment when they arrived, with the keys that we hold now.
+    """Process a stored notification again, by today's keys; its facts still count once only.
 
     Returns:
         The verdict of this time; its row has it too, unless nothing has changed (see `notifications.finish`).
@@ -133,9 +130,9 @@ def replay(notification_pk: int) -> str:
 
 
 def replay_early(notification_pk: int) -> None:
-    """Process a dispute again that came before its payment, and come again while that is unknown.
+    """Process a dispute again that came before its payment, and come again while that is unknown, until `EARLY`.
 
-    After `EARLY` it is taken for another system's of the account. Raises as `replay`, and files an anomaly.
+    Raises as `replay`, and files an anomaly.
 
     Transaction: NONE may be open.
     """
@@ -259,11 +256,8 @@ def _settle(
 
 
 def _fits_nowhere(error: Exception) -> bool:
-    """Check if applying it failed because PostgreSQL cannot take a value of it.
-
-    A division by zero is how our own statements fail that must change a row and change none.
-    """
-    if isinstance(error, DataError):
+    """Check if applying it failed because PostgreSQL cannot take a value of it."""
+    if isinstance(error, DataError):  # a division by zero is how our statements fail that must change a row
         return getattr(error.__cause__, "sqlstate", None) != DIVISION_BY_ZERO
     return isinstance(error, OutcomeUnknown | UnicodeError)
 
@@ -284,11 +278,7 @@ def _read_again(row: Notification) -> Notice:
 
 
 def _says_the_same(stored: Stored, received: Notification) -> bool:
-    """Check if a copy says what the stored one does.
-
-    A digest is as old as the code that made it; where they differ, the same code reads the stored bytes and the
-    copy's. If our keys no longer verify the stored ones, the digest is all that there is.
-    """
+    """Check if a copy says what the stored one does; the stored digest may be of an earlier version's making."""
     if stored.digest == received.digest:
         return True
     try:

@@ -1,7 +1,4 @@
-"""Nonces of handled notifications, remembered for their replay window. They decide nothing but a metric.
-
-They distinguish a copy that the provider signed again from the very bytes that somebody on the way sent again.
-"""
+"""Nonces of handled notifications, for a metric alone: copies signed again, or the very bytes sent again."""
 
 import contextvars
 import hashlib
@@ -26,11 +23,7 @@ REPLAYED = Counter(
 
 
 def remember(account: str, *, headers: dict[str, str], body: bytes) -> None:
-    """Remember a handled notification, and count it if it was remembered before.
-
-    Redis' reply is not awaited: it is read, and counted, before a later command of this process. Without Redis,
-    none is counted.
-    """
+    """Remember a handled notification, and count it if it was remembered before; Redis' reply is not awaited."""
     signed = "\n".join(f"{name}: {value}" for name, value in sorted(headers.items())).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
     this_request = contextvars.copy_context()  # the reply may be read in another one, the log line belongs here

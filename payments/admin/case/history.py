@@ -41,19 +41,12 @@ NOT_CREDITED = gettext_noop("NOT CREDITED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Event):
-    """An event with the address of its row's page; `alarm` if a person should look.
-
-    Its words never change later, so a history only grows.
-
-    Attributes:
-        now: value and words of the row's present status.
-        moves_money: it is money, or about money on its way.
-    """
+    """An event with the address of its row's page; its words never change later, so a history only grows."""
 
     address: str = ""
-    alarm: bool = False
-    now: tuple[str, str] | None = None
-    moves_money: bool = False
+    alarm: bool = False  # a person should look
+    now: tuple[str, str] | None = None  # value and words of the row's present status
+    moves_money: bool = False  # it is money, or about money on its way
 
 
 def moments(rows: PaymentRows, *, currency: str, others: Iterable[Moment] = ()) -> list[Moment]:
