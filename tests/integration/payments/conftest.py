@@ -115,6 +115,19 @@ def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[...
     return make
 
 
+@pytest.fixture
+def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
+    """A payment that is paid, refunded in part, and refunded whole."""
+
+    def make() -> Payment:
+        attempt = open_attempt()
+        number = attempt.out_trade_no[:31]
+        fold(paid(attempt), refunded(attempt, 90, f"{number}p"), refunded(attempt, 1900, f"{number}x"))
+        return payment_of(attempt)
+
+    return make
+
+
 class Cashier(ScriptedProvider):
     """The other company, scripted: a refund becomes what `refund_is` says, and none is known to a question."""
 
@@ -278,10 +291,10 @@ class Letter:
         )
 
 
-def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_id: str = "") -> Letter:
-    """A genuine notification that the attempt was paid; each copy has the same time."""
+def trade_of(attempt: Attempt, *, charged_minor: int | None = None) -> dict[str, Any]:
+    """The trade as the sandbox has it."""
     paid_at = attempt.created_at.timestamp()
-    trade = {
+    return {
         "out_trade_no": attempt.out_trade_no,
         "channel": attempt.channel,
         "transaction_id": number_of(attempt),
@@ -296,10 +309,14 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "created_at": paid_at,
         "expires_at": None,
     }
+
+
+def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_id: str = "") -> Letter:
+    """A genuine notification that the attempt was paid; each copy has the same time."""
     said = {
         "id": notification_id or secrets.token_hex(16),
         "event": "paid",
-        "trade": trade,
+        "trade": trade_of(attempt, charged_minor=charged_minor),
         "refund": None,
         "created_at": time.time(),
     }

@@ -16,7 +16,7 @@ from payments.settlement import events
 from payments.settlement.apply import queue_refund
 from payments.settlement.decision import PolicyRefund
 from shop.models import Fulfilment, Order
-from tests.integration.payments.conftest import OpenAttempt, closed, fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, closed, fold, payment_of
 from tests.payments_settings import changed
 from tests.threads import as_a_job, at_once
 
@@ -43,20 +43,6 @@ def noted() -> Any:
     _meeting.clear()
     with override_settings(PAYMENTS=changed(EVENTS=f"{__name__}.listener")):
         yield _noted
-
-
-@pytest.fixture
-def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
-    """A payment with three events that wait: paid, refunded in part, refunded whole."""
-
-    def make() -> Payment:
-        attempt = open_attempt()
-        number = attempt.out_trade_no[:31]
-        for fact in (paid(attempt), refunded(attempt, 90, f"{number}p"), refunded(attempt, 1900, f"{number}x")):
-            fold(fact)
-        return payment_of(attempt)
-
-    return make
 
 
 def numbers(payment: Payment) -> list[int]:
