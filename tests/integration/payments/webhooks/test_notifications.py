@@ -23,7 +23,7 @@ from payments.settlement import anomalies
 from payments.webhooks import intake as webhooks
 from payments.webhooks.digest import digest_of
 from shop.models import Product
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, order_of, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
@@ -82,15 +82,6 @@ def test_what_is_no_fact_is_stored_for_a_person_and_not_settled(
         closing.query_attempt(attempt.pk)
     assert ProviderCall.objects.latest("id").failed
     assert (Observation.objects.count(), payment_of(attempt).status) == (0, "pending")
-
-
-def test_a_held_one_is_released_by_any_report_of_the_payment(open_attempt: OpenAttempt) -> None:
-    attempt, other = open_attempt(), open_attempt()
-    for number, one in enumerate((attempt, other)):
-        assert take_in(f"refund {number}", refunded(one, 100, f"{number:032}")) == "held"
-    fold(paid(attempt), source="query")
-    verdicts = dict(Notification.objects.values_list("notification_id", "verdict"))
-    assert verdicts == {"refund 0": "applied", "refund 1": "held"}
 
 
 def test_a_known_id_with_other_content_goes_into_quarantine_once(open_attempt: OpenAttempt) -> None:

@@ -21,11 +21,11 @@ from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
     letter,
-    number_of,
     order_of,
     paid,
     payment_of,
     refund_asked,
+    trade_of,
 )
 from tests.integration.payments.webhooks.test_webhooks import signed_letter
 from tests.threads import at_once
@@ -39,23 +39,13 @@ def signed(event: dict[str, Any]) -> Letter:
 
 def refund_letter(attempt: Attempt, amount_minor: int) -> Letter:
     """Genuine news that part of it went back, under a number that is its amount."""
-    number, moment = f"{amount_minor:032d}", attempt.created_at.timestamp()
+    number = f"{amount_minor:032d}"
     made = {"refund_id": f"re_{number}", "amount_minor": amount_minor, "created_at": time.time()}
     numbers = {"out_trade_no": attempt.out_trade_no, "out_refund_no": number}
     with state.store().write() as store:
         kept = json.dumps({"metadata": numbers})
         store.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", [made["refund_id"], kept])
-    trade = {
-        "out_trade_no": attempt.out_trade_no,
-        "transaction_id": number_of(attempt),
-        "amount_minor": attempt.amount_minor,
-        "charged_minor": attempt.amount_minor,
-        "currency": "CNY",
-        "description": "Mug",
-        "state": "SUCCESS",
-        "created_at": moment,
-    }
-    notice = {"id": f"refunded-{amount_minor}", "event": "refunded", "trade": trade, "refund": made}
+    notice = {"id": f"refunded-{amount_minor}", "event": "refunded", "trade": trade_of(attempt), "refund": made}
     headers, body = stripe.notification(notice)
     return Letter("stripe", body, headers)
 
@@ -110,6 +100,7 @@ def test_replaying_what_waits_for_its_payment_leaves_it_waiting(open_attempt: Op
     attempt = open_attempt("stripe")
     received(refund_letter(attempt, 990))
     row = Notification.objects.get()
+    received(refund_letter(open_attempt("stripe"), 991))  # which waits for another one
     for _ in range(2):
         assert webhooks.replay(row.pk) == "duplicate"
         row.refresh_from_db()
@@ -120,6 +111,7 @@ def test_replaying_what_waits_for_its_payment_leaves_it_waiting(open_attempt: Op
         assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", 990)
         assert row.detail == "it came before its payment, and was applied after it"
         assert webhooks.replay(row.pk) == "duplicate"
+    assert Notification.objects.filter(verdict="held").count() == 1
 
 
 def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttempt) -> None:
