@@ -60,7 +60,7 @@ def replay_early(notification_pk: int) -> None:
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
-    """Retry the jobs of a killed worker that no timer finds, or whose lock keeps their payment waiting."""
+    """Retry jobs of a killed worker that no timer finds, or that keep their payment waiting."""
     return await retry_stalled(context, look_again, replay_early, handle_events, submit_refund)
 
 

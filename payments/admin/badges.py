@@ -1,4 +1,4 @@
-"""Statuses as coloured badges, whose text is always there, and names of the journal's accounts."""
+"""Statuses as coloured badges, and names of the journal's accounts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The money journal in the admin: entries with their lines, lines by account, the trial balance."""
+"""The money journal in the admin: entries, lines by account, the trial balance."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The operator's desk: what needs a person, oldest first, and the accounts' sums, on the admin's start page."""
+"""The operator's desk on the admin's start page: what needs a person, and the accounts' sums."""
 
 from collections import Counter
 from datetime import datetime, timedelta

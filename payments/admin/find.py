@@ -1,7 +1,4 @@
-"""One search for anything a person can hold; it leads to the thing, or lists the few that it may be.
-
-Each way to search reads an index or a bounded number of the newest rows (`idempotency.admin.searching`).
-"""
+"""One search for anything a person can hold, by an index or among the newest rows."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Filters of lists about money that stay fast on large tables: each reads an index or a bounded number of rows."""
+"""Filters of lists about money that stay fast on large tables."""
 
 from typing import Any, ClassVar
 

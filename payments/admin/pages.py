@@ -1,4 +1,4 @@
-"""Pages of payments in the admin: read-only, with confirmed acts; links and columns that they share."""
+"""Read-only pages of payments in the admin, with confirmed acts, and what they share."""
 
 import re
 import uuid
@@ -215,7 +215,7 @@ def link_to_number(model: str, number: uuid.UUID) -> SafeString:
 
 
 def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
-    """Link the page that `SUBJECT_ADMIN` names for orders, by its whole number or its end, ``79D332``."""
+    """Link the page that `SUBJECT_ADMIN` names for orders, by number or its end, ``79D332``."""
     shown = order_no if is_whole else order_no[-6:].upper()
     try:
         address = reverse(config().subject_admin["order"], args=[admin_quote(order_no)])

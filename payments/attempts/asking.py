@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
-    """Ask, unless a question about this attempt went out within `AGAIN` or there is no room; None if unasked.
+    """Ask, if no question about this attempt went out within `AGAIN` and there is room; else None.
 
     Transaction: NONE may be open.
     """

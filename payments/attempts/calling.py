@@ -1,4 +1,4 @@
-"""Providers of attempts, the rule for calling them, and the record of each call (the only writer of its table)."""
+"""Providers of attempts, the rule for calling them, and the only record of each call."""
 
 import logging
 import time
@@ -69,7 +69,7 @@ def must_be_outside_transactions() -> None:
 
 
 class _Recorded:
-    """Provider whose calls are recorded; what cannot be written is logged and lost, as the call has been made."""
+    """Provider whose calls are recorded; what cannot be written is logged and lost."""
 
     def __init__(self, provider: Provider, attempt: Attempt) -> None:
         self._provider, self._attempt = provider, attempt

@@ -57,7 +57,7 @@ def close_attempt(attempt_id: UUID) -> Payment:
 
 
 def look_again(attempt_id: UUID) -> None:
-    """Ask about an attempt whose time is over, even a closed one, and close it if its link can still be paid.
+    """Ask about an attempt whose time is over, and close it if its link can still be paid.
 
     Raises, and needs no transaction, as `query_attempt`.
     """
@@ -148,7 +148,7 @@ def _query(provider: Provider, attempt: Attempt) -> Trade:
 
 
 def _capture(provider: Provider, attempt: Attempt) -> Trade:
-    """Take the money of an approved trade, if its attempt is live and its order still waits for it.
+    """Take the money of an approved trade whose attempt is live and whose order waits for it.
 
     That it goes out is committed first: until a word about it, or `backoff.IN_DOUBT`, the attempt does not end as
     closed (`_must_not_be_captured`). Of a closing and a capture at once one gives way.

@@ -1,4 +1,4 @@
-"""Accounts: the merchant accounts of a channel, by their names in ``PROVIDERS``, which their rows have too."""
+"""Accounts: merchant accounts of a channel, by their names in ``PROVIDERS``."""
 
 from collections import Counter
 from contextlib import suppress

@@ -137,7 +137,7 @@ def _seen(path: Path) -> tuple[str, int, int, int, int]:
 
 
 def _renewed(built: _Built | None) -> _Built:
-    """Build the accounts whose files have changed; a replaced provider ends with the last call on it."""
+    """Build the accounts whose files have changed; former providers end with their last call."""
     providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
     for account, fields in config().providers.items():
         stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time

@@ -59,7 +59,7 @@ def due_endpoints() -> list[str]:
 
 
 def send_due(name: str) -> Counter[str]:
-    """Send what is due until nothing is, the endpoint fails or `PASS_SECONDS` are over; count the ends.
+    """Send what is due, until the endpoint fails or `PASS_SECONDS` are over; count the ends.
 
     Transaction: NONE may be open. Any number may run at once.
     """

@@ -1,4 +1,4 @@
-"""Acts of an operator about money, by admin or terminal: each leaves an audit line, in their language.
+"""Acts of an operator about money: each leaves an audit line, in their language.
 
 An act in one transaction of ours commits with its line (`AuditEntry`). An act that asks a provider, or commits on
 its way, first commits a line with the operator and reason, and its result becomes a line of its own: without a

@@ -135,7 +135,7 @@ def resolve(difference_id: int, *, resolution: str) -> None:
 
 
 def _take(provider: Provider, line: BillLine) -> None:
-    """Settle a line that was never notified, if it is about a trade of ours; a refund only if it has succeeded."""
+    """Settle a line that was never notified, if it is ours and has succeeded."""
     fact = Fact(
         kind=line.kind,
         channel=provider.channel,
@@ -159,7 +159,7 @@ def _take(provider: Provider, line: BillLine) -> None:
 
 
 def _days_left(provider: Provider, today: date) -> list[date]:
-    """List the newest days that are not done, oldest first: a bill resolves what the one before it missed.
+    """List the newest days that are not done, oldest first: one resolves what the last missed.
 
     An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. A day
     whose bill can never be had must not block newer ones.

@@ -74,7 +74,7 @@ def facts_of(fact: Fact) -> tuple[Fact, ...]:
 
 
 def refresh(state: PaymentState) -> Decision:
-    """Derive totals and status again after a call of our own; the version grows in any case, for its readers."""
+    """Derive totals and status again after a call of our own; the version grows in any case."""
     return _settled(state, Decision(outcome=Outcome.APPLIED, state=state), always=True)
 
 
@@ -237,7 +237,7 @@ def _succeeded(state: PaymentState, attempt: AttemptRow, fact: Fact) -> tuple[Re
 
 
 def _settled(before: PaymentState, decision: Decision, *, always: bool = False) -> Decision:
-    """Complete a decision with totals, status, version and events; `always` informs the order of its end again."""
+    """Complete a decision with what its facts add up to; `always` informs the order again."""
     after, payment = decision.state, before.payment
     assert after is not None  # noqa: S101  for the type checker; only an unknown trade has none
     paid_minor, refunded_minor = after.total_minor(FactKind.PAID), after.total_minor(FactKind.REFUNDED)

@@ -1,4 +1,4 @@
-"""Ordered events of a payment: what follows from a new status, done once and in order (a transactional outbox).
+"""Ordered events of a payment, a transactional outbox: each is handled once and in order.
 
 A change is staged in its own transaction as a numbered event; once a second a worker gives each payment with
 waiting events a job, as a NOTIFY in the settling transaction makes all such commits wait for each other. An event
@@ -40,7 +40,7 @@ QUEUED_AT_ONCE = 1_000
 
 
 def stage(payment: PaymentRow) -> Statement:
-    """Number the payment's new status as its next event; sent in the transaction in which that changes."""
+    """Number the payment's new status as its next event, in the transaction that sets it."""
     event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
     return Statement(queries.STAGE_EVENT, event, rows=1, certain=True)
 

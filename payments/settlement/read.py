@@ -29,7 +29,7 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
 
 
 def numbered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Name the trade of a dispute's facts, which may know it by the provider's number alone, if it is ours."""
+    """Name the trade of a dispute's facts, which may know it by the provider's number alone."""
     first = next(iter(facts), None)
     if first is None or first.out_trade_no or first.kind not in disputes.KINDS:
         return tuple(facts)

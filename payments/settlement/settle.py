@@ -1,4 +1,4 @@
-"""Read, decide, apply, and again if somebody was faster: the one way for facts from anywhere, in any order."""
+"""Read, decide, apply, and again if somebody was faster: the one way for all facts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -151,7 +151,7 @@ class PaymentState:
         return by_hand if is_first else None
 
     def charges(self, attempt: AttemptRow, *, paid_txn_id: str = "") -> list[FactRow]:
-        """List the attempt's charges, or the named one; none where that is another one, not known yet."""
+        """List the attempt's charges, or the named one; none where that is not known yet."""
         charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.merchant == attempt.merchant]
         named = [
             self.confirmed_by(fact, attempt) or fact for fact in charges if fact.provider_txn_id == paid_txn_id
@@ -162,7 +162,7 @@ class PaymentState:
         return charges
 
     def uncounted_refunds(self, attempt: AttemptRow) -> list[FactRow]:
-        """List refunds that arrived before their payment, once that is credited; others' never count."""
+        """List refunds that arrived before their payment, once that is credited."""
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)

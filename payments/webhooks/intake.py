@@ -130,7 +130,7 @@ def replay(notification_pk: int) -> str:
 
 
 def replay_early(notification_pk: int) -> None:
-    """Process a dispute again that came before its payment, and come again while that is unknown, until `EARLY`.
+    """Process a dispute again that came before its payment; until `EARLY`, come again.
 
     Raises as `replay`, and files an anomaly.
 
@@ -278,7 +278,7 @@ def _read_again(row: Notification) -> Notice:
 
 
 def _says_the_same(stored: Stored, received: Notification) -> bool:
-    """Check if a copy says what the stored one does; the stored digest may be of an earlier version's making."""
+    """Check if a copy says what is stored, whose digest an earlier version may have made."""
     if stored.digest == received.digest:
         return True
     try:

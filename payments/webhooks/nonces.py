@@ -1,4 +1,4 @@
-"""Nonces of handled notifications, for a metric alone: copies signed again, or the very bytes sent again."""
+"""Nonces of handled notifications, by which a metric counts the very bytes sent again."""
 
 import contextvars
 import hashlib
@@ -23,7 +23,7 @@ REPLAYED = Counter(
 
 
 def remember(account: str, *, headers: dict[str, str], body: bytes) -> None:
-    """Remember a handled notification, and count it if it was remembered before; Redis' reply is not awaited."""
+    """Remember a handled notification, not awaiting Redis' reply, and count a known one."""
     signed = "\n".join(f"{name}: {value}" for name, value in sorted(headers.items())).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
     this_request = contextvars.copy_context()  # the reply may be read in another one, the log line belongs here

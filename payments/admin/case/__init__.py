@@ -1,4 +1,4 @@
-"""The case file of a payment: sentences and sums from its facts, its history, the page's context and the export.
+"""The case file of a payment: its story, sums and history, and the export.
 
 Reads only; nothing is decided or written here. Used by `payments.admin.payment`.
 """

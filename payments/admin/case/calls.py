@@ -1,4 +1,4 @@
-"""Calls about a payment: those to us under a key, from the request logs, and ours to providers."""
+"""Calls about a payment: those to us under a key, and ours to providers."""
 
 from collections.abc import Iterator
 

@@ -41,7 +41,7 @@ NOT_CREDITED = gettext_noop("NOT CREDITED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Event):
-    """An event with the address of its row's page; its words never change later, so a history only grows."""
+    """An event with the address of its row's page; its words never change later."""
 
     address: str = ""
     alarm: bool = False  # a person should look

@@ -1,4 +1,4 @@
-"""The case file of a payment: its story, sums, parties and history, for the page and as an export."""
+"""The case file of a payment, for its page and as an export."""
 
 from datetime import UTC
 from typing import Any
