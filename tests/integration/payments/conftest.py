@@ -181,6 +181,17 @@ def opened(
         )
 
 
+def opened_for(order_id: object, account: str | None = None) -> Attempt:
+    """An attempt of 5.00 CNY for an order of any project's."""
+    with transaction.atomic():
+        return attempts.open_attempt(
+            order_id=order_id,
+            **{"owner_id": None, "amount_minor": 500, "currency": "CNY", "channel": "wechat", "description": "7"},
+            expires_at=timezone.now() + timedelta(minutes=30),
+            account=account,
+        )
+
+
 @pytest.fixture
 def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
     submission.submit_attempt(attempt.id)

@@ -2,27 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
 from django.core.checks import run_checks
-from django.db import transaction
 from django.test import Client, override_settings
-from django.utils import timezone
 from prometheus_client import REGISTRY
 
 import payments
-from payments.attempts import calling, opening
+from payments.attempts import calling
 from payments.channels import configured
 from payments.checks import check_channels
 from payments.errors import ChannelOff, ChannelUnavailable
 from payments.models import Anomaly, Attempt, BillComparison, Notification, Payment
 from payments.operations.manual import why_manual
 from payments.reconciliation import bills
-from tests.integration.payments.conftest import letter
+from tests.integration.payments.conftest import letter, opened_for
 from tests.payments_settings import Rooms, changed
 from tests.running import until
 from tests.sandbox import Sandbox
@@ -120,13 +118,7 @@ def one_merchant_twice(channels: None, by_name: None, settings: Any) -> None:
 
 
 def opened(account: str | None = None, order: Group | None = None) -> Attempt:
-    with transaction.atomic():
-        return opening.open_attempt(
-            order_id=(order or Group.objects.create(name=uuid4().hex)).pk,
-            **{"owner_id": None, "amount_minor": 500, "currency": "CNY", "channel": "wechat", "description": "7"},
-            expires_at=timezone.now() + timedelta(minutes=30),
-            account=account,
-        )
+    return opened_for((order or Group.objects.create(name=uuid4().hex)).pk, account)
 
 
 def heard(account: str, verdict: str) -> float:

@@ -23,7 +23,7 @@ import payments
 from idempotency.postgres.statements import UnitOfWork
 from payments.admin.pages import link_to_order
 from payments.api.serializers import PaymentSerializer
-from payments.attempts import calling, closing, opening
+from payments.attempts import calling, closing
 from payments.channels import configured
 from payments.checks import check_payments, check_rows
 from payments.conf import orders
@@ -38,7 +38,7 @@ from payments.models import Attempt, Payment, Refund
 from payments.order_keys import order_columns
 from payments.providers.base import FactKind
 from shop.models import Order
-from tests.integration.payments.conftest import fold, letter, paid, payment_of
+from tests.integration.payments.conftest import fold, letter, opened_for, paid, payment_of
 from tests.integration.payments.refunds.test_commands_in_doubt import waiting_for_locks
 from tests.integration.shop.provider import ScriptedProvider
 from tests.messages import messages
@@ -181,15 +181,6 @@ KEYS: list[tuple[type[Orders], Any, Any, str]] = [
 ]
 
 
-def pay(order_id: object) -> Attempt:
-    with transaction.atomic():
-        return opening.open_attempt(
-            order_id=order_id,
-            **{"owner_id": None, "amount_minor": 500, "currency": "CNY", "channel": "wechat", "description": "7"},
-            expires_at=timezone.now() + timedelta(minutes=30),
-        )
-
-
 @pytest.mark.usefixtures("channels")
 @pytest.mark.parametrize(("adapter", "key", "written", "number"), KEYS)
 def test_an_order_has_one_payment_however_its_key_is_written(
@@ -202,8 +193,8 @@ def test_an_order_has_one_payment_however_its_key_is_written(
         Order: {"user": User.objects.get(), "total_minor": 500, "currency": "CNY", "expires_at": timezone.now()},
     }
     adapter.model._default_manager.create(pk=key, **more.get(adapter.model, {}))
-    attempt = pay(key)
-    assert pay(written) == attempt
+    attempt = opened_for(key)
+    assert opened_for(written) == attempt
     Attempt.objects.update(status="uncertain")
     payment = payment_of(attempt)
     assert PaymentSerializer(payment).data["order"] == number
@@ -429,7 +420,7 @@ def test_settlement_takes_three_messages_and_what_the_project_sends(settings: An
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
     for number in (7, 8):
         Group.objects.create(pk=number, name=f"room {number}")
-        note = letter(pay(number))
+        note = letter(opened_for(number))
         connection.ensure_connection()
         with messages(connection) as sent:
             assert note.send().status_code == 204
@@ -440,7 +431,7 @@ def test_settlement_takes_three_messages_and_what_the_project_sends(settings: An
 def test_a_forgotten_answer_gives_no_money_back(settings: Any) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Forgetful")
     Group.objects.create(pk=7, name="a room")
-    attempt = pay(7)
+    attempt = opened_for(7)
     assert letter(attempt).send().status_code == 500
     assert (payment_of(attempt).status, Refund.objects.count()) == ("pending", 0)
 
@@ -473,7 +464,7 @@ def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any, adapter: st
     """Its adapter reads or saves the order, and would fail for ever; another missing row is its own mistake."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter}")
     Group.objects.create(pk=8, name="twice")
-    gone, there = pay(7), pay(8)
+    gone, there = opened_for(7), opened_for(8)
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
     assert Refund.objects.get().attempt == gone
     assert list(Group.objects.values_list("name", flat=True)) == ["twice"]  # nothing else that it wrote stays
@@ -484,7 +475,7 @@ def test_an_order_that_is_being_paid_cannot_be_deleted(settings: Any) -> None:
     """The adapter's `save()` would insert it again, and the money would count for an order that nobody sees."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Loading")
     Group.objects.create(pk=7, name="open")
-    assert letter(pay(7)).send().status_code == 204
+    assert letter(opened_for(7)).send().status_code == 204
     assert (Loading.deleted, Group.objects.get().name) == ([False], "paid")
 
 
@@ -509,7 +500,7 @@ def test_an_order_is_gone_where_orders_are_written(settings: Any, monkeypatch: p
     hiding = Hiding()
     hiding.model = Group
     monkeypatch.setattr(Group._meta, "base_manager", hiding)
-    gone, there = pay(7), pay(8)
+    gone, there = opened_for(7), opened_for(8)
     assert (letter(gone).send().status_code, letter(there).send().status_code) == (204, 500)
     assert Refund.objects.get().attempt == gone
 
@@ -542,7 +533,7 @@ def test_an_adapter_is_checked_without_being_made(settings: Any) -> None:
 def test_rows_are_checked_beside_a_mistake_elsewhere(settings: Any) -> None:
     """A worker has no addresses, and its project may have silenced that."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
-    pay(7)
+    opened_for(7)
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered", PROVIDERS={})
     settings.ROOT_URLCONF = "payments.sandbox.urls"
     configured.forget()
