@@ -22,18 +22,12 @@ def secret(letter: str) -> str:
 
 
 class Receiver(Server):
-    """Takes deliveries in.
-
-    Attributes:
-        answers: the next ones, or their status; 200 where there is none.
-        received: genuine events.
-        secrets: that it verifies with.
-    """
+    """Takes deliveries in."""
 
     def __init__(self) -> None:
-        self.answers: list[int | Reply] = []
-        self.received: list[Event] = []
-        self.secrets = [secret("a")]
+        self.answers: list[int | Reply] = []  # the next ones, or their status; 200 where there is none
+        self.received: list[Event] = []  # genuine ones
+        self.secrets = [secret("a")]  # that it verifies with
         super().__init__(self._take)
         self.url += "/hook"
 

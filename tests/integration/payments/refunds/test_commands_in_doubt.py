@@ -174,21 +174,15 @@ def script(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The failure of one call.
-
-    Attributes:
-        before: what the provider's address does in the calls before it, by our attempt.
-        failure: see `Script.play`; or what it answers.
-        expected: what is known then of the command.
-    """
+    """The failure of one call."""
 
     channel: str
     command: str
     place: str
     name: str
-    failure: Any
-    expected: type[ProviderError]
-    before: Callable[[Attempt], list[Any]] = lambda attempt: []
+    failure: Any  # see `Script.play`; or what it answers
+    expected: type[ProviderError]  # what is known then of the command
+    before: Callable[[Attempt], list[Any]] = lambda attempt: []  # what the calls before it come to
 
     def __str__(self) -> str:
         return f"{self.channel}-{self.command}-{self.place}-{self.name}".replace(" ", "_")

@@ -16,19 +16,15 @@ from tests.integration.payments.conftest import fold, opened, paid, refund_asked
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Rows of `table` take the steps `next`, each beginning with the first status of it.
-
-    Attributes:
-        with_it: what a row of that status has beside it, so that nothing but the step can be refused.
-        over: the status in between, where none leads there directly.
-        refusals: the constraints that a forbidden step is refused by.
-    """
+    """Rows of `table` take the steps `next`, each beginning with the first status of it."""
 
     table: str
     next: Mapping[Any, Collection[str]]
-    refusals: frozenset[str]
-    with_it: Mapping[str, str] = field(default_factory=dict)
-    over: Mapping[str, str] = field(default_factory=dict)
+    refusals: frozenset[str]  # the constraints that a forbidden step is refused by
+    with_it: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what a row of that status has, to be refused for nothing else
+    over: Mapping[str, str] = field(default_factory=dict)  # the status in between, where none leads there directly
 
     def step(self, row: object, status: str) -> None:
         more = self.with_it.get(status, "")
