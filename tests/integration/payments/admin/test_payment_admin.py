@@ -242,25 +242,6 @@ class TestPages:
         ):
             assert (term, listed(admin_client, "observation", q=term)) == (term, found)
 
-    @pytest.mark.usefixtures("payment", "anomaly")
-    def test_the_journal_is_filtered(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
-        fold(paid(open_attempt("alipay")), source="query")
-        third, second, first = JournalEntry.objects.order_by("-pk")
-        (alipay,) = {line.account for line in third.lines.all()} - {"orders"}
-        for query, found in (
-            ({"kind": "counted"}, []),
-            ({"account": "held"}, [second]),
-            ({"account": "provider:cash:m"}, [third, second, first]),  # not offered, so not asked for
-            ({"kind": "moved", "account": "orders", "booked": "1h"}, [third, first]),
-        ):
-            assert (query, listed(admin_client, "journalentry", **query)) == (query, found)
-        for query, accounts in (
-            ({"account": alipay}, [alipay]),
-            ({"booked": "1h", "account": "orders"}, ["orders", "orders"]),
-        ):
-            found = [line.account for line in listed(admin_client, "journalline", **query)]
-            assert (query, found) == (query, accounts)
-
     def test_order_and_ledger_are_one_click_away(self, admin_client: Client, payment: Payment) -> None:
         address, said = f"/admin/shop/order/{payment.order_id.hex}/change/", shown(admin_client, page(payment))
         ledger = "/admin/idempotency/ledgerentry/?q="
