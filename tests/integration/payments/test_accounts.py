@@ -10,7 +10,6 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.checks import run_checks
 from django.test import Client, override_settings
-from prometheus_client import REGISTRY
 
 import payments
 from payments.attempts import calling
@@ -20,6 +19,8 @@ from payments.errors import ChannelOff, ChannelUnavailable
 from payments.models import Anomaly, Attempt, BillComparison, Notification, Payment
 from payments.operations.manual import why_manual
 from payments.reconciliation import bills
+from payments.webhooks import intake
+from tests.integration.payments.channels.conftest import counted
 from tests.integration.payments.conftest import letter, opened_for
 from tests.payments_settings import Rooms, changed
 from tests.running import until
@@ -121,15 +122,10 @@ def opened(account: str | None = None, order: Group | None = None) -> Attempt:
     return opened_for((order or Group.objects.create(name=uuid4().hex)).pk, account)
 
 
-def heard(account: str, verdict: str) -> float:
-    return (
-        REGISTRY.get_sample_value("payonce_notifications_total", {"channel": account, "verdict": verdict}) or 0.0
-    )
-
-
 @pytest.mark.usefixtures("one_merchant_twice")
 def test_a_notification_at_the_address_of_another_account_never_credits() -> None:
-    attempt, before = opened(), heard(EU, "anomaly")
+    attempt, of_anomalies = opened(), {"channel": EU, "verdict": "anomaly"}
+    before = counted(intake.RECEIVED, **of_anomalies)
     note = letter(attempt, notification_id="n-1")
     astray = replace(note, channel=EU)
     assert astray.send().status_code == 204
@@ -138,7 +134,7 @@ def test_a_notification_at_the_address_of_another_account_never_credits() -> Non
     assert (anomaly.kind, anomaly.detail["account"], anomaly.payment_id) == (
         *("merchant_mismatch", EU, attempt.payment_id),
     )
-    assert (Notification.objects.get().account, heard(EU, "anomaly")) == (EU, before + 1)
+    assert (Notification.objects.get().account, counted(intake.RECEIVED, **of_anomalies)) == (EU, before + 1)
     assert note.send().status_code == 204
     assert state(attempt) == ("succeeded", 500, 0)
     assert astray.send().status_code == 204

@@ -14,7 +14,6 @@ from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, IntegrityError, OperationalError, connection
 from django.test import Client
 from django.utils import translation
-from prometheus_client import REGISTRY
 
 from idempotency.observability.logs import ContextFilter
 from idempotency.postgres.statements import UnexpectedRows
@@ -30,6 +29,7 @@ from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from shop.platform.logs import json_formatter
 from tests.conftest import database_away
+from tests.integration.payments.channels.conftest import counted
 from tests.integration.payments.conftest import (
     Letter,
     OpenAttempt,
@@ -69,16 +69,6 @@ def asked_again(answer: Any, channel: str, status: int) -> bool:
     said = answer.json()
     return (answer.status_code, said["code"], is_later) == (status, "FAIL", status == 503) and bool(
         said["message"]
-    )
-
-
-def refused_so_far(channel: str) -> float:
-    return sum(
-        sample.value
-        for metric in REGISTRY.collect()
-        if metric.name == "payonce_notifications_refused"
-        for sample in metric.samples
-        if sample.name.endswith("_total") and sample.labels["channel"] == channel
     )
 
 
@@ -128,10 +118,11 @@ def test_what_is_not_genuine_is_refused_and_leaves_only_a_count(
     open_attempt: OpenAttempt, channel: str, logged: io.StringIO
 ) -> None:
     """All that makes one so is in tests/unit/payments/providers; no line of the log is forged."""
-    note, before = letter(open_attempt(channel)), refused_so_far(channel)
+    note, refused = letter(open_attempt(channel)), {"channel": channel, "reason": "SignatureInvalid"}
+    before = counted(webhooks.REFUSED, **refused)
     changed_body = note.body.replace(b"1", b"2", 1).replace(b"19.90", b"0.01")
     assert asked_again(note.send(body=changed_body), channel, 401)
-    assert refused_so_far(channel) == before + 1
+    assert counted(webhooks.REFUSED, **refused) == before + 1
     for value in (LINE.translate(dict.fromkeys(range(32))), "9" * 400, "t=,v1=", "WECHATPAY/SIGNTEST/x"):
         for body in (
             LINE.encode(),
