@@ -3,10 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import connection, connections
 from procrastinate.contrib.django import app
 
 T = TypeVar("T")
@@ -37,6 +38,29 @@ def at_once(*jobs: Callable[[], T]) -> list[T]:
     if failures:
         raise failures[0]
     return results  # type: ignore[return-value]
+
+
+def in_background(job: Callable[[], T]) -> "Future[T]":
+    """Run it in a thread of its own, with database connections of its own."""
+
+    def work() -> T:
+        try:
+            return job()
+        finally:
+            connections.close_all()
+
+    beside = ThreadPoolExecutor(1)
+    try:
+        return beside.submit(work)
+    finally:
+        beside.shutdown(wait=False)
+
+
+def waiting_for_locks() -> int:
+    """How many sessions wait for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
+        return int(cursor.fetchone()[0])
 
 
 def as_a_job(act: Callable[[], None]) -> None:

@@ -1,7 +1,6 @@
 """Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
@@ -39,11 +38,10 @@ from payments.order_keys import order_columns
 from payments.providers.base import FactKind
 from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, opened_for, paid, payment_of
-from tests.integration.payments.refunds.test_commands_in_doubt import waiting_for_locks
 from tests.integration.shop.provider import ScriptedProvider
 from tests.messages import messages
 from tests.payments_settings import Stays, changed
-from tests.threads import at_once
+from tests.threads import at_once, in_background, waiting_for_locks
 
 asked: list[tuple[Any, str]] = []
 SOLD_OUT = (0, "sold out")
@@ -106,8 +104,7 @@ class Loading(Reading):
 
     def mark_paid(self, order: Group) -> bool:
         loaded = Group.objects.get(pk=order.pk)
-        with ThreadPoolExecutor(1) as pool:
-            self.deleted.append(pool.submit(delete_now, order.pk).result())
+        self.deleted.append(in_background(lambda: delete_now(order.pk)).result())
         loaded.name = "paid"
         loaded.save()
         return True
@@ -121,8 +118,6 @@ def delete_now(key: int) -> bool:
             return bool(Group.objects.filter(pk=key).delete()[0])
     except OperationalError:
         return False
-    finally:
-        connection.close()
 
 
 class Marking(Reading):
@@ -258,20 +253,12 @@ def test_the_number_of_another_refund_is_refused(bought: list[Group]) -> None:
 
 def test_a_concurrent_duplicate_gets_the_same_refund(bought: list[Group]) -> None:
     number = uuid4()
-
-    def refunded() -> UUID:
-        try:
-            return payments.refund(bought[0], refund_id=number).pk
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(2) as beside:
-        with transaction.atomic():
-            list(Payment.objects.select_for_update())
-            copies = [beside.submit(refunded) for _ in range(2)]
-            while waiting_for_locks() < len(copies) and not any(copy.done() for copy in copies):
-                pass
-        assert [copy.result() for copy in copies] == [number, number]
+    with transaction.atomic():
+        list(Payment.objects.select_for_update())
+        copies = [in_background(lambda: payments.refund(bought[0], refund_id=number).pk) for _ in range(2)]
+        while waiting_for_locks() < len(copies) and not any(copy.done() for copy in copies):
+            pass
+    assert [copy.result() for copy in copies] == [number, number]
     assert payments.status(bought[0]) is payments.PaymentStatus.REFUNDED
 
 

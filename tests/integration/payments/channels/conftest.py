@@ -2,12 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import redis
-from django.db import connections
 from prometheus_client import Counter
 
 from payments.attempts import calling
@@ -87,22 +85,6 @@ def desk(company: Company, channels: None) -> Iterator[Desk]:
     made = Desk(company)
     yield made
     made.let_go(1000)
-
-
-def in_background(job: Callable[[], Any]) -> "Future[Any]":
-    """Run it in a thread of its own, with a database connection of its own."""
-
-    def work() -> Any:
-        try:
-            return job()
-        finally:
-            connections.close_all()
-
-    beside = ThreadPoolExecutor(1)
-    try:
-        return beside.submit(work)
-    finally:
-        beside.shutdown(wait=False)
 
 
 def counted(counter: Counter, **labels: str) -> float:

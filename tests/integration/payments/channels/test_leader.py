@@ -17,9 +17,9 @@ from payments.channels.sharing import UNSHARED
 from payments.models import Attempt
 from payments.reconciliation import reconcile
 from tests.conftest import hanging
-from tests.integration.payments.channels.conftest import Desk, OpenAttempt, counted, in_background
+from tests.integration.payments.channels.conftest import Desk, OpenAttempt, counted
 from tests.running import until
-from tests.threads import at_once
+from tests.threads import at_once, in_background
 from tests.unit.payments.providers.conftest import Answer, Company
 
 pytestmark = pytest.mark.django_db(transaction=True)

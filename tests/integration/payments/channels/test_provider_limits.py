@@ -14,8 +14,9 @@ from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
 from payments.models import Attempt
 from payments.providers.base import Provider, TradeStatus
 from tests.integration.idempotency.locks.actors import until
-from tests.integration.payments.channels.conftest import Desk, OpenAttempt, counted, in_background, scripts_run
+from tests.integration.payments.channels.conftest import Desk, OpenAttempt, counted, scripts_run
 from tests.payments_settings import limited
+from tests.threads import in_background
 from tests.unit.payments.providers.conftest import Company, alipay_says, unpaid
 
 pytestmark = pytest.mark.usefixtures("redis_server")

@@ -7,7 +7,6 @@ the refund stays reserved, nobody can withdraw it, and no second one goes out.
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -37,6 +36,7 @@ from tests.integration.payments.channels.conftest import channels
 from tests.integration.payments.conftest import OpenAttempt, fold, number_of, paid, payment_of, refund_asked
 from tests.payments_settings import limited
 from tests.running import until
+from tests.threads import in_background, waiting_for_locks
 from tests.unit.payments.providers.conftest import (
     Answer,
     Company,
@@ -384,12 +384,11 @@ def test_of_two_first_requests_the_refusal_of_one_does_not_end_the_other(
     refused = next(iter(REFUSED[channel].values()))()
     both_left = threading.Barrier(2)
     acts.play(lambda body: together(both_left, refused(body)), lambda body: together(both_left, None))
-    with ThreadPoolExecutor(2) as pool:
-        with transaction.atomic():
-            Attempt.objects.select_for_update(no_key=True).get(pk=attempt.pk)
-            both = [pool.submit(submitted, attempt) for _ in range(2)]
-            until(lambda: waiting_for_locks() == 2)  # each has read that no request was made
-        assert [one.result() for one in both] == ["uncertain", "uncertain"]
+    with transaction.atomic():
+        Attempt.objects.select_for_update(no_key=True).get(pk=attempt.pk)
+        both = [in_background(lambda: submission.submit_attempt(attempt.id).status) for _ in range(2)]
+        until(lambda: waiting_for_locks() == 2)  # each has read that no request was made
+    assert [one.result() for one in both] == ["uncertain", "uncertain"]
     attempt.refresh_from_db()
     assert attempt.status == "uncertain"
 
@@ -454,19 +453,6 @@ def together(barrier: threading.Barrier, answer: Answer | None) -> Answer:
     if answer is None:
         raise ConnectionAbortedError
     return answer
-
-
-def submitted(attempt: Attempt) -> str:
-    try:
-        return str(submission.submit_attempt(attempt.id).status)
-    finally:
-        connections.close_all()
-
-
-def waiting_for_locks() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
-        return int(cursor.fetchone()[0])
 
 
 def prepared(open_attempt: OpenAttempt, channel: str, *, status: str = "created", **changed: Any) -> Attempt:

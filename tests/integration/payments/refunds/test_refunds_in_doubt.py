@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 
 from payments.attempts import closing, submission
@@ -20,7 +20,7 @@ from payments.settlement import backoff
 from shop.models import Order
 from tests.integration.payments.conftest import opened, refund_asked
 from tests.integration.shop.provider import ScriptedProvider
-from tests.threads import at_once
+from tests.threads import at_once, in_background
 
 REFUSED = ProviderRejected("BUSY", "under concurrency")
 
@@ -118,17 +118,12 @@ def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
             raise REFUSED
         return RefundResult(status=RefundStatus.PROCESSING)
 
-    def first() -> None:
-        refunds.submit_refund(refund.id)
-        connection.close()
-
     monkeypatch.setattr(provider, "refund", answer)
-    slow = threading.Thread(target=first)
-    slow.start()
+    slow = in_background(lambda: refunds.submit_refund(refund.id))
     assert inside.wait(30)
     refunds.submit_refund(refund.id)
     go_on.set()
-    slow.join()
+    slow.result()
     refund.refresh_from_db()
     assert (len(requests), refund.status, reserved(paid_payment)) == (2, "processing", 500)
     with transaction.atomic(), pytest.raises(RefundExceedsPaid):

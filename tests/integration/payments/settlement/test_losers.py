@@ -6,7 +6,7 @@ first: the same money, the same books, the same anomalies.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -33,7 +33,7 @@ from tests.integration.payments.conftest import (
     payment_of,
     refunded,
 )
-from tests.threads import at_once
+from tests.threads import at_once, in_background
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -191,16 +191,7 @@ def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Fu
                     return
         raise AssertionError("nobody waits")
 
-    def work() -> None:
-        try:
-            with transaction.atomic():
-                hold(until)
-        finally:
-            connection.close()
-
-    beside = ThreadPoolExecutor(1)
-    held = beside.submit(work)
-    beside.shutdown(wait=False)
+    held = in_background(lambda: transaction.atomic(hold)(until))
     assert holds.wait(30)
     return held
 
