@@ -1,13 +1,15 @@
 """Gauges of what is not delivered, read from the rows at each scrape."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.db import Error as DatabaseError
 from prometheus_client.core import GaugeMetricFamily
 
-from payments.deliveries import sending
+from idempotency.postgres.statements import Statement, send
+from payments.conf import config
+from payments.deliveries import queries
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +26,9 @@ class DeliveryCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the gauges; none while the database is away."""
+        configured = list(config().webhooks)
         try:
-            ages, given_up = sending.undelivered()
+            ages, given_up = send(Statement(queries.OLDEST, []), Statement(queries.GIVEN_UP, [configured]))
         except DatabaseError as error:
             log.warning("The gauges of deliveries are left out of the metrics: %s", error)
             return
@@ -33,8 +36,8 @@ class DeliveryCollector:
         yield _gauge("payonce_deliveries_given_up", "Decisions that were given up undelivered.", given_up)
 
 
-def _gauge(name: str, about: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+def _gauge(name: str, about: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(name, about, labels=["endpoint"])
-    for endpoint, value in values.items():
+    for endpoint, value in values:
         gauge.add_metric([endpoint], value)
     return gauge

@@ -97,13 +97,6 @@ def drop(*, limit: int) -> int:
     return len(send(Statement(queries.DROP, [idempotency().tombstone_seconds, limit]))[0])
 
 
-def undelivered() -> tuple[dict[str, float], dict[str, int]]:
-    """Return the oldest undelivered decision's age in seconds, and how many were given up, by endpoint."""
-    given_up = Statement(queries.GIVEN_UP, [list(config().webhooks)])
-    ages, counts = send(Statement(queries.OLDEST, []), given_up)
-    return dict(ages), dict(counts)
-
-
 def _claim(name: str) -> _Claimed | None:
     try:
         (found,) = send(Statement(queries.CLAIM, [LEASE_SECONDS, name, SENT_AT_ONCE, name]))
