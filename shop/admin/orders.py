@@ -23,8 +23,7 @@ from payments.admin.find import by_short_number
 from payments.admin.pages import shortened
 from payments.display import money
 from shop import sales as flashsale
-from shop.admin.products import AddedOnce, ProductAdmin
-from shop.admin.sales import FlashSaleForm
+from shop.admin.products import AddedOnce, FlashSaleForm, ProductAdmin
 from shop.admin.users import AccountAdmin, RolesAdmin
 from shop.models import (
     Campaign,

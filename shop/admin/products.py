@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from idempotency.admin.pages import OwnFilters, column
+from idempotency.admin.pages import OwnFilters, column, in_utc
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
 from payments.admin.forms import in_minor
@@ -27,17 +27,15 @@ from payments.money import EXPONENTS, to_decimal
 from shop import stock
 from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
+from shop.models import SEGMENTS_MAX, FlashSale, Product, ProductQuerySet, StockStrategy
 
 ARRANGED = ("strategy", "segments")
 SALT = "shop.admin.orders.product.2"  # changes with the shape of what is signed
 UNITS_MAX = 10**9  # a column holds twice as many
 FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
 
-TEXTS_AND_PRICE = (
-    *("sku", "name", "name_zh", "description", "description_zh"),
-    *("picture", "price_minor", "currency", "flash_only"),
-)
+EDITABLE = ("name", "name_zh", "description", "description_zh", "picture", "price_minor", "currency", "flash_only")
+TEXTS_AND_PRICE = ("sku", *EDITABLE)
 
 
 class NotSaved(Exception):
@@ -138,7 +136,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         return before, {name: self.cleaned_data[name] or before[name] for name in ARRANGED}
 
     def _as_seen(self) -> str:
-        values = {name: getattr(self.instance, name) for name in catalog.EDITABLE}
+        values = {name: getattr(self.instance, name) for name in EDITABLE}
         values |= {name: self.initial[name] for name in ARRANGED}
         return signing.dumps({"product": self.instance.pk, "number": new_id().hex, "values": values}, salt=SALT)
 
@@ -151,6 +149,29 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         if shown["product"] == self.instance.pk:
             self.number = shown["number"]
             self.initial |= shown["values"] | {"seen": seen}
+
+
+class FlashSaleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Form that announces a sale; the former price is in the chosen product's currency."""
+
+    former_price_minor = PriceField(
+        label=_("Former price"),
+        required=False,
+        help_text=_("As in 399.00, in the product's currency; shown struck through. May be empty."),
+    )
+
+    class Meta:
+        model = FlashSale
+        fields = ("product", "units", "former_price_minor", "starts_at", "ends_at")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in {"starts_at", "ends_at"} & self.fields.keys():
+            self.fields[name].label = in_utc(self.fields[name].label)
+        chosen = str(self.data.get(self.add_prefix("product"), ""))
+        product = Product.objects.filter(pk=chosen).first() if chosen.isdecimal() else None
+        if product is not None and product.currency in EXPONENTS:
+            self.fields["former_price_minor"].currency = product.currency  # type: ignore[attr-defined]
 
 
 class AddedOnce:
@@ -232,7 +253,7 @@ class ProductAdmin(AddedOnce, OwnFilters, admin.ModelAdmin):  # type: ignore[typ
     def _edit(self, product: Product, form: Any) -> None:
         if not consume_once(form.number, consumer="admin.product"):
             raise NotSaved(gettext("This page was saved before; nothing was done again."))
-        edited = [name for name in form.changed_data if name in catalog.EDITABLE]
+        edited = [name for name in form.changed_data if name in EDITABLE]
         if edited and not catalog.edit_product(
             product_id=product.pk,
             before={name: form.initial[name] for name in edited},

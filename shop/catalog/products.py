@@ -12,10 +12,6 @@ from shop.catalog.listings import Listing, read_listings
 from shop.errors import ProductNotFound
 from shop.models import Like, Product
 
-EDITABLE = frozenset(
-    {"name", "name_zh", "description", "description_zh", "picture", "price_minor", "currency", "flash_only"}
-)
-
 
 def list_products(*, user_id: int | None) -> list[Listing]:
     """Read the first `listings.LIMIT` products, with `liked` by this user; None is a guest."""
@@ -50,7 +46,7 @@ def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, An
 
     Args:
         before: the values that the editor saw, of the same columns as `after`.
-        after: new values of some of `EDITABLE`.
+        after: new values of some of its texts, picture, price, currency and `flash_only`.
 
     Returns:
         False if another editor changed one of the columns in between; nothing was written then.
