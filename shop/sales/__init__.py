@@ -15,15 +15,12 @@ Lock order: the sale's row, then the product's; closing an order locks the order
 """
 
 from shop.sales.buying import announce, buy, reconcile, returned
-from shop.sales.gate import Admission, admit
 from shop.sales.looking import Look, Phase, forget, look
 from shop.sales.sales import is_ahead, place_of, purchase_of, running, terms_of
 
 __all__ = [
-    "Admission",
     "Look",
     "Phase",
-    "admit",
     "announce",
     "buy",
     "forget",
