@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import httpx
 
-from tests.foreign.foreign import ForeignProject, Guest, Server
+from tests.foreign.foreign import ForeignProject, Guest, Server, replayed
 
 REFUSALS: dict[str, "Outcome"] = {"idempotency_key_reused": "reused", "idempotency_in_progress": "running"}
 SECONDS = 60
@@ -47,8 +47,7 @@ class Door:
             return Result("died")
         if answer.status_code >= 400:
             return Result(REFUSALS[answer.json()["code"]])
-        replayed = answer.headers.get("Idempotent-Replayed") == "true" if self.says_replayed else None
-        return Result("done", self.value_of(answer, user), replayed)
+        return Result("done", self.value_of(answer, user), replayed(answer) if self.says_replayed else None)
 
     def send(self, text: str, user: User, headers: dict[str, str]) -> httpx.Response:
         raise NotImplementedError

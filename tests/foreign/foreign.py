@@ -185,6 +185,15 @@ class ForeignProject:
         with self.connect() as connection:
             return connection.execute(query, parameters).fetchall()
 
+    def booking(self, booked: dict[str, str]) -> tuple[str, int, int, int]:
+        """Status of a booking, and how often it was paid; what was paid and refunded, in minor units."""
+        asked = (
+            "SELECT one.status, paid_times, paid_minor, refunded_minor FROM bookings_booking one, payments_payment two"
+            " WHERE one.id::text = %s AND two.id = %s"
+        )
+        (found,) = self.rows(asked, booked["booking"], booked["payment"])
+        return tuple(found)  # type: ignore[return-value]
+
     def effects(self, text: str) -> int:
         """How many notes with this text there are."""
         return int(self.rows("SELECT count(*) FROM notes_note WHERE text = %s", text)[0][0])
@@ -263,6 +272,10 @@ class Server:
                 return found[1]
         self.kill()
         raise RuntimeError(f"the server did not start:\n{self.printed}{self.complaints()}")
+
+
+def replayed(answer: httpx.Response) -> bool:
+    return answer.headers.get("Idempotent-Replayed") == "true"
 
 
 class Guest:

@@ -14,7 +14,7 @@ from django.urls import path
 
 from idempotency.checks.views import check_keyed_views
 from idempotency.conf import Config
-from tests.foreign.foreign import ROOT, ForeignProject, Guest, Server
+from tests.foreign.foreign import ROOT, ForeignProject, Guest, Server, replayed
 
 COME, LEAVE = ((ROOT / "docs" / "how-to" / name).read_text() for name in ("come.md", "leave.md"))
 LEFT, LEAVING = ({"DJANGO_SETTINGS_MODULE": name} for name in ("left", "leaving"))
@@ -52,7 +52,7 @@ def keyed_twice(project: ForeignProject, key: str) -> list[bool]:
         answers = [guest.post(server, text, key=key) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [201, 201]
         assert project.effects(text) == 1
-    return [answer.headers.get("Idempotent-Replayed") == "true" for answer in answers]
+    return list(map(replayed, answers))
 
 
 def test_it_comes_leaves_nothing_and_comes_again(project: ForeignProject) -> None:

@@ -7,11 +7,7 @@ import httpx
 import pytest
 import redis
 
-from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server
-
-
-def replayed(answer: httpx.Response) -> bool:
-    return answer.headers.get("Idempotent-Replayed") == "true"
+from tests.foreign.foreign import CHECKED, ForeignProject, Guest, Server, replayed
 
 
 def test_the_tables_are_there_and_nothing_is_left_to_migrate(migrated: ForeignProject) -> None:

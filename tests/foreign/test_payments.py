@@ -170,23 +170,14 @@ def is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, method: str) -> 
     sandbox.faults(duplicates=3)
     booked = hotel.client.post("/bookings/", data={"method": method}).raise_for_status().json()
 
-    def state() -> tuple[str, int, int, int]:
-        ((status, times),) = hotel.project.rows(
-            "SELECT status, paid_times FROM bookings_booking WHERE id::text = %s", booked["booking"]
-        )
-        ((paid, refunded),) = hotel.project.rows(
-            "SELECT paid_minor, refunded_minor FROM payments_payment WHERE id = %s", booked["payment"]
-        )
-        return status, times, paid, refunded
-
-    assert state() == ("open", 0, 0, 0)
+    assert hotel.project.booking(booked) == ("open", 0, 0, 0)
     if booked["way"] == "redirect":
         httpx.get(booked["link"], follow_redirects=True, trust_env=False).raise_for_status()
     sandbox.pay(booked["number"])
-    until(lambda: state() == ("paid", 1, 12_800, 0))
+    until(lambda: hotel.project.booking(booked) == ("paid", 1, 12_800, 0))
     back = hotel.client.post(f"/bookings/refunds/{booked['booking']}").raise_for_status().json()
     assert back["status"] in {"succeeded", "refunded"}
-    until(lambda: state() == ("refunded", 1, 12_800, 12_800))
+    until(lambda: hotel.project.booking(booked) == ("refunded", 1, 12_800, 12_800))
     charge = sandbox.charges()[booked["number"]]
     assert (charge["charged_minor"], charge["refunded_minor"]) == (12_800, 12_800)
     assert hotel.project.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]

@@ -133,23 +133,13 @@ def test_it_takes_an_order_once_and_gives_it_back(
 ) -> None:
     booked = open_hotel.post("/bookings/", data={"method": "acme"}).raise_for_status().json()
     number = booked["number"]
-
-    def state() -> tuple[str, int, int, int]:
-        ((status, times),) = hotel.rows(
-            "SELECT status, paid_times FROM bookings_booking WHERE id::text = %s", booked["booking"]
-        )
-        ((paid, refunded),) = hotel.rows(
-            "SELECT paid_minor, refunded_minor FROM payments_payment WHERE id = %s", booked["payment"]
-        )
-        return status, times, paid, refunded
-
     assert (booked["way"], booked["link"]) == ("redirect", f"{acme.url}/shopper/{number}")
-    assert state() == ("open", 0, 0, 0)
+    assert hotel.booking(booked) == ("open", 0, 0, 0)
     assert acme.pay(number, copies=3)
-    until(lambda: state() == ("paid", 1, AMOUNT_MINOR, 0))
+    until(lambda: hotel.booking(booked) == ("paid", 1, AMOUNT_MINOR, 0))
     until(lambda: acme.charge(number) == (AMOUNT_MINOR, 0, 3))
     open_hotel.post(f"/bookings/refunds/{booked['booking']}").raise_for_status()
-    until(lambda: state() == ("refunded", 1, AMOUNT_MINOR, AMOUNT_MINOR))
+    until(lambda: hotel.booking(booked) == ("refunded", 1, AMOUNT_MINOR, AMOUNT_MINOR))
     assert acme.charge(number) == (AMOUNT_MINOR, AMOUNT_MINOR, 3)
     assert hotel.rows("SELECT verdict FROM payments_notification WHERE event_type = 'paid'") == [("applied",)]
     assert hotel.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]

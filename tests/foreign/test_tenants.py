@@ -13,7 +13,7 @@ import redis
 
 from tests import pages
 from tests.foreign.doors import Door, TenantDoor
-from tests.foreign.foreign import ForeignProject, Server
+from tests.foreign.foreign import ForeignProject, Server, replayed
 from tests.foreign.test_doors import EACH_TRIAL
 
 NAME, PASSWORD = "first", uuid4().hex
@@ -168,6 +168,7 @@ def tenants(beside: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The project with its tenants, and the user with the number 1 at each of them."""
     folder = tmp_path_factory.mktemp("tenants") / "project"
     with ForeignProject(beside, folder, "tenants").with_database() as project:
+        project.manage("makemigrations", "customers", "--verbosity", "0")
         project.manage("migrate_schemas", "--shared", "--verbosity", "0")
         project.manage("shell", "--verbosity", "0", "-c", MAKE_TENANTS)
         for tenant in TENANTS:
@@ -217,10 +218,6 @@ class User:
 
 def notes(project: ForeignProject, tenant: str, text: str) -> int:
     return int(project.rows(f"SELECT count(*) FROM {tenant}.notes_note WHERE text = %s", text)[0][0])
-
-
-def replayed(answer: httpx.Response) -> bool:
-    return answer.headers.get("Idempotent-Replayed") == "true"
 
 
 def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
