@@ -9,19 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from shop.models import Product
 from shop.web.orderview import Stage, view_of
 from tests.integration.shop.settling import number_of, settle
 from tests.threads import at_once
 
 Paid = Callable[[str], AbstractContextManager[None]]
-
-
-@pytest.fixture
-def order_id(caller: Any, mug: Product, channels: Any) -> str:
-    made: str = caller.order(quantity=1, key="place").json()["id"]
-    caller.post(f"orders/{made}/payment", {"channel": "wechat"}, key="pay")
-    return made
 
 
 @pytest.fixture

@@ -21,46 +21,10 @@ from shop.models import Order
 from shop.orders import lifecycle
 from shop.web.forms import RefundForm
 from tests.integration.shop.settling import number_of, settle
-from tests.integration.shop.web.test_pages import form_of, pay, text_of
+from tests.integration.shop.web.test_pages import Visit, form_of
 from tests.payments_settings import changed
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1"
-
-
-class Visit:
-    """A shopper at an order, and the providers that the test scripts."""
-
-    def __init__(self, shopper: Client, order: Order, channels: Any) -> None:
-        self.shopper, self.order, self.channels = shopper, order, channels
-        self.wechat, self.path = channels["wechat"], f"/orders/{order.id.hex}"
-
-    def page(self) -> str:
-        """Return the text of the order's page."""
-        return text_of(self.shopper.get(self.path))
-
-    def status(self) -> Any:
-        return self.shopper.get(f"{self.path}/status").json()
-
-    def pay(self, channel: str = "wechat") -> Any:
-        return pay(self.shopper, self.order, channel)
-
-    def fact(self, channel: str = "wechat", **changed: Any) -> Any:
-        """Pay at the provider; return what its notification says."""
-        return replace(self.channels[channel].pay(number_of(self.order.id.hex, channel)), **changed)
-
-    def asked(self, amount: str = "1") -> dict[str, str]:
-        """Return the fields of the page that asks whether to refund this."""
-        action = f"{self.path}/refund"
-        return form_of(self.shopper.get(action, {"amount": amount, "reason": "too small"}), action)
-
-    def ask(self, amount: str, fields: dict[str, str] | None = None) -> Any:
-        sent = {**(fields or self.asked()), "amount": amount, "reason": "too small"}
-        return self.shopper.post(f"{self.path}/refund", sent)
-
-
-@pytest.fixture
-def visit(shopper: Client, order: Order, channels: Any) -> Visit:
-    return Visit(shopper, order, channels)
 
 
 @pytest.fixture
@@ -97,7 +61,7 @@ def given_back(refund: Refund, channels: Any) -> None:
 
 
 def test_a_part_asked_for_twice_goes_back_once_and_is_followed(paid: Visit) -> None:
-    assert form_of(paid.shopper.get(paid.path), f"{paid.path}/refund")["amount"] == "39.80"
+    assert form_of(paid.get(), f"{paid.path}/refund")["amount"] == "39.80"
     fields = paid.asked("5.5")
     first, second = (paid.ask("5.5", fields) for _ in range(2))
     assert first["Location"] == second["Location"] == paid.path
@@ -144,7 +108,7 @@ def test_an_amount_that_is_none_is_said_at_the_field(paid: Visit) -> None:
         answer = paid.ask(amount)
         assert (answer.status_code, b'id="amount-error"' in answer.content) == (400, True)
         assert form_of(answer, f"{paid.path}/refund")["amount"] == amount
-        shown = paid.shopper.get(f"{paid.path}/refund", {"amount": amount})
+        shown = paid.get("/refund", {"amount": amount})
         assert (shown.status_code, b'id="amount-error"' in shown.content) == (400, True)
 
 
@@ -168,15 +132,13 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(paid: Visit) ->
 
 def test_a_refund_is_confirmed_first_with_the_amount_and_where_it_goes(paid: Visit) -> None:
     assert "Paid with WeChat Pay Transaction txn-paid-" in paid.page()
-    question = paid.shopper.get(f"{paid.path}/refund", {"amount": "5.5", "reason": "too small"}).content.decode()
+    question = paid.get("/refund", {"amount": "5.5", "reason": "too small"}).content.decode()
     for words in ("Request this refund?", "¥5.50", "goes back to WeChat Pay", "too small", "Yes, refund"):
         assert words in question
     assert not Refund.objects.exists()
-    assert paid.shopper.get(f"{paid.path}/refund")["Location"] == paid.path
+    assert paid.get("/refund")["Location"] == paid.path
     assert paid.shopper.post(f"{paid.path}/refund", paid.asked("39.80"))["Location"] == paid.path
-    assert paid.shopper.get(f"{paid.path}/refund", {"amount": "1"})["Location"] == paid.path, (
-        "nothing is left to refund"
-    )
+    assert paid.get("/refund", {"amount": "1"})["Location"] == paid.path, "nothing is left to refund"
 
 
 def test_refusals_are_sentences(paid: Visit) -> None:
@@ -225,7 +187,7 @@ def test_refunds_are_listed_in_the_order_in_which_they_were_asked(paid: Visit) -
 
 def test_only_the_owner_and_only_what_is_paid(stranger: Any, other: User, visit: Visit) -> None:
     assert "Request a refund" not in visit.page()
-    csrf = form_of(visit.shopper.get(f"{visit.path}/cancel"), f"{visit.path}/cancel")
+    csrf = form_of(visit.get("/cancel"), f"{visit.path}/cancel")
     unpaid = visit.shopper.post(f"{visit.path}/refund", {**csrf, "amount": "1"})
     assert (unpaid.status_code, b"Order not found" in unpaid.content) == (404, True)
     foreign = Client()
@@ -247,7 +209,7 @@ class TestOnAPhone:
         attempt = Attempt.objects.get()
         assert (attempt.method, attempt.payer) == ("h5", {})  # the address is not kept once it is open
         for method in ("native", "h5", "native"):
-            switch = form_of(visit.shopper.get(visit.path), f"{visit.path}/method")
+            switch = visit.form("/method")
             assert switch["channel"] == "wechat"
             answer = visit.shopper.post(f"{visit.path}/method", switch | {"method": method})
             assert answer["Location"].startswith("https://wechat.invalid/" if method == "h5" else visit.path)
@@ -261,7 +223,7 @@ class TestOnAPhone:
         attempt = Attempt.objects.get()
         late = timezone.now() + timedelta(seconds=20)  # too short to get there
         Attempt.objects.update(next_action_url=f"{attempt.next_action_url}&old", next_action_expires_at=late)
-        again = form_of(visit.shopper.get(visit.path), f"{visit.path}/go-on")
+        again = visit.form("/go-on")
         assert (again["channel"], again["method"]) == ("wechat", "h5")
         answer = visit.shopper.post(f"{visit.path}/go-on", again)
         renewed = Attempt.objects.get()
@@ -276,18 +238,18 @@ class TestOnAPhone:
         visit.shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"
         visit.pay()
         assert Attempt.objects.get().method == "native", "inside WeChat"
-        assert "/method" not in visit.shopper.get(visit.path).content.decode()
-        assert "<svg" in visit.shopper.get(visit.path).content.decode().split("summary")[0]
+        assert "/method" not in visit.get().content.decode()
+        assert "<svg" in visit.get().content.decode().split("summary")[0]
         Attempt.objects.update(next_action_expires_at=timezone.now())
-        shown = visit.shopper.get(visit.path)
+        shown = visit.get()
         assert "This code has expired." in shown.content.decode()
         assert visit.shopper.post(f"{visit.path}/go-on", form_of(shown, f"{visit.path}/go-on")).status_code == 302
-        assert "This code has expired." not in visit.shopper.get(visit.path).content.decode()
+        assert "This code has expired." not in visit.get().content.decode()
 
     def test_of_a_trade_that_was_paid_meanwhile_there_is_no_fresh_link(self, visit: Visit) -> None:
         visit.pay()
         Attempt.objects.update(next_action_expires_at=timezone.now())
-        again = form_of(visit.shopper.get(visit.path), f"{visit.path}/go-on")
+        again = visit.form("/go-on")
         visit.fact()
         assert visit.shopper.post(f"{visit.path}/go-on", again).status_code == 302
         assert Payment.objects.get().status == "succeeded", "the provider was asked"
@@ -295,7 +257,7 @@ class TestOnAPhone:
     def test_alipay_by_its_page_or_a_code(self, visit: Visit) -> None:
         visit.pay("alipay")
         assert Attempt.objects.get().method == "page"
-        switch = form_of(visit.shopper.get(visit.path), f"{visit.path}/method")
+        switch = visit.form("/method")
         assert switch["method"] == "precreate"
         assert visit.shopper.post(f"{visit.path}/method", switch).status_code == 302
         assert Attempt.objects.filter(method="precreate", channel="alipay").exists()
