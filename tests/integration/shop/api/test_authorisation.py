@@ -130,28 +130,22 @@ def test_a_token_is_looked_up_in_one_statement_and_only_of_who_is_active(demo: U
 class TestATokenEndsWithThePassword:
     NEW = "another secret 7"
 
-    def by_admin(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
-        body = {"password1": self.NEW, "password2": self.NEW, "usable_password": "true", "set-password": ""}
-        assert client.post(f"/admin/auth/user/{demo.pk}/password/", body).status_code == 302
-
-    def shut_by_admin(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
-        body = {"usable_password": "false", "unset-password": ""}
-        assert client.post(f"/admin/auth/user/{demo.pk}/password/", body).status_code == 302
-
-    def by_command(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("getpass.getpass", lambda prompt: self.NEW)
-        call_command("changepassword", demo.username, stdout=StringIO())
-
-    def alone(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
-        demo.set_password(self.NEW)
-        demo.save(update_fields=["password"])
-
-    @pytest.mark.parametrize("change", [by_admin, shut_by_admin, by_command, alone])
+    @pytest.mark.parametrize("way", ["by the admin", "shut by the admin", "by a command", "alone"])
     def test_however_it_is_changed(
-        self, admin_client: Client, demo: User, caller: Caller, monkeypatch: pytest.MonkeyPatch, change: Any
+        self, admin_client: Client, demo: User, caller: Caller, monkeypatch: pytest.MonkeyPatch, way: str
     ) -> None:
         assert caller.get("orders").status_code == 200
-        change(self, admin_client, demo, monkeypatch)
+        if way == "alone":
+            demo.set_password(self.NEW)
+            demo.save(update_fields=["password"])
+        elif way == "by a command":
+            monkeypatch.setattr("getpass.getpass", lambda prompt: self.NEW)
+            call_command("changepassword", demo.username, stdout=StringIO())
+        else:
+            body = {"password1": self.NEW, "password2": self.NEW, "usable_password": "true", "set-password": ""}
+            if way == "shut by the admin":
+                body = {"usable_password": "false", "unset-password": ""}
+            assert admin_client.post(f"/admin/auth/user/{demo.pk}/password/", body).status_code == 302
         demo.refresh_from_db()
         assert (demo.check_password("demo"), caller.get("orders").status_code) == (False, 401)
 
