@@ -10,19 +10,12 @@ from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from shop.models import Coupon, FlashSale, Product
-from tests.conftest import database_away
 
 
 def test_refuses_without_debug(transactional_db: None) -> None:
     with pytest.raises(CommandError, match="DEBUG is off"):
         call_command("load_demo")
     assert not User.objects.exists()
-
-
-def test_without_a_database_it_says_so(transactional_db: None, settings: Any) -> None:
-    settings.DEBUG = True
-    with database_away(), pytest.raises(CommandError, match="The database failed"):
-        call_command("load_demo")
 
 
 def test_loads_what_the_contract_names(transactional_db: None, settings: Any, capsys: Any) -> None:

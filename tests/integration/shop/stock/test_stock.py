@@ -93,16 +93,6 @@ def test_units_that_were_moved_are_found(mug: Product, before: str, after: str) 
     assert stock.units_of(product_id=mug.pk) == 60 + (1 if after == "segmented" else 3)
 
 
-def test_units_are_divided_evenly_and_come_together_again(mug: Product) -> None:
-    stock.arrange(product_id=mug.pk, strategy="segmented", segments=7)
-    assert in_segments(mug) == [15, 15, 14, 14, 14, 14, 14]
-    assert stock.adjust(product_id=mug.pk, difference=-99)
-    assert in_segments(mug) == [1, 0, 0, 0, 0, 0, 0]
-    stock.arrange(product_id=mug.pk, strategy="row_lock", segments=7)
-    mug.refresh_from_db()
-    assert (mug.stock, in_segments(mug)) == (1, [])
-
-
 def test_a_buyer_begins_at_the_home_segment_and_goes_round(mug: Product) -> None:
     stock.arrange(product_id=mug.pk, strategy="segmented", segments=4)
     assert reserve(mug, 25, buyer=4 * 9 + 2)
