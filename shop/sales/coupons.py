@@ -55,12 +55,11 @@ def draw(*, slug: str, user_id: int) -> Coupon:
     except IntegrityError as error:
         if broken_constraint(error) != ONCE_A_USER:
             raise
-        return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id)
-    if coupon is not None:
-        return coupon
-    if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of the user took the last one meanwhile
-        return mine
-    raise NoneLeft(slug)
+        coupon = None
+    coupon = coupon or _drawn(campaign_id, user_id)  # another call of the user was faster, perhaps to the last one
+    if coupon is None:
+        raise NoneLeft(slug)
+    return coupon
 
 
 def usable(*, user_id: int) -> QuerySet[Coupon, Coupon]:
