@@ -21,18 +21,12 @@ class Progress(StrEnum):
     REFUSED = "refused"  # nothing moved, and nothing will by itself
 
 
-_LABELS = {
-    Progress.UNDER_WAY: _("Processing"),
-    Progress.DELAYED: _("Delayed"),
-    Progress.DONE: _("Refunded"),
-    Progress.REFUSED: _("Declined"),
-}
-# of a paid order with such a refund
-_ORDER_BADGES = {
-    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund in progress")),
-    Progress.DELAYED: (OrderStatus.PENDING, _("Refund delayed")),
-    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund declined")),
-    Progress.DONE: (OrderStatus.REFUNDED, _("Partly refunded")),
+# its label; colour and label of a paid order that has one
+_WORDS = {
+    Progress.UNDER_WAY: (_("Processing"), OrderStatus.PENDING, _("Refund in progress")),
+    Progress.DELAYED: (_("Delayed"), OrderStatus.PENDING, _("Refund delayed")),
+    Progress.DONE: (_("Refunded"), OrderStatus.REFUNDED, _("Partly refunded")),
+    Progress.REFUSED: (_("Declined"), OrderStatus.PAID, _("Paid, refund declined")),
 }
 
 
@@ -51,13 +45,13 @@ class RefundView:
     def label(self) -> Any:
         if self.progress is Progress.UNDER_WAY and self.refund.status == RefundStatus.REQUESTED:
             return _("Requested")
-        return _LABELS[self.progress]
+        return _WORDS[self.progress][0]
 
     @property
     def badge_of_order(self) -> tuple[str, Any]:
         """Colour and label of the paid order in the history."""
-        status, label = _ORDER_BADGES[self.progress]
-        return status.value, label
+        _own, colour, label = _WORDS[self.progress]
+        return colour.value, label
 
     @property
     def is_of_wrong_amount(self) -> bool:
