@@ -35,8 +35,6 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 DATABASE = "payonce"
 
-__all__ = ["EmbeddedError", "EmbeddedServers"]
-
 
 class EmbeddedServers:
     """PostgreSQL and Redis under one data folder.

@@ -14,8 +14,8 @@ from collections import Counter
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from shop.devserver.cluster import end_of
-from shop.devserver.embedded import EmbeddedError, EmbeddedServers
+from shop.devserver.cluster import EmbeddedError, end_of
+from shop.devserver.embedded import EmbeddedServers
 from shop.devserver.plan import Plan, RunError, complete, is_debug
 
 READY_SECONDS = 60.0
