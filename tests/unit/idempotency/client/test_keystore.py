@@ -77,14 +77,6 @@ def test_a_file_opened_again_by_a_relative_path_knows_its_keys_and_is_its_owner_
     assert (tmp_path / "a #?%20 file").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_was_taken_away_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
-    keys = FileKeys(tmp_path / "keys")
-    (tmp_path / "keys").unlink()
-    with pytest.raises(sqlite3.OperationalError):
-        keys.obtain("invoice-17", target=TARGET)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_of_something_else_is_left_alone_and_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("someone's notes " * 100)
     with pytest.raises(sqlite3.DatabaseError):
