@@ -78,6 +78,7 @@ def user(transactional_db: None) -> User:
 
 
 Post = Callable[..., HttpResponse]
+Effects = Callable[[], int]
 
 
 def posting(user: User, path: str) -> Post:
@@ -99,7 +100,7 @@ def post(user: User, path: str, store: Store) -> Post:
 
 
 @pytest.fixture
-def effects(transactional_db: None) -> Callable[[], int]:
+def effects(transactional_db: None) -> Effects:
     """How many effects are committed."""
     return Group.objects.count
 

@@ -9,13 +9,12 @@ from redis.cluster import key_slot
 
 from idempotency.redis import fastpath, marker, subscriber
 from idempotency.request.keys import digest_of
-from tests.system.stores.conftest import Post, is_replay_of, posting, use
+from tests.system.stores.conftest import Effects, Post, is_replay_of, use
 from tests.system.stores.stores import Clustered, Store
 from tests.system.stores.urls import PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
 
-Effects = Callable[[], int]
 SPREAD = [f"k{number}" for number in range(12)]
 
 
@@ -26,29 +25,22 @@ def path(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def cluster(stores: Callable[[str], Store]) -> Iterator[Clustered]:
-    for store in use(stores("Redis Cluster")):
-        assert isinstance(store, Clustered)
-        yield store
-
-
-@pytest.fixture
-def post(user: User, path: str, cluster: Clustered) -> Post:
-    return posting(user, path)
+def store(stores: Callable[[str], Store]) -> Iterator[Store]:
+    yield from use(stores("Redis Cluster"))
 
 
 def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scripts_is_sent_them_again(
-    post: Post, effects: Effects, cluster: Clustered
+    post: Post, effects: Effects, store: Clustered
 ) -> None:
     """What a script touches and the channel it publishes on are one name, so no command spans two slots."""
     firsts = {key: post(key) for key in SPREAD}
     assert {first.status_code for first in firsts.values()} == {201}
-    names = cluster.keys()
+    names = store.keys()
     assert len(names) == len(SPREAD)
     for name in names:
         assert (tag := re.fullmatch(rb".*:key:\{([0-9a-f]{64})\}", name)) is not None
         assert key_slot(name) == key_slot(tag[1])
-    with cluster.topology.data_nodes() as clients:
+    with store.topology.data_nodes() as clients:
         assert all(client.keys("*:key:*") for client in clients)
         clients[0].script_flush()  # EVALSHA gets NOSCRIPT from this one node only
     for key, first in firsts.items():
@@ -57,11 +49,11 @@ def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scrip
     assert effects() == 2 * len(SPREAD)
 
 
-def test_a_message_reaches_listeners_at_every_node(cluster: Clustered, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_reaches_listeners_at_every_node(store: Clustered, monkeypatch: pytest.MonkeyPatch) -> None:
     """One subscriber's connection is to one node; ends are published by the scripts on the node that has the key."""
     monkeypatch.setattr(subscriber, "READY_SECONDS", 60)  # a busy machine may confirm late
     digests = [digest_of(scope="s", key=key) for key in SPREAD]
-    owners = {cluster.topology.owner_of(marker.key_of(digest)) for digest in digests}
+    owners = {store.topology.owner_of(marker.key_of(digest)) for digest in digests}
     assert len(owners) == 3
     with subscriber.listen(marker.key_of(digests[0])) as home:  # this one's node is the subscriber's
         assert home is not None
@@ -76,12 +68,12 @@ def test_a_message_reaches_listeners_at_every_node(cluster: Clustered, monkeypat
 
 
 def test_one_lost_master_of_three_costs_no_promise(
-    post: Post, effects: Effects, cluster: Clustered, user: User, path: str
+    post: Post, effects: Effects, store: Clustered, user: User, path: str
 ) -> None:
     """The owner of the key dies under the call; without a replica the whole cluster refuses soon after."""
     scope = f"user:{user.pk} POST {path[1:]}"
     name = marker.key_of(digest_of(scope=scope, key="k0"))
-    PLAN.during.append(lambda: cluster.kill_owner(name))
+    PLAN.during.append(lambda: store.kill_owner(name))
     firsts = {key: post(key) for key in SPREAD}
     assert {first.status_code for first in firsts.values()} == {201}
     for key, first in firsts.items():

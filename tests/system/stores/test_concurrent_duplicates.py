@@ -8,14 +8,13 @@ import pytest
 from django.db import connection
 from django.http import HttpResponse
 
-from tests.system.stores.conftest import Post, is_replay_of
+from tests.system.stores.conftest import Effects, Post, is_replay_of
 from tests.system.stores.stores import Store
 from tests.system.stores.urls import BREAK, PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
 
-Effects = Callable[[], int]
 PATIENT = {"WAIT_SECONDS": 60, "MARKER_SECONDS": 60}
 
 

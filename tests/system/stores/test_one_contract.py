@@ -1,6 +1,5 @@
 """What a caller is promised, call after call: the same tests in both modes over every store."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -9,13 +8,11 @@ from django.db.models import F
 
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
-from tests.system.stores.conftest import Post, counted, is_replay_of, posting
+from tests.system.stores.conftest import Effects, Post, counted, is_replay_of, posting
 from tests.system.stores.stores import Store
 from tests.system.stores.urls import BREAK, PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
-
-Effects = Callable[[], int]
 
 
 def test_a_fresh_key_executes_once_and_every_copy_gets_its_bytes(post: Post, effects: Effects) -> None:

@@ -1,21 +1,17 @@
 """The store is killed (kill -9, all of it) in the middle of a call: the ledger alone keeps every promise."""
 
-from collections.abc import Callable
-
 import pytest
 
 from idempotency.redis import fastpath, subscriber
 from idempotency.redis.marker import key_of
 from idempotency.request.keys import digest_of
 from tests.running import until
-from tests.system.stores.conftest import Post, is_replay_of, of_servers
+from tests.system.stores.conftest import Effects, Post, is_replay_of, of_servers
 from tests.system.stores.stores import Store
 from tests.system.stores.urls import PLAN
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
-
-Effects = Callable[[], int]
 
 
 @of_servers
