@@ -22,7 +22,7 @@ from idempotency.locks.engine.hub import tagged
 from idempotency.redis.fastpath import Script
 from tests import zookeeper_server
 from tests.integration.idempotency.locks.actors import Faced, a_loop, until
-from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper
+from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper, sessions
 from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS, Pool
 from tests.redis_topologies import SERVICE, valkey_program
 from tests.zookeeper_server import ZooKeeperServer
@@ -215,12 +215,11 @@ def mutexes(request: pytest.FixtureRequest, server: str, face: str, kind: str) -
             servers = request.getfixturevalue("servers")(server)
             over = OverRedis(stack.enter_context(a_bench(server, servers, tasks=face == "asyncio")), kind)
         else:
+            zookeeper = None if server == "PostgreSQL" else request.getfixturevalue("zookeeper")
+            connect = zookeeper and stack.enter_context(sessions(zookeeper))
             faced = Faced(stack.enter_context(a_loop()) if face == "asyncio" else None)
             stack.callback(faced.close)
-            if server == "PostgreSQL":
-                over = OverPostgres(faced)
-            else:
-                over = OverZooKeeper(faced, request.getfixturevalue("zookeeper"))
+            over = OverZooKeeper(faced, zookeeper, connect) if zookeeper else OverPostgres(faced)
         yield over
     over.close()
 

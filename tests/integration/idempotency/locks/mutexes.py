@@ -1,5 +1,7 @@
 """Locks with one holder of every implementation, and what their one conformance test needs of each."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import connection
@@ -84,30 +86,34 @@ class OverPostgres(OfSessions):
 class OverZooKeeper(OfSessions):
     hears_force = False  # but by a listener
 
-    def __init__(self, faced: Faced, server: ZooKeeperServer) -> None:
+    def __init__(self, faced: Faced, server: ZooKeeperServer, connect: Callable[[], KazooClient]) -> None:
         super().__init__(faced)
-        self._server = server
-        self._clients: list[KazooClient] = []
-        self._shared = self._client()
-        if self._shared.exists(ROOT):
-            self._shared.delete(ROOT, recursive=True)
+        self._server, self._connect, self._shared = server, connect, connect()
 
     def make(self, name: str = "order/7 ü", *, apart: bool = False, **settings: Any) -> Any:
         kind = AsyncZooKeeperLock if self.faced.loop else ZooKeeperLock
-        return kind(name, client=self._client() if apart else self._shared, **settings)
+        return kind(name, client=self._connect() if apart else self._shared, **settings)
 
     def lose(self, lock: Any) -> None:
         end_session(self._server, lock._client)
 
-    def close(self) -> None:
-        for client in self._clients:
-            client.stop()
-            client.close()
 
-    def _client(self) -> KazooClient:
-        self._clients.append(KazooClient(self._server.hosts, timeout=20.0))
-        self._clients[-1].start()
-        return self._clients[-1]
+@contextlib.contextmanager
+def sessions(server: ZooKeeperServer, kind: type[KazooClient] = KazooClient) -> Iterator[Callable[[], Any]]:
+    """Makes started clients, each a session of its own; there are no locks before."""
+    made: list[KazooClient] = []
+
+    def connect() -> KazooClient:
+        made.append(kind(server.hosts, timeout=20.0))
+        made[-1].start()
+        return made[-1]
+
+    if connect().exists(ROOT):
+        made[0].delete(ROOT, recursive=True)
+    yield connect
+    for client in made:
+        client.stop()
+        client.close()
 
 
 def end_session(server: ZooKeeperServer, client: KazooClient) -> None:

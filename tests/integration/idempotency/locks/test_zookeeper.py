@@ -25,7 +25,7 @@ from idempotency.locks.zookeeper import (
     ZooKeeperSemaphore,
 )
 from tests.integration.idempotency.locks.actors import Faced, a_loop
-from tests.integration.idempotency.locks.mutexes import end_session
+from tests.integration.idempotency.locks.mutexes import end_session, sessions
 from tests.running import until
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -74,20 +74,8 @@ def drop(client: KazooClient) -> None:
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeperServer) -> Iterator[Callable[[], Client]]:
-    """Makes started clients, each a session of its own; the queue is empty before."""
-    made: list[Client] = []
-
-    def one() -> Client:
-        client = Client(zookeeper.hosts, timeout=20.0)
-        client.start()
-        made.append(client)
-        return client
-
-    one().delete(ROOT, recursive=True) if one().exists(ROOT) else None
-    yield one
-    for client in made:
-        client.stop()
-        client.close()
+    with sessions(zookeeper, Client) as made:
+        yield made
 
 
 @pytest.fixture
