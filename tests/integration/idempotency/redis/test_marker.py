@@ -8,8 +8,7 @@ import redis
 
 from idempotency.redis import fastpath, marker
 from idempotency.response.answers import StoredResponse
-from shop.devserver.guardian import Guardian
-from tests.conftest import a_folder_of_its_own
+from tests.conftest import guarded_folder
 from tests.redis_topologies import Single, valkey_program
 
 NAME = "payonce:key:{d}"
@@ -20,12 +19,10 @@ PROGRAMS = {"Redis 6.2": lambda: None, "Valkey": valkey_program}
 @pytest.fixture(params=PROGRAMS, scope="module")
 def started(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a server of its own."""
-    guardian = Guardian()
-    with a_folder_of_its_own() as folder:
+    with guarded_folder() as (guardian, folder):
         single = Single(guardian, folder / "one", program=PROGRAMS[request.param]())
         single.start()
         yield single.url
-        guardian.stop_all()
 
 
 @pytest.fixture
