@@ -12,16 +12,20 @@ import httpx
 from idempotency.client import FileKeys, IdempotentTransport
 
 
-def obtain_together(path: Path, barrier: Barrier, intents: list[str], answers: Connection) -> None:
+def meet_at(barrier: Barrier) -> None:
+    """Where the processes of a pool wait for each other."""
+    global _barrier  # noqa: PLW0603  it is inherited, and cannot be sent with a job
+    _barrier = barrier
+
+
+def obtain_together(path: Path, intents: list[str]) -> list[str]:
     """Open the store and obtain each intent's key, all processes at the same moment."""
-    with answers:
-        barrier.wait()
-        keys = FileKeys(path)
-        obtained = []
-        for intent in intents:
-            barrier.wait()
-            obtained.append(keys.obtain(intent, target="POST http://x/"))
-        answers.send(obtained)
+    _barrier.wait()
+    keys, obtained = FileKeys(path), []
+    for intent in intents:
+        _barrier.wait()
+        obtained.append(keys.obtain(intent, target="POST http://x/"))
+    return obtained
 
 
 def send_and_die(path: Path, intent: str, seen: Connection) -> None:

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -14,29 +14,21 @@ import pytest
 
 from idempotency.client import FileKeys, IntentBoundElsewhere, Keys, MemoryKeys
 from idempotency.client.keystore import new_key
-from tests.unit.idempotency.client.processes import die_while_committing, obtain_together, send_and_die
+from tests.unit.idempotency.client.processes import die_while_committing, meet_at, obtain_together, send_and_die
 
 TARGET = "POST http://x/orders"
 spawn = multiprocessing.get_context("spawn")
 
 
-class Clock:
-    """Stands still until released."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def now() -> list[float]:
+    """What the clock of `keys` says, alone."""
+    return [1_000_000.0]
 
 
 @pytest.fixture(params=["memory", "file"])
-def keys(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Keys:
+def keys(request: pytest.FixtureRequest, tmp_path: Path, now: list[float]) -> Keys:
+    clock: Callable[[], float] = lambda: now[0]  # noqa: E731
     return MemoryKeys(clock=clock) if request.param == "memory" else FileKeys(tmp_path / "keys", clock=clock)
 
 
@@ -56,12 +48,12 @@ def test_an_intent_is_bound_to_its_key_and_target_until_it_is_forgotten(keys: Ke
     assert keys.obtain("invoice-17", target="PUT http://x/other") != key
 
 
-def test_pruning_goes_by_the_last_use(keys: Keys, clock: Clock) -> None:
+def test_pruning_goes_by_the_last_use(keys: Keys, now: list[float]) -> None:
     old, used = keys.obtain("old", target=TARGET), keys.obtain("used", target=TARGET)
-    clock.seconds += 100
+    now[0] += 100
     keys.obtain("used", target=TARGET)
     assert keys.prune(older_than_seconds=100) == 0
-    clock.seconds += 1
+    now[0] += 1
     assert keys.prune(older_than_seconds=100) == 1
     assert keys.obtain("used", target=TARGET) == used
     assert keys.obtain("old", target=TARGET) != old
@@ -123,23 +115,10 @@ def test_threads_that_race_get_one_key(store: str, tmp_path: Path) -> None:
 
 def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
     intents = [f"invoice-{number}" for number in range(10)]
-    barrier = spawn.Barrier(2)
-    pipes = [spawn.Pipe(duplex=False) for _ in range(2)]
-    processes = [
-        spawn.Process(target=obtain_together, args=(tmp_path / "keys", barrier, intents, sender))
-        for _, sender in pipes
-    ]
-    for process in processes:
-        process.start()
-    for _, sender in pipes:
-        sender.close()
-    obtained = [receiver.recv() for receiver, _ in pipes]
-    for process, (receiver, _) in zip(processes, pipes, strict=True):
-        process.join()
-        process.close()
-        receiver.close()
-    assert obtained[0] == obtained[1]
-    assert len(set(obtained[0])) == len(intents)
+    with ProcessPoolExecutor(2, spawn, meet_at, (spawn.Barrier(2),)) as pool:
+        first, second = pool.map(obtain_together, [tmp_path / "keys"] * 2, [intents] * 2)
+    assert first == second
+    assert len(set(first)) == len(intents)
 
 
 def test_the_key_outlives_kill_9_at_the_moment_of_sending(tmp_path: Path) -> None:
