@@ -5,7 +5,7 @@ quarter of the whole run. Here only the tables with rows are emptied, with trigg
 migrations put there (content types, permissions) stays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -17,32 +17,32 @@ KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 
 def empty_tables(_: Any = None) -> None:
     """In place of `TransactionTestCase._fixture_teardown`; needs a superuser of PostgreSQL."""
-    with connection.cursor() as cursor:
-        cursor.execute(_which_have_rows())
-        found = [name for (name,) in cursor.fetchall()]
-        if found:
-            deletes = "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in found)
-            cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
+    if found := rows(_which_have_rows()):
+        deletes = "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for (name,) in found)
+        rows(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
 
 
 @contextmanager
 def filled(statements: str, tables: tuple[str, ...]) -> Iterator[None]:
     """Have many rows in `tables` for a while, made by `statements`; PostgreSQL's statistics know of them."""
     analyse = f"VACUUM ANALYZE {', '.join(tables)}"
-    with connection.cursor() as cursor:
-        cursor.execute(statements)
-        cursor.execute(analyse)
+    rows(statements)
+    rows(analyse)
     yield
     empty_tables()
-    with connection.cursor() as cursor:
-        cursor.execute(analyse)
+    rows(analyse)
 
 
-def plan_of(statement: str, parameters: list[Any] | None = None) -> str:
+def plan_of(statement: str, parameters: Sequence[Any] = ()) -> str:
     """PostgreSQL's plan of a statement that it has run."""
+    return "\n".join(line for (line,) in rows(f"EXPLAIN ANALYZE {statement}", *parameters))
+
+
+def rows(statement: str, *parameters: Any) -> list[Any]:
+    """Run a statement on the tests' database; its rows, if it has any."""
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN ANALYZE {statement}", parameters)
-        return "\n".join(line for (line,) in cursor.fetchall())
+        cursor.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
 
 
 @cache

@@ -7,13 +7,11 @@ import os
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, Client
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
@@ -26,8 +24,8 @@ from shop.api import docs
 from shop.platform.middleware import BodyMiddleware
 from shop.platform.weblog import Logger
 from tests.conftest import database_away
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.emptying import rows
+from tests.sandbox import ROOT
 
 
 @pytest.mark.django_db
@@ -61,20 +59,18 @@ def test_gunicorn_s_lines_are_json_and_django_has_no_form_of_its_own(capsys: pyt
 def test_jobs_that_ended_badly_are_removed_after_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "JOBS_BATCH", 2)
     statuses = ["todo", "doing", "succeeded", "failed", "cancelled", "aborted"]
-    with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE procrastinate_jobs CASCADE")  # what other tests left there
-        for days in (29, 31):
-            cursor.execute(
-                "WITH job AS (INSERT INTO procrastinate_jobs (queue_name, task_name, status) "
-                "SELECT 'default', 'tests.old', unnest(%s::procrastinate_job_status[]) RETURNING id) "
-                "INSERT INTO procrastinate_events (job_id, type, at) "
-                "SELECT id, 'started', now() - %s * interval '1 day' FROM job",
-                [statuses, days],
-            )
-        assert tasks.clear_jobs(timestamp=0) == 5  # of both ages what succeeded, of the older ones what did not
-        cursor.execute("SELECT status::text FROM procrastinate_jobs ORDER BY 1")
-        left = [status for (status,) in cursor.fetchall()]
-    assert left == sorted(["todo", "doing"] * 2 + ["failed", "cancelled", "aborted"])
+    rows("TRUNCATE procrastinate_jobs CASCADE")  # what other tests left there
+    for days in (29, 31):
+        rows(
+            "WITH job AS (INSERT INTO procrastinate_jobs (queue_name, task_name, status) "
+            "SELECT 'default', 'tests.old', unnest(%s::procrastinate_job_status[]) RETURNING id) "
+            "INSERT INTO procrastinate_events (job_id, type, at) "
+            "SELECT id, 'started', now() - %s * interval '1 day' FROM job",
+            *(statuses, days),
+        )
+    assert tasks.clear_jobs(timestamp=0) == 5  # of both ages what succeeded, of the older ones what did not
+    left = rows("SELECT status::text FROM procrastinate_jobs ORDER BY 1")
+    assert [status for (status,) in left] == sorted(["todo", "doing"] * 2 + ["failed", "cancelled", "aborted"])
 
 
 def test_a_harmless_request_id_is_kept_and_another_replaced(client: Client) -> None:

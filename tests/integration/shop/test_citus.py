@@ -8,14 +8,14 @@ docs/how-to/citus.md lists what is untried.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 
 from payments.models import Attempt, JournalEntry, PaymentEvent
 from shop.models import Order, Product
+from tests.emptying import rows
 from tests.integration.payments.conftest import fold, new_order, open_attempt, order_of, paid, payment_of, refunded
 from tests.integration.shop.conftest import Caller
 
@@ -57,12 +57,6 @@ STILL_REFUSED = {
 }
 
 
-def sql(statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        return cursor.fetchall() if cursor.description else []
-
-
 @pytest.mark.django_db
 def test_postgresql_takes_the_spread_tables_as_its_own_partitions() -> None:
     """Hash partitions ask of unique keys what shards ask: refused before the key changes, taken after them."""
@@ -72,17 +66,17 @@ def test_postgresql_takes_the_spread_tables_as_its_own_partitions() -> None:
         for table, column in SPREAD.items():
             try:
                 with transaction.atomic():
-                    sql(f"CREATE TABLE judged (LIKE {table} INCLUDING ALL) PARTITION BY HASH ({column})")
+                    rows(f"CREATE TABLE judged (LIKE {table} INCLUDING ALL) PARTITION BY HASH ({column})")
                     transaction.set_rollback(True)
             except DatabaseError:
                 found.add(table)
         return found
 
     assert refused() == SPREAD.keys() - {"django_session"}
-    sql(KEYS)
+    rows(KEYS)
     assert refused() == set()
     # spread tables refer to spread tables alone, column by column, and no other table refers to one of them
-    assert {(table, other, "key" in columns) for table, other, columns in sql(FOREIGN_KEYS, list(SPREAD))} == {
+    assert {(table, other, "key" in columns) for table, other, columns in rows(FOREIGN_KEYS, list(SPREAD))} == {
         ("idempotency_ledgerattempt", "idempotency_ledgerentry", True)
     }
 
@@ -101,11 +95,11 @@ def test_a_shop_works_in_a_schema_of_its_own_under_the_names_of_a_node(
     open_attempt: Callable[..., Attempt], shopper: User
 ) -> None:
     """Payment, refund, journal, an order with a key and its replay; and what a trigger refuses is refused still."""
-    sql("ALTER SCHEMA public RENAME TO shop_a; SET LOCAL search_path = shop_a")
-    sql(AS_ON_A_NODE)
+    rows("ALTER SCHEMA public RENAME TO shop_a; SET LOCAL search_path = shop_a")
+    rows(AS_ON_A_NODE)
     attempt = open_attempt()
     fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
-    sql("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")  # looked at now and not at the commit
+    rows("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")  # looked at now and not at the commit
     assert (payment_of(attempt).status, order_of(attempt).status) == ("partially_refunded", "paid")
     assert (JournalEntry.objects.count(), PaymentEvent.objects.count()) == (2, 2)
 
@@ -115,12 +109,12 @@ def test_a_shop_works_in_a_schema_of_its_own_under_the_names_of_a_node(
     assert (again.content, Order.objects.count()) == (first.content, 2)
     for statement, refused in STILL_REFUSED.items():
         with pytest.raises(DatabaseError, match=refused), transaction.atomic():
-            sql(f"{statement}; SET CONSTRAINTS ALL IMMEDIATE")
+            rows(f"{statement}; SET CONSTRAINTS ALL IMMEDIATE")
 
 
 @pytest.mark.django_db
 def test_what_a_node_would_run_differently_is_known() -> None:
     """Triggers for each row alone, and no function that asks for its table's name, which is a shard's on a node."""
-    assert sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgtype::int & 1 = 0") == []
+    assert rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgtype::int & 1 = 0") == []
     asking = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosrc ~ 'TG_(TABLE|REL)'"
-    assert sql(asking) == []
+    assert rows(asking) == []

@@ -15,8 +15,8 @@ from idempotency.maintenance.completer import complete_stalled
 from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerAttempt, LedgerEntry, State
+from tests.emptying import rows
 from tests.system.failures.conftest import Stage
-from tests.system.protocol.explorer import Actor
 from tests.system.protocol.requests import BOTH, charge, order, outside
 
 PLACES = [(order, "the effect"), (order, "record"), (charge, "the result"), (charge, "complete_phased")]
@@ -24,24 +24,18 @@ PLACES = [(order, "the effect"), (order, "record"), (charge, "the result"), (cha
 
 def lose_connections() -> None:
     """The server drops every connection but ours."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-
-
-def hears_an_error(stage: Stage, actor: Actor) -> None:
-    """Django and the middleware make 500 or 503 of it."""
-    with pytest.raises((OperationalError, InterfaceError)):
-        stage.end(actor)
+    rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
 
 
 @pytest.mark.parametrize(("view", "place"), PLACES)
 def test_f21_the_connection_is_lost_before_the_commit(stage: Stage, view: Any, place: str) -> None:
     actor = stage.bring_before(stage.start(view), place)
     lose_connections()
-    hears_an_error(stage, actor)
+    with pytest.raises((OperationalError, InterfaceError)):  # Django and the middleware make 500 or 503 of it
+        stage.end(actor)
     stage.let_time_pass()
     stage.ends_well(view)
 

@@ -21,6 +21,7 @@ from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry, State
 from idempotency.postgres import statements
 from idempotency.redis import marker
+from tests.emptying import rows
 from tests.system.protocol import requests
 from tests.system.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop
 
@@ -53,8 +54,7 @@ class Case:
         self.outcomes: set[Any] = set()
 
     def __call__(self, run: Run) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(EMPTY)
+        rows(EMPTY)
         self.server.flushdb()
         requests.outside.charged.clear()
         actors = [Actor(name, lambda: requests.send(self.view, "k1")) for name in "ABC"[: self.copies]]
@@ -106,12 +106,10 @@ def test_three_at_once_with_everything_that_can_happen(redis_server: redis.Redis
 
 @pytest.fixture
 def _without_the_constraint() -> Iterator[None]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
+    rows(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
     yield
     LedgerEntry.objects.all().delete()
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)")
+    rows(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)")
 
 
 @pytest.fixture

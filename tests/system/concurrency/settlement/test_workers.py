@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from django.db import connection
 
 from payments.models import Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment
+from tests.emptying import rows
 from tests.integration.payments.conftest import OpenAttempt, fold, paid, payment_of, refunded
 from tests.processes import on_the_tests_database
 from tests.sandbox import ROOT
@@ -43,8 +43,7 @@ def worker(how: str) -> "subprocess.Popen[bytes]":
 @pytest.fixture
 def payments(open_attempt: OpenAttempt) -> list[Payment]:
     """Six payments with three events each; each has its job, and nobody else's are in the queue."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM procrastinate_jobs")
+    rows("DELETE FROM procrastinate_jobs")
     attempts = [open_attempt() for _ in range(6)]
     for attempt in attempts:
         fold(paid(attempt), source="notification")
@@ -55,20 +54,14 @@ def payments(open_attempt: OpenAttempt) -> list[Payment]:
     return [payment_of(attempt) for attempt in attempts]
 
 
-def fulfilments() -> list[tuple[str, int]]:
-    return list(Fulfilment.objects.order_by("id").values_list("status", "number"))
-
-
 def test_a_killed_worker_delays_its_payment_and_nothing_is_done_twice(payments: list[Payment]) -> None:
     assert worker("die").wait(120) == -9
     half = PaymentEvent.objects.filter(handled_at__isnull=False).count()
     assert half < 3 * len(payments)
     assert worker("live").wait(120) == 0
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'")
-        (kept,) = cursor.fetchone()
-    assert kept >= 1, "the queue still believes that the killed worker works"
+    kept = rows("SELECT 1 FROM procrastinate_jobs WHERE status = 'doing'")
+    assert kept, "the queue still believes that the killed worker works"
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")  # they are overdue
     events.handle_overdue()
-    assert fulfilments() == [("recalled", 4)] * len(payments)
+    assert list(Fulfilment.objects.values_list("status", "number")) == [("recalled", 4)] * len(payments)
     assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)

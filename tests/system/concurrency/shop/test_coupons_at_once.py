@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from shop.errors import NoneLeft
 from shop.models import Campaign, Coupon
 from shop.sales import coupons
+from tests.emptying import rows
 from tests.integration.shop.conftest import Caller
 from tests.running import until
 from tests.threads import at_once
@@ -98,13 +99,9 @@ def test_the_last_one_is_waited_for(demo: User, other: User, campaign: Campaign,
 
 
 def someone_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        (count,) = cursor.fetchone()
+    found = rows("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
     connections["default"].close()
-    return bool(count)
+    return bool(found)
 
 
 def test_who_comes_too_late_holds_nobody_up(campaign: Campaign) -> None:
