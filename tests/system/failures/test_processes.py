@@ -1,11 +1,11 @@
 """Rows F01–F12 of docs/guarantees.md: processes that die, callers that do not hear, copies that meet."""
 
-import threading
 from typing import Any
 
 from idempotency.models import LedgerEntry, State
 from tests.system.failures.conftest import Stage
 from tests.system.protocol.requests import BOTH, charge, order, outside
+from tests.threads import in_background
 
 
 @BOTH
@@ -50,11 +50,7 @@ def test_f05_the_answer_is_lost_on_its_way(stage: Stage, view: Any) -> None:
 def test_f06_the_caller_asks_another_instance(stage: Stage, view: Any) -> None:
     """Nothing of the answer is in the process: another thread has other connections, and shares nothing else."""
     first = stage.send(view)
-    elsewhere: list[Any] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(stage.end(stage.start(view))))
-    thread.start()
-    thread.join()
-    assert elsewhere == [first]
+    assert in_background(lambda: stage.end(stage.start(view))).result() == first
 
 
 def test_f07_phased_killed_before_the_call_outside(stage: Stage) -> None:

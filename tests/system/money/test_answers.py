@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from payments.models import Attempt, Observation, Payment, Refund
 from tests.running import until
-from tests.system.money.till import CALLING, CLOSED, EVERY, IN_PART, PAID, PRICE_MINOR, REFUNDED, Till, aside
+from tests.system.money.till import CALLING, CLOSED, EVERY, IN_PART, PAID, PRICE_MINOR, REFUNDED, Till
+from tests.threads import in_background
 
 PASSES_OF_AN_HOUR = 10  # the timer's back-off: 10 + 20 + 40 + … s
 
@@ -64,12 +65,12 @@ def test_m03_the_answer_to_the_closing_is_lost(till: Till, channel: str) -> None
 def test_m04_the_callback_comes_before_the_answer_to_the_opening(till: Till, channel: str) -> None:
     order = till.order()
     till.sandbox.faults(hold_answers=True)
-    with aside(lambda: till.start(order, channel, method=CALLING[channel])) as opening:
-        attempt = until(Attempt.objects.first)
-        until(lambda: till.pay_if_open(attempt))
-        till.all_notified()
-        assert till.state(attempt) == PAID
-        till.release()
+    opening = in_background(lambda: till.start(order, channel, method=CALLING[channel]))
+    attempt = until(Attempt.objects.first)
+    until(lambda: till.pay_if_open(attempt))
+    till.all_notified()
+    assert till.state(attempt) == PAID
+    till.release()
     # 202 where all of this took longer than we wait for an answer
     assert opening.result().status_code in (201, 202)
     till.sandbox.faults(hold_answers=False)
@@ -88,12 +89,12 @@ def test_m05_the_refund_is_notified_before_its_answer(
 ) -> None:
     attempt = till.bought(channel)
     till.sandbox.faults(hold_answers=True, duplicates=2)
-    with aside(lambda: till.refund(attempt, amount_minor)) as refunding:
-        until(lambda: till.moved(attempt) == (PRICE_MINOR, amount_minor))
-        till.all_notified()
-        # Alipay's notification does not say which refund it is about: the answer, or the timer, says so
-        assert till.state(attempt) == (PAID if channel == "alipay" else after)
-        till.release()
+    refunding = in_background(lambda: till.refund(attempt, amount_minor))
+    until(lambda: till.moved(attempt) == (PRICE_MINOR, amount_minor))
+    till.all_notified()
+    # Alipay's notification does not say which refund it is about: the answer, or the timer, says so
+    assert till.state(attempt) == (PAID if channel == "alipay" else after)
+    till.release()
     assert refunding.result().status_code in (201, 202)
     till.sandbox.faults(hold_answers=False)
     till.ends(attempt, after)

@@ -5,9 +5,6 @@ that stand in the queue's table, timers are the functions that the worker runs.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,7 +12,6 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection, connections
 from django.db.models import F, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -32,6 +28,7 @@ from payments.settlement import events
 from payments.settlement.journal import HELD, ORDERS
 from shop import tasks
 from shop.models import Order, OrderItem, Product
+from tests.emptying import rows
 from tests.running import until
 from tests.sandbox import Sandbox
 
@@ -58,7 +55,6 @@ class Till:
 
     Args:
         sandbox: shared by all tests; what stands there from earlier ones is not looked at.
-        user: who buys.
     """
 
     def __init__(self, sandbox: Sandbox, user: User) -> None:
@@ -69,8 +65,7 @@ class Till:
 
     def forget_the_past(self) -> None:
         """What other tests left: jobs (no table of Django's, so nobody empties it) and trades."""
-        with connection.cursor() as cursor:
-            cursor.execute("DELETE FROM procrastinate_jobs")
+        rows("DELETE FROM procrastinate_jobs")
         self._before = frozenset(self.sandbox.charges())
 
     # what the shopper and the shop do
@@ -178,9 +173,10 @@ class Till:
     def work(self) -> int:
         """Run what stands in the queue, with its retries, until nothing does; how many jobs that were."""
         done = 0
-        while jobs := _take_jobs():
-            for name, arguments in jobs:
-                _run(name, arguments)
+        take = "DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, task_name, args::text"
+        while jobs := sorted(rows(take)):
+            for _, name, arguments in jobs:
+                _run(name, json.loads(arguments))
             done += len(jobs)
         return done
 
@@ -283,33 +279,12 @@ class Till:
         assert Product.objects.get(sku="mug").stock == MUGS - sold, "units were lost or released twice"
 
 
-@contextmanager
-def aside(job: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """Run the job in a thread of its own, with a database connection of its own; at the end it has ended."""
-
-    def work() -> Any:
-        try:
-            return job()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        yield pool.submit(work)
-
-
 def _fits(payment: Payment) -> None:
     """The order's status says what its payment does."""
     status = Order.objects.get(pk=payment.order_id).status
     left_minor = payment.paid_minor - payment.refunded_minor
     fitting = {"pending", "closed"} if not payment.paid_minor else {"paid"} if left_minor else {"refunded"}
     assert status in fitting, f"order {payment.order_id.hex} is {status}, its payment {payment.status}"
-
-
-def _take_jobs() -> list[tuple[str, dict[str, Any]]]:
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, task_name, args::text")
-        found = sorted(cursor.fetchall())
-    return [(name, json.loads(arguments)) for _, name, arguments in found]
 
 
 def _run(name: str, arguments: dict[str, Any]) -> None:
@@ -324,9 +299,6 @@ def _run(name: str, arguments: dict[str, Any]) -> None:
 
 def _waiting() -> bool:
     """Whether a job, a refund or an event is left to be done; an attempt that nobody pays may stay open."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
-        if cursor.fetchone() != (0,):
-            return True
+    jobs = rows("SELECT 1 FROM procrastinate_jobs WHERE status = 'todo'")
     refunds = Refund.objects.filter(status__in=["requested", "processing", "uncertain"])
-    return refunds.exists() or PaymentEvent.objects.filter(handled_at__isnull=True).exists()
+    return bool(jobs) or refunds.exists() or PaymentEvent.objects.filter(handled_at__isnull=True).exists()

@@ -14,6 +14,7 @@ import pytest
 
 from payments.channels import configured
 from payments.providers import registry
+from tests.integration.payments.channels.conftest import counted
 from tests.system.secrets.conftest import (
     ALIPAY,
     API_V3_KEY,
@@ -170,10 +171,9 @@ def test_a_file_of_the_same_time_and_length_is_another_file(files: Files) -> Non
     assert sent_authorization("stripe") == "sk_test_other"
 
 
-def counted(channel: str, outcome: str) -> float:
-    samples = [sample for metric in configured.RELOADED.collect() for sample in metric.samples]
-    wanted = ("payonce_provider_keys_reloaded_total", {"channel": channel, "outcome": outcome})
-    return next((sample.value for sample in samples if (sample.name, sample.labels) == wanted), 0.0)
+def reloaded(channel: str) -> tuple[float, float]:
+    """How often its keys were refused, and used."""
+    return tuple(counted(configured.RELOADED, channel=channel, outcome=outcome) for outcome in ("refused", "used"))
 
 
 WRONG = [
@@ -206,7 +206,7 @@ def test_what_cannot_be_used_is_logged_once_and_the_former_keys_stay(
     path = files.folder / name
     path = next(path.glob("*.pem")) if path.is_dir() else path
     good, before = path.read_bytes(), configured.current()
-    refused, used = counted(channel, "refused"), counted(channel, "used")
+    refused, used = reloaded(channel)
     content = damaged(kind, name, good)
     if content is None:
         path.unlink()
@@ -220,10 +220,10 @@ def test_what_cannot_be_used_is_logged_once_and_the_former_keys_stay(
     assert [record.levelname for record in said] == ["ERROR"]
     assert setting in said[0].getMessage()
     assert "planted" not in caplog.text
-    assert counted(channel, "refused") - refused == 1
+    assert reloaded(channel) == (refused + 1, used)
     files.put(str(path.relative_to(files.folder)), good)
     assert configured.current()[channel] is not before[channel]
-    assert (counted(channel, "refused") - refused, counted(channel, "used") - used) == (1, 1)
+    assert reloaded(channel) == (refused + 1, used + 1)
 
 
 def test_a_wrong_file_of_one_channel_does_not_hold_up_another(files: Files) -> None:
