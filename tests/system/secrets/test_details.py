@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -38,40 +37,36 @@ def refused(sql: str) -> DatabaseError:
     raise AssertionError("PostgreSQL took it")
 
 
+def logged(error: Exception, message: str, *arguments: object) -> dict[str, str]:
+    """The log line of an error; the payer is not in it."""
+    with_traceback = (type(error), error, error.__traceback__)
+    line = json_formatter().format(
+        logging.LogRecord("payments", logging.ERROR, "", 0, message, arguments, with_traceback)
+    )
+    assert PAYER not in line
+    said: dict[str, str] = json.loads(line)
+    return said
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_no_log_line_has_them(kind: str) -> None:
-    try:
-        raise RuntimeError("while it was kept") from refused(REFUSED[kind])
-    except RuntimeError as error:
-        record = logging.LogRecord(
-            "payments", logging.ERROR, "", 0, "not kept: %s", (error.__cause__,), sys.exc_info()
-        )
-    line = json_formatter().format(record)
-    assert PAYER not in line
-    said = json.loads(line)
-    first, last = str(refused(REFUSED[kind])).partition("\n")[0], "RuntimeError: while it was kept"
+    error = RuntimeError("while it was kept")
+    error.__cause__ = refused(REFUSED[kind])
+    said = logged(error, "not kept: %s", error.__cause__)
+    first, last = str(error.__cause__).partition("\n")[0], "RuntimeError: while it was kept"
     assert said["event"] == f"not kept: {first}"
     assert f"Error: {first}\n\nThe above exception" in said["exception"]
     assert said["exception"].endswith(last)
 
 
 def test_nor_has_that_of_several_at_once() -> None:
-    def many() -> None:
-        faults = [refused(sql) for sql in REFUSED.values()]
-        try:
-            raise RuntimeError("a last one") from faults[0]
-        except RuntimeError as last:
-            raise ExceptionGroup("some days failed", [*faults, ExceptionGroup("more", [last])]) from None
-
-    try:
-        many()
-    except ExceptionGroup:
-        record = logging.LogRecord("payments", logging.ERROR, "", 0, "failed", (), sys.exc_info())
-    line = json_formatter().format(record)
-    assert PAYER not in line
-    said = json.loads(line)["exception"]
-    for sql in REFUSED.values():
-        assert str(refused(sql)).partition("\n")[0] in said
+    faults, last = [refused(sql) for sql in REFUSED.values()], RuntimeError("a last one")
+    last.__cause__ = faults[0]
+    said = logged(ExceptionGroup("some days failed", [*faults, ExceptionGroup("more", [last])]), "failed")[
+        "exception"
+    ]
+    for fault in faults:
+        assert str(fault).partition("\n")[0] in said
     assert "RuntimeError: a last one" in said
 
 
