@@ -14,7 +14,7 @@ import redis
 
 from tests import readymade
 from tests.ports import free_ports, is_free
-from tests.sandbox import ROOT, START_SECONDS
+from tests.sandbox import ROOT, START_SECONDS, is_up
 
 # for a client that many threads share: beyond its limits the pool closes connections that are in use (httpcore 1.0.9,
 # encode/httpcore issue 1110)
@@ -27,8 +27,6 @@ class RunningShop:
     """`python -m shop.devserver.run` with servers of its own; `stop` it in the end.
 
     Args:
-        folder: its data.
-        web: how many web processes.
         more: of the environment.
         first: whether everything is to be made from nothing; else an empty folder gets the data of a first start.
     """
@@ -126,14 +124,6 @@ def _free_ports(web: int) -> tuple[int, int]:
         wanted = [first + 10 * index for index in range(web)]
         if sandbox not in wanted and all(map(is_free, wanted)):
             return first, sandbox
-
-
-def is_up(url: str) -> bool:
-    """Whether it answers 200."""
-    try:
-        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def until(condition: Callable[[], Any], seconds: float = START_SECONDS) -> Any:

@@ -17,11 +17,7 @@ START_SECONDS = 300.0  # a bound for a machine that does much else; one that end
 
 
 class Sandbox:
-    """A running sandbox; `stop` it in the end.
-
-    Args:
-        folder: its keys and store.
-    """
+    """A running sandbox; `stop` it in the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,12 +30,7 @@ class Sandbox:
         )
         self.http = httpx.Client(base_url=self.url, timeout=20, trust_env=False)
         deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                if self.http.get("/healthz").status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
+        while not is_up(f"{self.url}/healthz"):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise RuntimeError("the sandbox did not start")
@@ -85,6 +76,14 @@ class Sandbox:
         """What was really charged, by our number."""
         said = self.http.get("/_control/charges").raise_for_status().json()
         return {charge["out_trade_no"]: charge for charge in said}
+
+
+def is_up(url: str) -> bool:
+    """Whether it answers 200."""
+    try:
+        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def channels_at(url: str) -> dict[str, dict[str, str]]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -104,7 +105,7 @@ def test_the_version_before_may_go_on_beside_it(former: BaseDatabaseWrapper) -> 
         cursor.execute(
             "INSERT INTO payments_payment (id, order_id, amount_minor, currency, status, version, paid_minor,"
             " refunded_minor, reserved_minor) VALUES (%s, %s, 1, 'CNY', 'pending', 1, 0, 0, 0)",
-            [(key := uuid.uuid4()), key],
+            [(key := uuid4()), key],
         )
         assert Payment.objects.using("former").get(**order_columns(key)).order_no == key.hex
         transaction.set_rollback(True, using="former")

@@ -1,6 +1,5 @@
 """The files under deploy/, the image and compose.yaml: what they promise, read by the programs that use them."""
 
-import configparser
 import ipaddress
 import json
 import os
@@ -24,7 +23,7 @@ from shop.devserver.guardian import Guardian
 from tests.ports import free_port
 from tests.running import is_up, until
 from tests.sandbox import ROOT
-from tests.system.cluster.deployment import DEPLOY, start_nginx
+from tests.system.cluster.deployment import DEPLOY, start_nginx, unit
 
 EDGE, NO_EDGE = "127.0.0.1", "127.0.0.2"
 UNITS = ["payonce-web@.service", "payonce-worker.service"]
@@ -152,13 +151,6 @@ def test_nginx_limits_connections_of_an_address(nginx: str, web: Web) -> None:
     finally:
         for each in held:
             each.close()
-
-
-def unit(name: str) -> dict[str, str]:
-    read = configparser.RawConfigParser(strict=False)
-    read.optionxform = str  # type: ignore[assignment, method-assign]
-    read.read(DEPLOY / "systemd" / name)
-    return dict(read["Service"])
 
 
 @pytest.mark.parametrize("name", UNITS)

@@ -18,19 +18,13 @@ import redis
 from shop.devserver.embedded import EmbeddedError, EmbeddedServers
 from tests import readymade
 from tests.running import until
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sandbox import ROOT
 
 
 @pytest.fixture(autouse=True)
 def _no_given_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.delenv("REDIS_URL")
-
-
-@pytest.fixture
-def folder(open_folder: Path) -> Path:
-    return open_folder
 
 
 @pytest.fixture
@@ -85,9 +79,9 @@ def start_apart(folder: Path) -> subprocess.Popen[str]:
     return starter
 
 
-def test_servers_start_stop_and_keep_their_data(folder: Path) -> None:
+def test_servers_start_stop_and_keep_their_data(open_folder: Path) -> None:
     for expected in (1, 2):
-        with EmbeddedServers(folder) as servers:
+        with EmbeddedServers(open_folder) as servers:
             with psycopg.connect(servers.environment["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS visits (n serial)")
                 connection.execute("INSERT INTO visits DEFAULT VALUES")
@@ -100,15 +94,15 @@ def test_servers_start_stop_and_keep_their_data(folder: Path) -> None:
         assert version[0].startswith("18")
         assert counted == (expected,)
         assert visits == expected
-        assert processes_on(folder) == []
+        assert processes_on(open_folder) == []
 
 
-def test_given_servers_are_used_and_none_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_servers_are_used_and_none_is_started(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
     monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
-    with EmbeddedServers(folder) as servers:
+    with EmbeddedServers(open_folder) as servers:
         assert servers.environment == {}
-        assert processes_on(folder) == []
+        assert processes_on(open_folder) == []
 
 
 def test_a_second_starter_hears_so_and_the_sockets_are_closed_to_other_users(used: Path) -> None:
@@ -130,9 +124,9 @@ def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(used: 
         until(lambda: names_on(used) == set())  # its command went with it, too
 
 
-def test_the_exit_code_of_the_command_is_handed_on_and_a_strict_umask_is_no_obstacle(folder: Path) -> None:
+def test_the_exit_code_of_the_command_is_handed_on_and_a_strict_umask_is_no_obstacle(open_folder: Path) -> None:
     script = "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
-    starter = run_apart(folder / "new", sys.executable, "-c", script, umask=0o077)
+    starter = run_apart(open_folder / "new", sys.executable, "-c", script, umask=0o077)
     said, _ = starter.communicate()
     assert starter.returncode == 7
     assert said.startswith("unix://")
@@ -153,8 +147,8 @@ def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(used:
         until(lambda: not any(process.is_running() for process in left))
 
 
-def test_a_stale_pid_that_is_another_server_now_is_left_alone(folder: Path) -> None:
-    mine, another = folder / "mine", folder / "another"
+def test_a_stale_pid_that_is_another_server_now_is_left_alone(open_folder: Path) -> None:
+    mine, another = open_folder / "mine", open_folder / "another"
     for each in (mine, another):
         each.mkdir()
         readymade.lay_out(each)
@@ -170,14 +164,16 @@ def test_a_stale_pid_that_is_another_server_now_is_left_alone(folder: Path) -> N
         client.close()
 
 
-def test_a_start_that_is_killed_inside_initdb_leaves_no_process_and_begins_again_at_once(folder: Path) -> None:
-    starter = run_apart(folder, "true")
-    until(lambda: any(folder.glob("postgresql.new.*/base")) or (folder / "postgresql").exists())
+def test_a_start_that_is_killed_inside_initdb_leaves_no_process_and_begins_again_at_once(
+    open_folder: Path,
+) -> None:
+    starter = run_apart(open_folder, "true")
+    until(lambda: any(open_folder.glob("postgresql.new.*/base")) or (open_folder / "postgresql").exists())
     end(starter, signal.SIGKILL)
-    with EmbeddedServers(folder, durable=False) as servers:
+    with EmbeddedServers(open_folder, durable=False) as servers:
         assert "DATABASE_URL" in servers.environment
-        until(lambda: "initdb" not in names_on(folder))
-    until(lambda: names_on(folder) == set())
+        until(lambda: "initdb" not in names_on(open_folder))
+    until(lambda: names_on(open_folder) == set())
 
 
 def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(used: Path) -> None:
@@ -192,21 +188,21 @@ def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(used: Path) -> N
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
 
 
-def test_a_data_folder_that_cannot_be_is_named(folder: Path) -> None:
-    (folder / "file").touch()
+def test_a_data_folder_that_cannot_be_is_named(open_folder: Path) -> None:
+    (open_folder / "file").touch()
     with pytest.raises(EmbeddedError, match=r"DATA_DIR .*file.* cannot be used: Not a directory"):
-        EmbeddedServers(folder / "file" / "below").start()
+        EmbeddedServers(open_folder / "file" / "below").start()
 
 
-def test_data_of_another_major_version_is_refused(folder: Path) -> None:
-    (folder / "postgresql").mkdir()
-    (folder / "postgresql" / "PG_VERSION").write_text("16\n")
+def test_data_of_another_major_version_is_refused(open_folder: Path) -> None:
+    (open_folder / "postgresql").mkdir()
+    (open_folder / "postgresql" / "PG_VERSION").write_text("16\n")
     with pytest.raises(EmbeddedError, match="expecting version 18 but found version 16"):
-        EmbeddedServers(folder).start()
+        EmbeddedServers(open_folder).start()
 
 
-def test_a_path_too_long_and_strange_for_a_socket_is_no_obstacle(folder: Path) -> None:
-    deep = folder / ("a shop, mine " + "d" * 90)
+def test_a_path_too_long_and_strange_for_a_socket_is_no_obstacle(open_folder: Path) -> None:
+    deep = open_folder / ("a shop, mine " + "d" * 90)
     deep.mkdir()
     readymade.lay_out(deep)
     with (

@@ -44,16 +44,10 @@ class Deployment:
     """In production's settings: DEBUG off, and every file from deploy/. Stopped by the guardian.
 
     Args:
-        guardian: starts the processes.
-        folder: for data and logs.
-        database_url: of the web processes.
-        redis_url: of everything.
         worker_database_url: of the worker and the migrations; None: as the web processes.
-        web: how many web processes.
 
     Attributes:
-        url: of nginx.
-        web_urls: of the processes behind it.
+        url: of nginx, with `web_urls` behind it.
         token: of the one user, for the API.
     """
 
@@ -201,11 +195,17 @@ def program_of(package: str) -> str:
     return program
 
 
-def exec_start(unit: str) -> list[str]:
+def unit(name: str) -> dict[str, str]:
+    """The settings of the service of a systemd unit in deploy/."""
+    read = configparser.RawConfigParser(strict=False)
+    read.optionxform = str  # type: ignore[assignment, method-assign]
+    read.read(DEPLOY / "systemd" / name)
+    return dict(read["Service"])
+
+
+def exec_start(name: str) -> list[str]:
     """The command of a systemd unit in deploy/, with this machine's Python in place of the installed one."""
-    read = configparser.ConfigParser(strict=False, interpolation=None)
-    read.read(DEPLOY / "systemd" / unit)
-    program, *arguments = shlex.split(read["Service"]["ExecStart"])
-    folder, _, name = program.rpartition("/")
+    program, *arguments = shlex.split(unit(name)["ExecStart"])
+    folder, _, called = program.rpartition("/")
     assert folder == "/srv/payonce/.venv/bin"
-    return [str(Path(sys.executable).parent / name), *arguments]
+    return [str(Path(sys.executable).parent / called), *arguments]

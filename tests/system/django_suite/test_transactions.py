@@ -11,7 +11,8 @@ from pathlib import Path
 import django
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.sandbox import ROOT
+
 SUITES = ("transactions", "transaction_hooks")
 
 

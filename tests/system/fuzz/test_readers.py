@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.sandbox import ROOT
 from tests.system.fuzz.readers import READERS, SEEDS, key
 
-ROOT = Path(__file__).parents[3]
 TAKEN = set(READERS) - {"forged", "alipay_answer", "wechat_envelope", "alipay_zip"}
 
 

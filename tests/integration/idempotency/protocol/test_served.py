@@ -18,7 +18,7 @@ from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Effects
 from tests.ports import free_port
 from tests.processes import on_the_tests_database
-from tests.running import until
+from tests.running import is_up, until
 from tests.sandbox import ROOT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -37,18 +37,11 @@ def served(django_db_setup: None) -> Iterator[str]:
         env=on_the_tests_database() | settings,
     )
     try:
-        until(lambda: answers(f"http://{url}/healthz"))
+        until(lambda: is_up(f"http://{url}/healthz"))
         yield f"http://{url}"
     finally:
         server.terminate()
         server.wait(30)
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_a_key_on_two_lines_is_no_key(effects: Effects, served: str) -> None:
