@@ -34,9 +34,6 @@ def take_turns(
     """Measure every way once a round, orders shuffled and every other one reversed; return title -> figures.
 
     Args:
-        name: of the benchmark, printed with the progress.
-        ways: title -> one measurement.
-        rounds: figures of each way.
         warm: rounds before them whose figures are dropped.
     """
     seen: dict[str, list[Figure]] = {title: [] for title in ways}

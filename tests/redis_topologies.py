@@ -37,7 +37,6 @@ class Topology(ABC):
     """Some servers that together are one store. `start` it, and `stop` it in the end.
 
     Args:
-        guardian: starts the processes.
         folder: for their data and logs; emptied at each start.
         program: the server's binary; None: redis-server as the embedded servers find it.
     """

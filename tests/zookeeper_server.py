@@ -39,7 +39,6 @@ class ZooKeeperServer:
     """`start` it, and `stop` it in the end.
 
     Args:
-        guardian: starts the process.
         folder: for its data and log; emptied at each start.
 
     Attributes:

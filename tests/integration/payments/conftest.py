@@ -28,7 +28,7 @@ from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from payments.settlement.state import BY_HAND
 from shop.models import Order, Product
-from shop.orders import placing as orders
+from tests.integration.shop.conftest import placed
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed
 from tests.sandbox import channels_at
@@ -84,11 +84,7 @@ def mug(transactional_db: None) -> Product:
 
 @pytest.fixture
 def new_order(shopper: User, mug: Product) -> Callable[[], Order]:
-    def make() -> Order:
-        with transaction.atomic():
-            return orders.create_order(user_id=shopper.pk, quantities={"mug": 1})
-
-    return make
+    return lambda: placed(shopper, mug=1)
 
 
 @pytest.fixture

@@ -29,14 +29,7 @@ Plan = Iterator[Visit]
 
 
 class Shop:
-    """The web processes and the shopper's wallet, as clients reach them. For any number of threads.
-
-    Args:
-        urls: of the web processes.
-        sandbox_url: where shoppers pay.
-        history: gets everything.
-        timeout_seconds: for an answer.
-    """
+    """The web processes and the shopper's wallet, as clients reach them. For any number of threads."""
 
     def __init__(
         self, urls: list[str], sandbox_url: str, history: History, *, timeout_seconds: float = ANSWER_SECONDS

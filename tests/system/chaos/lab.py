@@ -40,7 +40,6 @@ class Lab(Run):
 
     Args:
         folder: its data; of a short path, readable by PostgreSQL's user.
-        web: how many web processes.
         durable: as in production; False where nothing kills PostgreSQL.
         clocks: web process's number -> by how many seconds its clock is ahead.
         more: of the environment.

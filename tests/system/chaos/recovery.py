@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.system.chaos.checker import Evidence, open_ends, violations
 from tests.system.chaos.clients import Shop
 from tests.system.chaos.faults import tell_sandbox
-from tests.system.chaos.history import History, Intent
+from tests.system.chaos.history import History
 from tests.system.chaos.lab import Lab
 from tests.system.chaos.stage import Stage
 
@@ -36,7 +36,7 @@ def judge(lab: Lab, shop: Shop, stage: Stage, *, seed: int = 0, rest_seconds: fl
     with ThreadPoolExecutor(max_workers=ASKERS, thread_name_prefix="asker") as pool:
         while True:
             unsettled = [intent for intent in history.of() if not intent.is_settled]
-            list(pool.map(lambda intent: _ask_again(shop, intent), unsettled))
+            list(pool.map(lambda intent: shop.send(intent, web=len(intent.answers)), unsettled))
             left = _look(lab, history, stage, at=open_ends)
             if not left or time.monotonic() > deadline:
                 break
@@ -47,11 +47,6 @@ def judge(lab: Lab, shop: Shop, stage: Stage, *, seed: int = 0, rest_seconds: fl
         for intent in dice.sample(keyed, min(REPLAYS, len(keyed))):
             pool.submit(shop.send, intent, web=dice.randrange(len(lab.urls)))
     return [*left, *_look(lab, history, stage, at=violations)]
-
-
-def _ask_again(shop: Shop, intent: Intent) -> None:
-    """Once: the next round asks again."""
-    shop.send(intent, web=len(intent.answers))
 
 
 def _look(lab: Lab, history: History, stage: Stage, *, at: Callable[[Evidence], list[str]]) -> list[str]:

@@ -21,9 +21,6 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        requests: that clients sent.
-        faults: that were made.
-        violations: a sentence each.
         statuses: how often what was answered.
         done: how often what kind of intent had its effect.
         folder: logs and history, if they were kept: with a violation, or with an answer of 500.
@@ -41,7 +38,6 @@ def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool 
     """Run the seed.
 
     Args:
-        seed: of everything in `plan`.
         duration: seconds of load and faults; starting, recovery and the verdict come on top.
         say: called with the progress, a line each time.
         keep: leave logs and history where they are, also without a violation.

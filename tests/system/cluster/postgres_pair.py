@@ -17,11 +17,7 @@ CONF = DEPLOY / "postgresql" / "primary.conf"
 
 
 class Pair:
-    """Two servers; `kill_primary`, then `promote` the other. Stopped by the guardian.
-
-    Args:
-        folder: for their data.
-    """
+    """Two servers; `kill_primary`, then `promote` the other. Stopped by the guardian."""
 
     def __init__(self, guardian: Guardian, folder: Path) -> None:
         self._guardian = guardian

@@ -1,13 +1,5 @@
 """The shop's fixtures again, for many threads at the same instant."""
 
-from tests.integration.shop.conftest import (  # noqa: F401
-    caller,
-    channels,
-    demo,
-    mug,
-    other,
-    poster,
-    shopper,
-    sneaker,
-    stranger,
-)
+from tests.integration.shop.conftest import channels, demo, mug, other, sneaker
+
+__all__ = ["channels", "demo", "mug", "other", "sneaker"]

@@ -24,11 +24,7 @@ def open_sale(database: psycopg.Connection, *, sku: str, units: int) -> int:
 
 
 class Crowd:
-    """Users who want one sku.
-
-    Attributes:
-        tokens: of their API.
-    """
+    """Users who want one sku."""
 
     def __init__(self, database: psycopg.Connection, *, sku: str, count: int) -> None:
         self.sku = sku
