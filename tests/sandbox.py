@@ -4,10 +4,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from payments.sandbox import keys, state
 from tests.ports import free_port
@@ -76,6 +78,13 @@ class Sandbox:
         """What was really charged, by our number."""
         said = self.http.get("/_control/charges").raise_for_status().json()
         return {charge["out_trade_no"]: charge for charge in said}
+
+
+def a_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """One in a folder of its own, stopped afterwards: for `pytest.fixture`, which says for how long."""
+    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
+    yield made
+    made.stop()
 
 
 def is_up(url: str) -> bool:

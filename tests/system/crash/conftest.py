@@ -17,7 +17,7 @@ from tests import readymade
 from tests.conftest import guarded_folder
 from tests.ports import free_port
 from tests.running import MUG, is_up, until
-from tests.sandbox import ROOT, Sandbox
+from tests.sandbox import ROOT, Sandbox, a_sandbox
 
 PYTHON = sys.executable
 
@@ -76,11 +76,7 @@ class MortalShop:
         self.redis.close()
 
 
-@pytest.fixture(scope="package")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
-    yield made
-    made.stop()
+sandbox = pytest.fixture(a_sandbox, scope="package")
 
 
 @pytest.fixture(scope="package")

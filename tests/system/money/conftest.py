@@ -14,15 +14,10 @@ from payments.providers import registry
 from payments.providers.base import Provider
 from shop.models import Product
 from tests.payments_settings import changed, limited
-from tests.sandbox import Sandbox
+from tests.sandbox import Sandbox, a_sandbox
 from tests.system.money.till import MUGS, PRICE_MINOR, Till
 
-
-@pytest.fixture(scope="session")
-def sandbox_of_money(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("money"))
-    yield sandbox
-    sandbox.stop()
+sandbox_of_money = pytest.fixture(a_sandbox, scope="session")
 
 
 @pytest.fixture(autouse=True)

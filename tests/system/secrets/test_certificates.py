@@ -17,18 +17,12 @@ from payments.channels import configured
 from payments.errors import SignatureInvalid
 from tests.integration.payments.providers.conftest import Listener, asked, listener
 from tests.payments_settings import changed
-from tests.sandbox import Sandbox
+from tests.sandbox import Sandbox, a_sandbox
 
 __all__ = ["listener"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
-    yield made
-    made.stop()
+sandbox = pytest.fixture(a_sandbox, scope="module")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from payments.providers import registry
 from payments.providers.actions import NextAction
 from payments.providers.base import Provider
 from payments.testing.relay import Endpoint, Reply
-from tests.sandbox import Sandbox
+from tests.sandbox import Sandbox, a_sandbox
 from tests.unit.payments.providers.conftest import create
 from tests.unit.payments.providers.conftest import refund as give_back
 
@@ -56,11 +56,7 @@ def number() -> str:
     return new_id().hex
 
 
-@pytest.fixture(scope="session")
-def sandbox_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"))
-    yield sandbox
-    sandbox.stop()
+sandbox_process = pytest.fixture(a_sandbox, scope="session")
 
 
 @pytest.fixture
