@@ -2,30 +2,17 @@
 
 import atexit
 import os
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from django.db import transaction
+from environ import Env
 
 from idempotency.postgres import transactions
 
-_server = urlsplit(os.environ["DATABASE_URL"])
-_query = dict(pair.split("=", 1) for pair in _server.query.split("&") if pair)
+_SERVER = Env.db_url_config(os.environ["DATABASE_URL"])
 
-
-def _database(name: str) -> dict[str, Any]:
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "HOST": unquote(_query.get("host", _server.hostname or "")),
-        "PORT": _server.port or "",
-        "USER": unquote(_server.username or ""),
-        "PASSWORD": unquote(_server.password or ""),
-        "NAME": _server.path.lstrip("/"),
-        "TEST": {"NAME": f"{os.environ['SUITE_NAME']}_{name}"},
-    }
-
-
-DATABASES = {"default": _database("default"), "other": _database("other")}
+DATABASES = {
+    name: {**_SERVER, "TEST": {"NAME": f"{os.environ['SUITE_NAME']}_{name}"}} for name in ("default", "other")
+}
 SECRET_KEY = "of Django's own tests"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
@@ -43,7 +30,7 @@ def _entered(self: transaction.Atomic) -> None:
         deferred.append(self.using or "default")
 
 
-def _exited(self: transaction.Atomic, *error: Any) -> None:
+def _exited(self: transaction.Atomic, *error: object) -> None:
     database = transaction.get_connection(self.using)
     if not database.savepoint_ids:
         transactions.stop(database)
