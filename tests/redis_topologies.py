@@ -214,8 +214,8 @@ class Cluster(Topology):
 class Sentinels(Topology):
     """A master, its replica, and three Sentinels that agree by two."""
 
-    def __init__(self, guardian: Guardian, folder: Path, *, program: str | None = None) -> None:
-        super().__init__(guardian, folder, program=program)
+    def __init__(self, guardian: Guardian, folder: Path) -> None:
+        super().__init__(guardian, folder)
         self._data_ports = free_ports(2)
         self.sentinel_ports = free_ports(3)
 

@@ -60,21 +60,14 @@ class RunningShop:
         )
         self._wait_until_ready()
 
-    @property
-    def database_url(self) -> str:
-        return f"postgresql://postgres@/payonce?host={self.folder}/run/postgresql"
-
-    @property
-    def redis_url(self) -> str:
-        return f"unix://{self.folder}/run/redis/redis.sock?db=0"
-
     def database(self) -> psycopg.Connection:
         """A connection to its database; close it."""
-        return psycopg.connect(self.database_url, autocommit=True)
+        url = f"postgresql://postgres@/payonce?host={self.folder}/run/postgresql"
+        return psycopg.connect(url, autocommit=True)
 
     def redis(self) -> redis.Redis:
         """A client of its Redis; close it."""
-        return redis.Redis.from_url(self.redis_url, socket_timeout=30)
+        return redis.Redis.from_url(f"unix://{self.folder}/run/redis/redis.sock?db=0", socket_timeout=30)
 
     def api(self, *, token: str = "demo-token", url: str | None = None) -> httpx.Client:
         """A client of the API as the demo user; close it."""

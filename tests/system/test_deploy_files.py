@@ -91,9 +91,9 @@ def nginx(open_folder: Path, web: Web, guardian: Guardian) -> str:
     return url
 
 
-def caller(nginx: str, *, source: str = EDGE, shopper: str = "203.0.113.7", proto: str = "https") -> httpx.Client:
-    """Connects from `source` and says that it passes on what `shopper` asked by `proto`."""
-    headers = {"X-Forwarded-For": shopper, "X-Forwarded-Proto": proto}
+def caller(nginx: str, *, source: str = EDGE, shopper: str = "203.0.113.7") -> httpx.Client:
+    """Connects from `source` and says that it passes on what `shopper` asked by https."""
+    headers = {"X-Forwarded-For": shopper, "X-Forwarded-Proto": "https"}
     return httpx.Client(base_url=nginx, transport=httpx.HTTPTransport(local_address=source), headers=headers)
 
 
