@@ -234,6 +234,7 @@ class TestNavigation:
 def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, open_attempt: OpenAttempt) -> None:
     open_attempt(status="failed")
     fold(refunded(payment.attempts.get(), 500, "r1"))
+    Attempt.objects.update(created_at=timezone.now())  # one day's, also at midnight
     yesterday = compared(timezone.now().date() - timedelta(days=1))
     shown = admin_client.get("/admin/").content.decode()
     sums = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(<td>WeChat.*?)</tr>", shown)]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -30,6 +31,7 @@ from payments.errors import (
     RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.providers import deadlines
 from payments.providers.actions import PayMethod
 from payments.refunds import steps as refunds
 from tests.integration.payments.channels.conftest import channels
@@ -162,6 +164,8 @@ def script(
     channels: None, company: Company, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], Script]]:
     made: list[Script] = []
+    # a time-out is of one wait alone: only what waits for the address takes time
+    monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
     def of(channel: str) -> Script:
         made.append(Script(company, calling.provider(channel), settings, monkeypatch))
