@@ -20,6 +20,8 @@ UNSHARED = Counter(
     "payonce_unshared", "Times that something was done without its lock or limit: no answer from Redis.", ["what"]
 )
 
+_REFUSALS = (LockTimeout, NotHeld)  # which are answers
+
 T = TypeVar("T")
 
 
@@ -36,7 +38,7 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
         return otherwise
     try:
         return _asked(ask)
-    except (LockTimeout, NotHeld):
+    except _REFUSALS:
         raise
     except LockError as error:
         # safe because no promise rests on what is shared here: see the module
@@ -58,9 +60,9 @@ def _asked(ask: Callable[[Any], T]) -> T:
     probing = not fastpath.breaker.is_closed  # else a send_nowait proves nothing
     try:
         answer = ask(_client())
-    except (LockTimeout, NotHeld):
+    except _REFUSALS:
         if probing:
-            fastpath.breaker.succeeded()  # a refusal is an answer
+            fastpath.breaker.succeeded()
         raise
     if probing:
         fastpath.breaker.succeeded()
