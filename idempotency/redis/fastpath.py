@@ -124,7 +124,7 @@ def failed(error: Exception) -> None:
     log.warning("Redis is unavailable (%s); doing without it for %g s.", reason, seconds)
 
 
-def ping() -> bool:
+def takes_writes() -> bool:
     """Return whether Redis takes a write: one that is full or read-only answers PING."""
     return attempt(lambda redis: bool(redis.set(f"{prefix()}:ping", "", px=1000))) is True
 

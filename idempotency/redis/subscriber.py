@@ -263,7 +263,7 @@ os.register_at_fork(after_in_child=_forget)
 @contextlib.contextmanager
 def listen(channel: str) -> Iterator[Bell | None]:
     """Yield a bell for `channel` of the settings' Redis. None if the server is away or does not confirm."""
-    if not fastpath.ping():  # at once where it is gone, and the breaker learns of it
+    if not fastpath.takes_writes():  # at once where it is gone, and the breaker learns of it
         yield None
         return
     bell, confirmed, subscriber = Bell(), threading.Event(), subscriber_of(fastpath.client())

@@ -25,7 +25,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     except DatabaseError as error:
         outage(error)  # logs the reason
         return JsonResponse({"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"})
-    return JsonResponse({"status": "ready", "postgresql": True, "redis": fastpath.ping()})
+    return JsonResponse({"status": "ready", "postgresql": True, "redis": fastpath.takes_writes()})
 
 
 def metrics(request: HttpRequest) -> HttpResponse:

@@ -358,7 +358,7 @@ def test_with_redis_away_a_process_goes_by_its_own_copies_and_says_so(
         assert (one.get("a"), one.alone, one.clear()) == (2, True, False)
         without.set("b", 3)
         assert (without.get("b"), without.alone) == (3, True)
-    until(lambda: (fastpath.ping(), one.get("a"), maps(read=source.read).get("a"))[2] == 2)
+    until(lambda: (fastpath.takes_writes(), one.get("a"), maps(read=source.read).get("a"))[2] == 2)
     until(lambda: (one.get("missing"), one.alone)[1] is False)
     assert maps(copy_seconds=0).get("a") in {2, None}  # what was there before is gone
 

@@ -43,7 +43,7 @@ def test_killed_in_the_middle_of_a_call_and_used_again_when_it_is_back(
     for _ in range(3):  # a client may need a command or two to see that its connections are dead
         fastpath.breaker.succeeded()
         assert is_replay_of(post(), first)
-    assert fastpath.ping() is True
+    assert fastpath.takes_writes() is True
     assert store.keys()
     assert effects() == 4
     with subscriber.listen(channel) as bell:
