@@ -15,12 +15,14 @@ NEWEST_MAX = 50_000  # rows that a chart by the hour reads
 
 ByHour = dict[datetime, dict[str, int]]
 
+# entries without a final answer, by what becomes of them
 _OPEN = """
 SELECT CASE WHEN state = 'uncertain' THEN 'uncertain'
             WHEN lease_until <= statement_timestamp() THEN 'stalled' ELSE 'running' END AS name,
        count(*), extract(epoch FROM statement_timestamp() - min(created_at))::float8
 FROM idempotency_ledgerentry WHERE state <> 'finished' GROUP BY name
 """
+# the last reaping
 _REAPED = "SELECT extract(epoch FROM statement_timestamp() - reaped_at)::float8 FROM idempotency_ledgerepoch"
 
 
