@@ -251,8 +251,7 @@ class OnAHook(FormView):
 
 @method_decorator(idempotent, name="get")
 class OnGet(View):
-    def get(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    get = unreached
 
 
 class OnAHookOfRest(CreateAPIView):
@@ -269,9 +268,7 @@ class OnAHelper(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         return self.order(request)
 
-    @method_decorator(idempotent)
-    def order(self, request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
+    order = method_decorator(idempotent)(unreached)
 
 
 class OnBoth(View):
@@ -441,8 +438,7 @@ class AroundPost(GuardedOutside):
 
 
 class InPlaceOfTheWhole(AsAWhole):
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        raise NotImplementedError
+    dispatch = unreached
 
 
 class Overrides:
