@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError
-from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.urls import include, path
 from django.utils import timezone
@@ -27,7 +26,7 @@ from idempotency.models import LedgerEntry
 from idempotency.observability import logs, statistics
 from shop.platform.logs import json_formatter
 from tests.integration.idempotency import urls
-from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.conftest import Caller, end_the_lease
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -65,10 +64,12 @@ class TestMetrics:
             with override_settings(IDEMPOTENCY={"REDIS": None}):
                 caller.post()
 
-    def test_a_phased_call_is_counted_once_by_how_it_ended(self, caller: Caller) -> None:
+    def test_a_phased_call_is_counted_once_by_how_it_ended(
+        self, caller: Caller, caplog: pytest.LogCaptureFixture
+    ) -> None:
         def overtake() -> None:
             PLAN["during"] = None
-            LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+            end_the_lease()
             caller.post("/phased", key="k2", body={})
 
         ends = {"uncertain": 1, "executed": 2, "replayed": 2, "not_stored": 1}
@@ -79,7 +80,10 @@ class TestMetrics:
             PLAN["answer"] = 503
             caller.post("/phased", body={})
             PLAN.update(answer=201, during=overtake)
-            caller.post("/phased", key="k2", body={})  # it is the other run that counts as executed
+            caplog.clear()
+            with counting("idempotency_conflicts_total", kind="lost_lease"):
+                caller.post("/phased", key="k2", body={})  # it is the other run that counts as executed
+        assert not [line for line in caplog.records if line.levelno >= logging.ERROR]
 
     def test_a_redis_that_fails_is_counted(self, caller: Caller) -> None:
         location = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
