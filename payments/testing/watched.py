@@ -17,9 +17,9 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
+from payments.providers.documents import NUMBER_MAX
 from payments.testing.verdicts import must
 
-NAMES_MAX = 64  # characters of a number, as the rows have
 _RETURNED: dict[str, type[Any]] = {
     **dict.fromkeys(("query", "capture", "close"), Trade),
     **dict.fromkeys(("refund", "query_refund"), RefundResult),
@@ -75,7 +75,7 @@ def _must_be_money(moved: Any, what: str) -> None:
     for name in ("out_trade_no", "provider_txn_id", "out_refund_no", "paid_txn_id", "currency"):
         text = getattr(moved, name)
         must_be(text, str, f"{what}'s {name}")
-        must(len(text) <= NAMES_MAX, f"{what}'s {name} has more than {NAMES_MAX} characters")
+        must(len(text) <= NUMBER_MAX, f"{what}'s {name} has more than {NUMBER_MAX} characters")
     must(bool(moved.provider_txn_id), f"{what}'s provider_txn_id is empty")
     must(is_currency(moved.currency), f"{what}'s currency must be three capitals, not {moved.currency!r}")
     when = moved.occurred_at

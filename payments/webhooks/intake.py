@@ -22,7 +22,7 @@ from payments.channels.accounts import key_of
 from payments.errors import ChannelUnavailable, NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.models import Notification
 from payments.providers.base import Notice, Provider
-from payments.providers.documents import is_keepable
+from payments.providers.documents import NUMBER_MAX, is_keepable
 from payments.refunds import steps as refunds
 from payments.settlement import backoff, events, notifications, read
 from payments.settlement.anomalies import file_anomaly
@@ -266,7 +266,7 @@ def _named(row: Notification, notice: Notice) -> Notice:
     """Name the trade that it is about, in its facts and in its row, where a column can hold that."""
     notice = replace(notice, facts=read.numbered(notice.facts))
     number = notice.facts[0].out_trade_no if notice.facts else ""
-    row.out_trade_no = number if is_keepable(number, most=64) else ""
+    row.out_trade_no = number if is_keepable(number, most=NUMBER_MAX) else ""
     return notice
 
 

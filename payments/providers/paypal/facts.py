@@ -11,7 +11,7 @@ from typing import Any
 from payments import money
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.providers.disputes import Dispute, DisputeStatus
-from payments.providers.documents import in_utc, is_keepable, text_of
+from payments.providers.documents import NUMBER_MAX, in_utc, is_keepable, text_of
 
 Document = dict[str, Any]
 
@@ -98,7 +98,7 @@ def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], Refun
         return ((disputed_fact(payment, about, merchant=merchant),) if is_about_us else ()), None
     if kind == "PAYMENT.CAPTURE.REVERSED" and capture_of(payment) and payment["status"] == "COMPLETED":
         return (taken_fact(payment, merchant=merchant),), None
-    if not is_keepable(payment.get("invoice_id"), most=64):
+    if not is_keepable(payment.get("invoice_id"), most=NUMBER_MAX):
         return (), None
     if kind == "PAYMENT.CAPTURE.COMPLETED" and payment.get("custom_id") in (OURS, CLOSED):
         return (paid_fact(payment, text_of(payment, "invoice_id"), merchant=merchant),), None
@@ -152,7 +152,7 @@ def number_of(refund: Document) -> str:
     """Return our number of a refund's trade, empty if it is not ours; by hand, its capture's."""
     mark, _, number = str(refund.get("custom_id")).partition(":")
     number = refund.get("invoice_id", "") if is_by_hand(refund) else number
-    return number if mark == OURS and is_keepable(number, most=64) else ""
+    return number if mark == OURS and is_keepable(number, most=NUMBER_MAX) else ""
 
 
 def is_by_hand(refund: Document) -> bool:

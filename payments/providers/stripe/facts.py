@@ -12,7 +12,7 @@ from typing import Any
 
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus, closed_fact
 from payments.providers.disputes import Dispute, DisputeStatus
-from payments.providers.documents import amount_of, is_keepable, text_of
+from payments.providers.documents import NUMBER_MAX, amount_of, is_keepable, text_of
 
 CHANNEL = "stripe"
 # `charge.refund.updated` equals `refund.updated`; endpoints of older versions get only the former
@@ -199,4 +199,4 @@ def time_of(document: Mapping[str, Any]) -> datetime:
 
 def _named(document: Mapping[str, Any], name: str) -> str:
     number = (document.get("metadata") or {}).get(name, "")
-    return number if is_keepable(number, most=64) else ""
+    return number if is_keepable(number, most=NUMBER_MAX) else ""

@@ -5,10 +5,11 @@ from typing import Any
 
 from idempotency.ids import new_id
 from payments.providers.actions import KIND_MAX
+from payments.providers.documents import NUMBER_MAX
 from payments.providers.plugin import Capability
 from payments.testing.bench import Bench
 from payments.testing.verdicts import must
-from payments.testing.watched import NAMES_MAX, is_currency, must_be
+from payments.testing.watched import is_currency, must_be
 
 METHOD_MAX = CHANNEL_MAX = 16  # characters, as the rows have
 
@@ -27,7 +28,7 @@ def declared(bench: Bench) -> None:
     channel = _members(account.channel, str, "`channel`")
     must(len(channel) <= CHANNEL_MAX, f"the channel {channel!r} has more than {CHANNEL_MAX} characters")
     merchant = _members(account.merchant, str, "`merchant`")
-    must(len(merchant) <= NAMES_MAX, f"the merchant {merchant!r} has more than {NAMES_MAX} characters")
+    must(len(merchant) <= NUMBER_MAX, f"the merchant {merchant!r} has more than {NUMBER_MAX} characters")
     for method in _members(account.methods, tuple, "`methods`"):
         must_be(method, str, f"the method {method!r}")
         must(len(method) <= METHOD_MAX, f"the method {method!r} has more than {METHOD_MAX} characters")
@@ -39,7 +40,7 @@ def declared(bench: Bench) -> None:
         must(not isinstance(getattr(account, name, ()), str), f"`{name}` is one text: write codes, as ('…',)")
     ours = new_id().hex
     theirs = _members(bench.number(ours), str, "`number`")
-    must(len(theirs) <= NAMES_MAX, f"`number` writes {len(theirs)} characters, more than {NAMES_MAX}")
+    must(len(theirs) <= NUMBER_MAX, f"`number` writes {len(theirs)} characters, more than {NUMBER_MAX}")
     read = bench.read_number(theirs)
     must(read == ours, f"`read_number` reads {read!r}, but `number` wrote {ours!r}")
 
