@@ -7,8 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import connection, connections
+from django.db import connections
 from procrastinate.contrib.django import app
+
+from tests.emptying import rows
 
 T = TypeVar("T")
 
@@ -58,9 +60,8 @@ def in_background(job: Callable[[], T]) -> "Future[T]":
 
 def waiting_for_locks() -> int:
     """How many sessions wait for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
-        return int(cursor.fetchone()[0])
+    ((found,),) = rows("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
+    return int(found)
 
 
 def as_a_job(act: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.running import RunningShop, until
+from tests.running import MUG, RunningShop, until
 from tests.system.browser.conftest import at_each_size, control, fits, follow
 
 ADMIN = "/admin/payments"
@@ -27,7 +27,7 @@ def opened(api: httpx.Client) -> dict[str, Any]:
         said: dict[str, Any] = answer.json()
         return said
 
-    order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]})
+    order = post("/api/v1/orders", MUG)
     return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
 
 

@@ -73,12 +73,12 @@ def _drop_connections(lab: Lab) -> None:
 def tell_sandbox(lab: Lab, values: Any) -> None:
     """Set faults of the sandbox, or end all where none is named; it may just be starting."""
 
-    def tell() -> None:
+    def send() -> None:
         lab.supervise()
         with lab.sandbox() as http:
             http.post("/_control/faults", json=dict(values)).raise_for_status()
 
-    keep_trying(tell, httpx.TransportError)
+    keep_trying(send, httpx.TransportError)
 
 
 BEGIN: dict[str, Work] = {

@@ -29,7 +29,7 @@ from payments.settlement.journal import HELD, ORDERS
 from shop import tasks
 from shop.models import Order, OrderItem, Product
 from tests.emptying import rows
-from tests.running import until
+from tests.running import MUG, until
 from tests.sandbox import Sandbox
 
 PRICE_MINOR = 1990
@@ -79,7 +79,7 @@ class Till:
 
     def order(self) -> Order:
         """One mug."""
-        answer = self.post("orders", {"items": [{"sku": "mug", "quantity": 1}]})
+        answer = self.post("orders", MUG)
         assert answer.status_code == 201, answer.content
         return Order.objects.get(pk=answer.json()["id"])
 
