@@ -194,7 +194,7 @@ class AtomicExchange(Exchange):
 def refuse_lost_writes(database: BaseDatabaseWrapper, status: int) -> None:
     """Raise RuntimeError where do_not_store() would undo what the answer says was written."""
     if status >= 400 or database.savepoint_ids or database.needs_rollback or database.vendor != "postgresql":
-        return  # savepoints are of a `TestCase`, where it cannot be told
+        return  # savepoints are of a `TestCase`, where it cannot be known
     if database.connection.info.transaction_status == transactions.FAILED:  # undone by the handler's own doing
         return
     with database.cursor() as cursor:

@@ -98,13 +98,13 @@ def has_method(*, channel: str, method: str) -> bool:
 
 
 def takes(*, channel: str, currency: str | None) -> bool:
-    """Return whether the channel, no further account of it, is here and takes the currency."""
+    """Return whether a channel, not a further account of it, is set up and takes the currency."""
     found = _provider(channel)
     return found is not None and found.channel == channel and currency in {None, *found.currencies}
 
 
 def ask_provider(*, order_id: UUID) -> bool | None:
-    """Query the providers about the order's open attempts; a caller's word counts nothing.
+    """Query the providers about the order's open attempts, whatever the caller says.
 
     Returns:
         Whether all of them answered; None where none was queried, see `payments.attempts.asking`.
