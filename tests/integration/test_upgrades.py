@@ -33,7 +33,7 @@ from tests.schema import definitions
 
 pytestmark = pytest.mark.usefixtures("transactional_db")  # the alias is no one else's, but the way to it is
 
-GUARDS = import_module("payments.migrations.0002_guards")
+SINCE = import_module("payments.migrations.0002_squashed_0015_notification_by_time")
 OF_NOVEMBER = Path(__file__).with_name("data") / "payments_and_shop_2026_11_24.sql"
 APPS = ("payments", "shop")
 LONG_AGO = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -42,10 +42,10 @@ LONG_AGO = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def turned_away(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[BaseDatabaseWrapper, list[str]]]:
     """A database under the alias `former`, as the version before wrote it, and what it refuses after a lock time-out."""
-    first = GUARDS.Migration.operations[0]
+    first = SINCE.Migration.operations[0]
     with django_db_blocker.unblock(), fresh_database() as wrapper, pytest.MonkeyPatch.context() as patched:
         restore(wrapper)
-        patched.setattr(first, "sql", first.sql.replace(GUARDS.LOCK_WAIT, "20ms"))
+        patched.setattr(first, "sql", first.sql.replace(SINCE.LOCK_WAIT, "20ms"))
         with another_session(wrapper) as writer:
             writer.execute("UPDATE payments_notification SET detail = detail")
             with pytest.raises(OperationalError, match="lock timeout"):
@@ -133,7 +133,7 @@ def test_undone_it_leaves_nothing_and_may_come_again() -> None:
 def test_it_locks_tables_in_the_order_of_settlement() -> None:
     """Else it and a settlement under way wait for each other."""
     with fresh_database("ordered") as wrapper:
-        call_command("migrate", "payments", "0010", database="ordered", verbosity=0)
+        call_command("migrate", "payments", "0001", database="ordered", verbosity=0)
         with another_session(wrapper) as settling, ThreadPoolExecutor(1) as beside:
             settling.execute("UPDATE payments_payment SET version = version")
 
@@ -145,7 +145,7 @@ def test_it_locks_tables_in_the_order_of_settlement() -> None:
                 settling.commit()
 
             settled = beside.submit(settle_on)
-            call_command("migrate", "payments", "0011", database="ordered", verbosity=0)
+            call_command("migrate", "payments", "0002", database="ordered", verbosity=0)
             settled.result()
 
 

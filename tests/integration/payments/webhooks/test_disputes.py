@@ -5,19 +5,17 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from payments import tasks
 from payments.channels import configured
 from payments.errors import RefundExceedsPaid, SignatureInvalid
-from payments.models import Anomaly, Attempt, Notification, Observation, Payment
+from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers.base import FactKind
 from payments.settlement import read
 from payments.settlement.settle import settle
@@ -144,15 +142,6 @@ def test_a_dispute_of_money_that_was_not_credited_takes_nothing_from_what_was(op
     fold(paid(open_attempt("wechat", order_of(second))), paid(second))
     received(*life(second)[:2])
     assert (Anomaly.objects.filter(kind="disputed").count(), payment_of(second).refundable_minor) == (1, 1990)
-
-
-def test_a_migration_counts_what_disputes_had_taken(open_attempt: OpenAttempt) -> None:
-    attempt, other = open_attempt("stripe"), open_attempt("stripe")
-    received(letter(attempt), letter(other), *life(attempt)[:2])
-    Payment.objects.update(disputed_minor=0)
-    with connection.cursor() as cursor:
-        cursor.execute(import_module("payments.migrations.0013_count_disputes").TAKEN)
-    assert [payment_of(one).disputed_minor for one in (attempt, other)] == [1990, 0]
 
 
 def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -> None:

@@ -1,17 +1,76 @@
-"""Events of webhooks. The guards stand apart: undone, they take their functions along, as a table does not."""
+"""One CHECK for an entry, the time of the last reaping, webhook events and the request log.
+
+The tables of 2026-11-24 are brought forward in one transaction. Turned away by a session that holds the ledger for
+longer than `LOCK_WAIT`, it is run again.
+"""
+
+from typing import Any
 
 from django.db import migrations, models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from idempotency.postgres.guards import Guard
 
+LOCK_WAIT = "3s"  # requests queue up behind a lock that is waited for
+FORMER = (
+    "ledger_state_is_known",
+    "ledger_mode_is_known",
+    "ledger_key_is_not_empty",
+    "ledger_scope_is_not_empty",
+    "ledger_finished_has_an_answer",
+    "ledger_answer_is_storable",
+    "ledger_phased_run_has_a_lease",
+    "ledger_fence_starts_at_one",
+    "ledger_purged_has_no_body",
+)
+NAMED = Q(key__gt="", scope__gt="", fence__gte=1)
+LEASED = Q(mode="atomic") | Q(mode="phased") & (
+    Q(lease_until__isnull=False) | Q(finished_at__isnull=False) | Q(state="uncertain")
+)
+ANSWERED = Q(
+    state="finished",
+    finished_at__isnull=False,
+    response_status__isnull=False,
+    response_status__gte=200,
+    response_status__lt=500,
+) & (Q(purged_at__isnull=True) | Q(response_body__isnull=True))
+OPEN = Q(finished_at__isnull=True, response_status__isnull=True, purged_at__isnull=True) & (
+    Q(state="running") | Q(state="uncertain")
+)
+WHOLE = models.CheckConstraint(condition=NAMED & LEASED & (ANSWERED | OPEN), name="ledger_entry_is_whole")
+
+
+def bound_the_wait(apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.vendor == "postgresql":  # another database may lie beside the ledger's own
+        # a site's own limit of a statement is for requests; a CHECK reads the whole table
+        schema_editor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'; SET LOCAL statement_timeout = 0")
+
 
 class Migration(migrations.Migration):
-    dependencies = [
+    replaces = [
+        ("idempotency", "0002_lean_entry"),
         ("idempotency", "0003_last_reaping"),
+        ("idempotency", "0004_webhook_event"),
+        ("idempotency", "0005_request_log"),
+        ("idempotency", "0006_steps_in_one_constant"),
+        ("idempotency", "0007_reaped_events"),
     ]
 
+    dependencies = [("idempotency", "0001_squashed_0006_no_tallies")]
+
     operations = [
+        migrations.RunPython(bound_the_wait, migrations.RunPython.noop),
+        # PostgreSQL reads and plans each CHECK again at every insert
+        migrations.AddConstraint(model_name="ledgerentry", constraint=WHOLE),
+        *(migrations.RemoveConstraint(model_name="ledgerentry", name=name) for name in FORMER),
+        migrations.AddField(
+            model_name="ledgerepoch",
+            name="reaped_at",
+            field=models.DateTimeField(
+                db_default=Now(), help_text="end of the last reaping; at first, of the migration"
+            ),
+        ),
         migrations.CreateModel(
             name="WebhookEvent",
             fields=[
@@ -51,10 +110,7 @@ class Migration(migrations.Migration):
                 ("received_at", models.DateTimeField(db_default=Now())),
                 (
                     "due_at",
-                    models.DateTimeField(
-                        db_default=Now(),
-                        help_text="no worker applies it before this time",
-                    ),
+                    models.DateTimeField(db_default=Now(), help_text="no worker applies it before this time"),
                 ),
                 ("applied_at", models.DateTimeField(null=True)),
             ],
@@ -75,6 +131,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(("applied_at__isnull", False), ("body__isnull", False)),
                         fields=["applied_at"],
                         name="webhook_bodies",
+                    ),
+                    models.Index(
+                        condition=Q(status="applied", attempts__gt=0),
+                        fields=["applied_at"],
+                        name="webhook_old",
                     ),
                 ],
                 "constraints": [
@@ -113,13 +174,14 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        # beside the table: undone, they take their functions along
         migrations.AddConstraint(
             model_name="webhookevent",
             constraint=Guard(
                 message="no step of an event",
                 name="webhook_event_step",
                 on="UPDATE",
-                when="NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (('stored', 'applied'), ('stored', 'failed'), ('stored', 'held'), ('stored', 'quarantined'), ('held', 'applied'), ('held', 'failed'), ('held', 'quarantined'), ('failed', 'applied'), ('failed', 'failed'), ('failed', 'held'), ('failed', 'quarantined'), ('quarantined', 'applied'))",
+                when="NEW.status <> OLD.status AND OLD.status || ' ' || NEW.status <> ALL ('{stored applied,stored failed,stored held,stored quarantined,held applied,held failed,held quarantined,failed applied,failed failed,failed held,failed quarantined,quarantined applied}')",
             ),
         ),
         migrations.AddConstraint(
@@ -148,6 +210,58 @@ class Migration(migrations.Migration):
                 name="webhook_event_order",
                 on="UPDATE",
                 when="NEW.status = 'applied' AND OLD.status <> 'applied' AND NEW.sequence > 1 AND NEW.note = '' AND NOT EXISTS (SELECT FROM idempotency_webhookevent before WHERE before.sender = NEW.sender AND before.entity = NEW.entity AND before.sequence = NEW.sequence - 1 AND before.status = 'applied')",
+            ),
+        ),
+        migrations.CreateModel(
+            name="Arrival",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                ("digest", models.CharField(help_text="names the key, as in log lines", max_length=64)),
+                ("line_id", models.CharField(help_text="of the stream in Redis", max_length=40)),
+                ("at", models.DateTimeField(help_text="when it was answered")),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("executed", "done"),
+                            ("refused", "refused, and so is every copy"),
+                            ("not_stored", "not accepted; the key may be used again"),
+                            ("failed", "failed; a retry may succeed"),
+                            ("uncertain", "outcome unknown"),
+                            ("replayed", "got the first answer again"),
+                            ("in_progress", "409: the first call was still running"),
+                            ("reused", "422: the key belongs to another content"),
+                            ("expired", "410: done before, the answer is gone"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("request_id", models.CharField(blank=True, max_length=64)),
+                (
+                    "address",
+                    models.CharField(blank=True, help_text="of the caller, as the server saw it", max_length=45),
+                ),
+                (
+                    "outline",
+                    models.JSONField(
+                        default=dict, help_text="digest of each part of its content; empty for a copy"
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["at"], name="arrival_by_time")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("digest", "line_id"), name="arrival_one_row_per_call")
+                ],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name="arrival",
+            constraint=Guard(
+                name="arrival_stays", on="UPDATE", message="a line of the request log is not changed"
             ),
         ),
     ]
