@@ -15,6 +15,7 @@ from payments.attempts import closing, submission
 from payments.errors import OutcomeUnknown
 from payments.models import Attempt, Notification, Payment, PaymentEvent, ProviderCall, Refund
 from payments.settlement.state import BY_HAND
+from tests.integration.payments.admin.test_payment_admin import in_this_order
 from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
@@ -64,7 +65,9 @@ def test_a_payment_that_was_charged_twice_says_so_first(admin_client: Client, tw
     give_back(twice)
     shown = case(admin_client, twice).text
     assert re.search(rf"{charged} refunded \d+\.\d s later\.", shown)
-    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["39.80", "19.90", "19.90", "0.00"]
+    assert sums(shown) == ["39.80", "19.90", "19.90", "0.00"]
+    wanted = ["notification TRADE_SUCCESS", "debit Alipay (", "anomaly: paid twice", "policy refund of"]
+    assert in_this_order(shown.partition("payments-history")[2], wanted), "what is filed of money comes after it"
     for part in (twice.order_id.hex[-6:].upper(), "<dd>ann</dd>", "Alipay (page), WeChat Pay (native)"):
         assert part in shown
 
@@ -140,42 +143,37 @@ def test_the_history_only_grows(twice: Payment) -> None:
     Notification.objects.update(verdict="duplicate", attempts=2, processed_at=timezone.now())
     PaymentEvent.objects.update(attempts=3)
     assert grew()
-    fold(paid(twice.attempts.last(), amount_minor=7), source="query")  # the same fact with other content
+    fold(paid(twice.attempts.last(), amount_minor=7), source="query")
     assert grew()
+    assert "anomaly: reported again with other content" in {what for _, what, *_ in seen}
 
 
-def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_attempt: OpenAttempt) -> None:
+def sums(shown: str) -> list[str]:
+    """Return what was received, refunded, kept, and is on its way back."""
+    return re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown)
+
+
+def test_a_refund_counts_wherever_it_was_made_and_with_the_sum_that_its_provider_reports(
+    admin_client: Client, open_attempt: OpenAttempt
+) -> None:
     attempt = open_attempt()
     letter(attempt).send()
     payment = payment_of(attempt)
-    refund_asked(payment.pk, 300)
-    shown = case(admin_client, payment).content.decode()
-    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+ UTC\.", shown)
+    number = refund_asked(payment.pk, 990).out_refund_no
+    shown = case(admin_client, payment).text
+    assert re.search(r"On its way back: 9\.90 CNY by WeChat Pay since [\d:]+ UTC\.", shown)
     fold(refunded(attempt, 500, "portal-1"), source="bill")
-    shown = case(admin_client, payment).content.decode()
+    shown = case(admin_client, payment).text
     assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+ UTC\.", shown)
-    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["19.90", "5.00", "14.90", "3.00"]
+    assert sums(shown) == ["19.90", "5.00", "14.90", "9.90"]
+    fold(replace(refunded(attempt, 990, number), provider_txn_id=number), source=BY_HAND)
+    fold(refunded(attempt, 600, number), source="query")
+    assert sums(case(admin_client, payment).text) == ["19.90", "11.00", "8.90", "0.00"]
 
 
 def test_money_that_two_facts_report_is_summed_up_once(admin_client: Client, open_attempt: OpenAttempt) -> None:
     by_hand, whole = recorded_by_hand(open_attempt()), gone_back_whole(open_attempt("alipay"))
     for attempt, refunded_and_kept in ((by_hand, ["0.00", "19.90"]), (whole, ["19.90", "0.00"])):
         shown = case(admin_client, payment_of(attempt)).text
-        assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", *refunded_and_kept, "0.00"]
+        assert sums(shown) == ["19.90", *refunded_and_kept, "0.00"]
         assert [alarm for alarm in ("not refunded", "NOT CREDITED") if alarm in shown] == []
-
-
-def test_a_refund_counts_with_the_sum_that_its_provider_reports(
-    admin_client: Client, open_attempt: OpenAttempt
-) -> None:
-    attempt = open_attempt()
-    letter(attempt).send()
-    payment = payment_of(attempt)
-    refund = refund_asked(payment.pk, 990)
-    number = refund.out_refund_no
-    fold(replace(refunded(attempt, 990, number), provider_txn_id=number), source=BY_HAND)
-    assert "9.90 CNY by WeChat Pay" in case(admin_client, payment).text
-    fold(refunded(attempt, 600, number), source="query")
-    shown = case(admin_client, payment).text
-    assert re.search(r"Refunded: 6\.00 CNY by WeChat Pay at [\d:]+ UTC\.", shown)
-    assert re.findall(r"<dd>(?:<strong>)?([-\d.]+) CNY", shown) == ["19.90", "6.00", "13.90", "0.00"]
