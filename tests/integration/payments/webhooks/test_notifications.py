@@ -60,8 +60,11 @@ def take_in(notification_id: str, *facts: Any) -> str:
 NO_FACTS: list[dict[str, Any]] = [
     *({"amount_minor": amount} for amount in ("1990", 19.9, Decimal(1990), True, -1, 2**63)),
     *({"paid_minor": amount} for amount in (-1, 2**63)),
-    {"provider_txn_id": "4\x00"},
+    *({"provider_txn_id": number} for number in ("4\x00", "pi_\ud800", "4" * 65)),
     {"out_refund_no": "r" * 65},
+    {"out_trade_no": "n\ud800"},
+    {"merchant": "1" * 65},
+    {"currency": "YUAN"},
     {"occurred_at": datetime(2026, 1, 1)},  # noqa: DTZ001  which zone's is not said
 ]
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
-from payments.models import Anomaly, Attempt, Notification, Observation, Refund
+from payments.models import Anomaly, Attempt, Notification, Refund
 from payments.providers.base import RefundResult, RefundStatus
 from payments.providers.stripe.client import StripeIntents
 from payments.refunds import steps as refunds
@@ -122,11 +122,3 @@ def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttemp
         at_once(partial(webhooks.replay, row.pk), partial(fold, paid(attempt), source="query"))
         row.refresh_from_db()
         assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", amount_minor)
-
-
-@pytest.mark.parametrize("number", ["n" * 65, "n\ud800", {"n": 1}])
-def test_an_intent_of_another_system_is_not_ours(open_attempt: OpenAttempt, number: Any) -> None:
-    event = json.loads(letter(open_attempt("stripe")).body)
-    event["data"]["object"] |= {"metadata": {"out_trade_no": number}}
-    received(signed(event))
-    assert Observation.objects.count() == 0

@@ -177,6 +177,10 @@ NUMBERED = [{**REFUND["metadata"], "out_refund_no": number} for number in ("r" *
         ("refund.created", {**REFUND, "metadata": {}}),  # by hand, in the dashboard
         *(("refund.updated", {**REFUND, "metadata": metadata}) for metadata in NUMBERED),  # of another system
         ("payment_intent.succeeded", {**INTENT, "metadata": {}}),  # of something else in the same account
+        *(
+            ("payment_intent.succeeded", {**INTENT, "metadata": {"out_trade_no": number}})
+            for number in ("n" * 65, "n\ud800", {"n": 1})
+        ),
         ("payment_intent.canceled", {**INTENT, "metadata": None}),
     ],
 )
@@ -242,8 +246,8 @@ def test_an_event_of_another_account_is_about_its_money() -> None:
         b"[]",
         b"{}",
         event(object=7),
-        event(id=None),
-        event(type=7),
+        *(event(id=number) for number in (None, "i" * 129)),
+        *(event(type=kind) for kind in (7, "t" * 65)),
         event(data={}),
         event(document={**INTENT, "amount_received": "1990"}),
         event(document={**INTENT, "amount_received": True}),
@@ -251,7 +255,7 @@ def test_an_event_of_another_account_is_about_its_money() -> None:
         event(document={**INTENT, "currency": None}),
         event(document={**INTENT, "metadata": [NUMBER]}),
         event(created="now"),
-        event(created=10**30),
+        *(event(created=moment) for moment in (10**12, 10**30)),
         event("refund.created", {**REFUND, "payment_intent": None}),
         event("refund.created", {**REFUND, "created": None}),
     ],
