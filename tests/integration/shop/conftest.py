@@ -1,4 +1,4 @@
-"""Shoppers, products and payment channels for the shop's tests; everything else is the real thing."""
+"""Shoppers, products and scripted channels for the shop's tests; the rest is real."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from payments.errors import ChannelUnavailable
-from shop.models import Order, Product
+from shop.models import Campaign, Order, Product
 from shop.orders import placing as orders
+from shop.sales import coupons
 from tests.integration.shop.provider import ScriptedProvider
 from tests.payments_settings import changed
 
@@ -83,6 +84,14 @@ def poster(transactional_db: None) -> Product:
 @pytest.fixture
 def sneaker(transactional_db: None) -> Product:
     return Product.objects.create(sku="sneaker", name="Sneaker", price_minor=29900, stock=100, flash_only=True)
+
+
+@pytest.fixture
+def campaign(transactional_db: None) -> Campaign:
+    """Two coupons of 15 %."""
+    with transaction.atomic():
+        coupons.open_campaign(slug="welcome", name="Welcome", name_zh="新人券", count=2, percent_off=15)
+    return Campaign.objects.get()
 
 
 @pytest.fixture

@@ -16,13 +16,6 @@ from tests.threads import at_once
 PATH = "coupons/welcome/draw"
 
 
-@pytest.fixture
-def campaign(transactional_db: None) -> Campaign:
-    with transaction.atomic():
-        assert coupons.open_campaign(slug="welcome", name="Welcome", count=2)
-    return Campaign.objects.get()
-
-
 def test_each_user_draws_one_until_none_is_left(
     caller: Caller, stranger: Caller, demo: User, campaign: Campaign
 ) -> None:
@@ -60,26 +53,23 @@ def test_codes_are_long_and_legible() -> None:
     assert not set("".join(codes)) & set("01IO")
 
 
-def test_the_operator_sees_drawn_codes_alone(client: Client, demo: User, campaign: Campaign) -> None:
+def test_the_operator_sees_drawn_codes_alone(admin_client: Client, demo: User, campaign: Campaign) -> None:
     with transaction.atomic():
         coupon = coupons.draw(slug="welcome", user_id=demo.pk)
     free = Coupon.objects.get(drawn_by__isnull=True)
-    client.force_login(User.objects.create_superuser("boss"))
-    listed = client.get("/admin/shop/coupon/").content.decode()
+    listed = admin_client.get("/admin/shop/coupon/").text
     assert coupon.code in listed
     assert free.code not in listed
-    assert free.code not in client.get(f"/admin/shop/coupon/{free.pk}/change/").content.decode()
-    assert client.get("/admin/shop/coupon/add/").status_code == 403
-    assert client.get("/admin/shop/campaign/").status_code == 200
-    page = client.get(f"/admin/shop/campaign/{campaign.pk}/change/").content.decode()
+    assert free.code not in admin_client.get(f"/admin/shop/coupon/{free.pk}/change/").text
+    assert admin_client.get("/admin/shop/coupon/add/").status_code == 403
+    assert admin_client.get("/admin/shop/campaign/").status_code == 200
+    page = admin_client.get(f"/admin/shop/campaign/{campaign.pk}/change/").text
     assert page.count('<div class="readonly">1</div>') == 2  # one is drawn, one is left
 
 
 @pytest.fixture
-def code(caller: Caller, mug: Product) -> str:
-    """The caller's coupon of 15 %."""
-    with transaction.atomic():
-        coupons.open_campaign(slug="welcome", name="Welcome", count=2, percent_off=15)
+def code(caller: Caller, mug: Product, campaign: Campaign) -> str:
+    """The caller's coupon."""
     return str(caller.post(PATH, key="draw").json()["code"])
 
 
