@@ -1,4 +1,4 @@
-"""A wallet's payment is opened with the shopper's address and not with that of the proxy before the server."""
+"""A wallet's payment is opened with the shopper's address, not with a proxy's."""
 
 from ipaddress import ip_network
 from typing import Any
