@@ -1,4 +1,4 @@
-"""The basket through Django's test client: a double click adds once, an order takes out what it ordered and no more."""
+"""The basket: a double click adds once, an order takes out what it ordered and no more."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from shop.models import Order, Product
 from shop.orders import basket
 from shop.orders import placing as orders
 from shop.platform.sessions import SessionStore, guest_key
-from tests.integration.shop.web.test_pages import INLINE, csrf_of, form_of, log_in
+from tests.integration.shop.web.test_pages import csrf_of, form_of, log_in
 from tests.threads import at_once
 
 pytestmark = pytest.mark.usefixtures("mug")
@@ -28,7 +28,7 @@ ADD_MUG = "/basket/mug/add"
 
 
 def the_form(page: Any, *, button: str = "") -> dict[str, str]:
-    """The basket's fields, which stand outside of its form; with the token of the button that goes to `button`."""
+    """Return the basket's fields, with the token of the button that goes to `button`."""
     html = page.content.decode()
     fields = {}
     for tag in re.findall(r'<input form="basket"[^>]*>', html):
@@ -103,7 +103,6 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, poster: Product) ->
     put(client, "mug", 2)
     put(client, "poster", 1)
     page = client.get("/basket").content.decode()
-    assert not INLINE.search(page)
     assert "formaction" not in page
     typed = the_form(client.get("/basket")) | {"quantity.mug": "3", "login": "1"}
     assert client.post("/basket/change", typed)["Location"] == "/accounts/login/?next=/basket"
@@ -220,7 +219,7 @@ def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, poster: Produc
 
 
 def test_tabs_at_the_same_instant_make_one_order(shopper: Client, poster: Product) -> None:
-    """The constraint: the session's row, locked until the order is committed, holds what is ordered once."""
+    """The session's row is locked until the order is committed."""
     put(shopper, "mug", 2)
     tabs = [the_form(shopper.get("/basket"), button="/basket/order") for _ in range(3)]
 

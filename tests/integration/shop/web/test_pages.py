@@ -1,4 +1,4 @@
-"""The checkout pages through Django's test client: no script runs here, and everything must still count once."""
+"""The checkout pages without a script: everything must still count once."""
 
 import re
 from dataclasses import replace
@@ -18,6 +18,7 @@ from shop.models import Order, Product
 from shop.orders import lifecycle
 from shop.orders import placing as orders
 from shop.templatetags.shop import clock, money
+from tests.integration.shop.conftest import placed
 from tests.integration.shop.settling import number_of, settle
 from tests.payments_settings import changed
 from tests.threads import at_once
@@ -138,15 +139,16 @@ class TestCatalogue:
             )
         assert shopper.post("/products/none/like", {**fields, "liked": "1"}).status_code == 404
 
-    def test_an_empty_shop_says_so(self, client: Client, transactional_db: None) -> None:
-        assert b"Nothing for sale" in client.get("/").content
+    def test_an_empty_shop_and_an_empty_history_say_so(self, shopper: Client) -> None:
+        assert b"Nothing for sale" in shopper.get("/").content
+        assert b"You have not ordered anything yet" in shopper.get("/orders").content
 
     def test_pages_hold_nothing_inline(self, shopper: Client, order: Order, channels: Any) -> None:
         """A strict Content-Security-Policy must be possible."""
         pay(shopper, order, "wechat")
-        for path in ("/", "/products/mug", f"/orders/{order.id.hex}", "/orders", "/accounts/login/"):
-            page = shopper.get(path).content.decode()
-            assert not INLINE.search(page), path
+        for path in ("/", "/products/mug", "/basket", "/coupons", f"/orders/{order.id.hex}", "/orders"):
+            assert not INLINE.search(shopper.get(path).text), path
+        assert not INLINE.search(Client().get("/accounts/login/").text)
 
 
 @pytest.mark.usefixtures("mug")
@@ -335,16 +337,18 @@ class TestPaying:
         paid = visit.get("?check=1", follow=True).content
         assert (b"Paid. Thank you!" in paid, none_yet in paid) == (True, False)
 
-    def test_paying_a_paid_order_shows_the_result_and_a_closed_one_a_sentence(
+    def test_paying_or_cancelling_a_paid_order_shows_the_result_and_a_closed_one_a_sentence(
         self, visit: Visit, demo: User
     ) -> None:
-        fields = visit.form("/pay")
+        fields, cancel = visit.form("/pay"), visit.form("/cancel", of="/cancel")
         visit.pay()
         settle(visit.fact())
-        response = visit.pay("alipay", fields)
-        assert (response.status_code, response["Location"]) == (302, visit.path)
+        assert visit.pay("alipay", fields)["Location"] == visit.path
+        assert visit.get("/cancel")["Location"] == visit.path, "there is nothing to ask any more"
+        assert visit.shopper.post(f"{visit.path}/cancel", cancel)["Location"] == visit.path
+        assert b"Paid. Thank you!" in visit.get().content
 
-        closed = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        closed = placed(demo, mug=1)
         late = form_of(visit.shopper.get(f"/orders/{closed.id.hex}"), f"/orders/{closed.id.hex}/pay")
         lifecycle.cancel(order_id=closed.id, user_id=demo.pk)
         refused = pay(visit.shopper, closed, "wechat", late)
@@ -380,22 +384,13 @@ def test_the_status_changes_when_the_page_would(visit: Visit, other: User) -> No
     assert [stranger.get(address).status_code for address in (visit.path, f"{visit.path}/status")] == [404, 404]
 
 
-class TestCancelling:
-    def test_an_uncertain_close_is_shown_as_closing(self, visit: Visit) -> None:
-        visit.pay()
-        visit.wechat.fails(OutcomeUnknown("timed out"), "close", "query")
-        assert b"not been charged" not in visit.get("/cancel").content, "who knows"
-        visit.shopper.post(f"{visit.path}/cancel", visit.form("/cancel", of="/cancel"))
-        page = visit.get().content
-        assert (b"Closing this order" in page, b'/pay"' in page) == (True, False)
-
-    def test_of_a_paid_order_shows_that_it_is_paid(self, visit: Visit) -> None:
-        fields = visit.form("/cancel", of="/cancel")
-        visit.pay()
-        settle(visit.fact())
-        assert visit.get("/cancel")["Location"] == visit.path, "there is nothing to ask any more"
-        assert visit.shopper.post(f"{visit.path}/cancel", fields)["Location"] == visit.path
-        assert b"Paid. Thank you!" in visit.get().content
+def test_an_uncertain_close_is_shown_as_closing(visit: Visit) -> None:
+    visit.pay()
+    visit.wechat.fails(OutcomeUnknown("timed out"), "close", "query")
+    assert b"not been charged" not in visit.get("/cancel").content, "who knows"
+    visit.shopper.post(f"{visit.path}/cancel", visit.form("/cancel", of="/cancel"))
+    page = visit.get().content
+    assert (b"Closing this order" in page, b'/pay"' in page) == (True, False)
 
 
 class TestHistory:
@@ -405,7 +400,7 @@ class TestHistory:
         now = timezone.now()
         for user, count in ((demo, 21), (other, 1)):
             for _ in range(count):
-                orders.create_order(user_id=user.pk, quantities={"mug": 1})
+                placed(user, mug=1)
         mine = [order.id.hex for order in Order.objects.filter(user=demo, created_at__gte=now)]
 
         page = shopper.get("/orders").content.decode()
@@ -414,12 +409,14 @@ class TestHistory:
         older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).content.decode()
         assert re.findall(r'class="row" href="/orders/(\w+)"', older) == mine[20:]
         assert "Newest" in older
+        for broken in ("x", "g" * 32, "'" * 32):
+            assert mine[0] in shopper.get("/orders", {"before": broken}).text, "the first page"
 
     def test_items_are_named_in_the_readers_language_unless_renamed_since(
         self, shopper: Client, demo: User, mug: Product, poster: Product
     ) -> None:
         Product.objects.filter(sku="mug").update(name_zh="搪瓷杯")
-        order = orders.create_order(user_id=demo.pk, quantities={"mug": 2, "poster": 1})
+        order = placed(demo, mug=2, poster=1)
         shown = {"en": "Mug × 2 and 1 more", "zh-CN": "搪瓷杯 × 2 等 3 件"}
         for language, words in shown.items():
             assert words in shopper.get("/orders", headers={"Accept-Language": language}).content.decode()
@@ -427,13 +424,6 @@ class TestHistory:
         assert 'class="item-name">搪瓷杯<' in shopper.get(path, headers=chinese).content.decode()
         Product.objects.filter(sku="mug").update(name="Cup", name_zh="杯")
         assert 'class="item-name">Mug<' in shopper.get(path, headers=chinese).content.decode(), "as bought"
-
-    def test_a_broken_address_shows_the_first_page(self, shopper: Client, order: Order) -> None:
-        for before in ("x", "g" * 32, "'" * 32):
-            assert order.id.hex in shopper.get("/orders", {"before": before}).content.decode()
-
-    def test_nothing_yet(self, shopper: Client) -> None:
-        assert b"You have not ordered anything yet" in shopper.get("/orders").content
 
 
 def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: User) -> None:
@@ -472,12 +462,6 @@ def test_an_unknown_address_has_our_page_with_debug_too(
     assert client.get("/favicon.ico")["Location"].endswith(".svg"), "browsers look for the icon there"
 
 
-def test_a_member_who_opens_the_login_is_led_on(shopper: Client) -> None:
-    assert shopper.get("/accounts/login/?next=/orders")["Location"] == "/orders"
-    assert shopper.get("/accounts/login/?next=/accounts/login/")["Location"] == "/"
-    assert shopper.get("/accounts/login/?next=https://elsewhere.invalid/")["Location"] == "/"
-
-
 def test_login_goes_on_where_the_shopper_was(client: Client, demo: User, mug: Product, settings: Any) -> None:
     assert b"<code>demo</code>" not in client.get("/accounts/login/").content
     settings.DEBUG = True
@@ -486,6 +470,9 @@ def test_login_goes_on_where_the_shopper_was(client: Client, demo: User, mug: Pr
     wrong = client.post("/accounts/login/", {**body, "password": "wrong"})
     assert b'role="alert"' in wrong.content
     assert client.post("/accounts/login/", body)["Location"] == "/products/mug"
+    # a member who opens it is led on
+    for asked, led in (("/orders", "/orders"), ("/accounts/login/", "/"), ("https://elsewhere.invalid/", "/")):
+        assert client.get(f"/accounts/login/?next={asked}")["Location"] == led
 
 
 def test_money_as_people_write_it() -> None:

@@ -1,4 +1,4 @@
-"""Asking for a refund on the order's page: what the API does, once; and the phone's ways to pay."""
+"""Refunds on the order's page, and the phone's ways to pay."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
-from django.utils.translation import override
 
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
@@ -19,7 +17,6 @@ from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from shop.models import Order
 from shop.orders import lifecycle
-from shop.web.forms import RefundForm
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.web.test_pages import Visit, form_of
 from tests.payments_settings import changed
@@ -68,6 +65,7 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(paid: Visit) -> N
     refund = Refund.objects.get()
     assert (refund.amount_minor, refund.reason, refund.status) == (550, "too small", "processing")
     assert "¥5.50 · too small With the payment service. Your bank may take a few days" in paid.page()
+    assert "We are packing your order." in paid.page(), "a part goes back"
     assert "Refund in progress" in paid.shopper.get("/orders").content.decode()
     before = paid.status()
     assert before["final"] is False, "the page goes on looking"
@@ -92,15 +90,6 @@ def test_what_went_back_in_the_provider_s_pages_is_said_too(paid: Visit, all_of_
     page = paid.page()
     assert ("The full amount is being refunded" in page) == all_of_it
     assert ("We refunded ¥5.50, so you paid ¥34.30." in page, "up to ¥34.30" in page) == (not all_of_it,) * 2
-
-
-def test_the_amount_that_is_filled_in_can_be_read_again(settings: Any) -> None:
-    settings.USE_THOUSAND_SEPARATOR = True
-    of = {"left_minor": 199_000, "currency": "CNY"}
-    for language in ("en", "de"):
-        with override(language):
-            filled = Template("{{ form.amount.value }}").render(Context({"form": RefundForm(**of)}))
-            assert RefundForm({"amount": filled}, **of).is_valid(), filled
 
 
 def test_an_amount_that_is_none_is_said_at_the_field(paid: Visit) -> None:
@@ -159,7 +148,9 @@ def test_refusals_are_sentences(paid: Visit) -> None:
 
 def test_a_refund_that_is_not_carried_out_is_not_shown_as_on_its_way(paid: Visit) -> None:
     assert paid.ask("39.80").status_code == 302
-    assert "The full amount is being refunded" in paid.page()
+    page = paid.page()
+    assert "The full amount is being refunded to your original payment method." in page
+    assert ("packing" in page, "Thank you" in page) == (False, False)
     before = paid.status()["state"]
     paid.wechat.refund_result = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
     refunds.submit_refund(Refund.objects.get().pk)
@@ -218,7 +209,7 @@ class TestOnAPhone:
         assert sorted(Attempt.objects.values_list("method", flat=True)) == ["h5", "native"], "one of each"
         assert Payment.objects.count() == 1
 
-    def test_a_link_that_is_over_is_replaced(self, visit: Visit) -> None:
+    def test_a_link_that_is_over_is_replaced_unless_it_was_paid(self, visit: Visit) -> None:
         visit.pay()
         attempt = Attempt.objects.get()
         late = timezone.now() + timedelta(seconds=20)  # too short to get there
@@ -234,6 +225,14 @@ class TestOnAPhone:
         assert renewed.next_action_expires_at > late + timedelta(minutes=4)
         assert renewed.payer == {}
 
+        Attempt.objects.update(next_action_expires_at=timezone.now())
+        again = visit.form("/go-on")
+        visit.fact()
+        assert visit.shopper.post(f"{visit.path}/go-on", again).status_code == 302
+        assert Payment.objects.get().status == "succeeded", (
+            "a paid trade gets no fresh link: its provider was asked"
+        )
+
     def test_a_code_that_is_over_is_replaced(self, visit: Visit) -> None:
         visit.shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"
         visit.pay()
@@ -245,14 +244,6 @@ class TestOnAPhone:
         assert "This code has expired." in shown.content.decode()
         assert visit.shopper.post(f"{visit.path}/go-on", form_of(shown, f"{visit.path}/go-on")).status_code == 302
         assert "This code has expired." not in visit.get().content.decode()
-
-    def test_of_a_trade_that_was_paid_meanwhile_there_is_no_fresh_link(self, visit: Visit) -> None:
-        visit.pay()
-        Attempt.objects.update(next_action_expires_at=timezone.now())
-        again = visit.form("/go-on")
-        visit.fact()
-        assert visit.shopper.post(f"{visit.path}/go-on", again).status_code == 302
-        assert Payment.objects.get().status == "succeeded", "the provider was asked"
 
     def test_alipay_by_its_page_or_a_code(self, visit: Visit) -> None:
         visit.pay("alipay")
@@ -381,13 +372,3 @@ def test_an_order_whose_time_ran_out_says_so(visit: Visit) -> None:
     Order.objects.update(expires_at=timezone.now())
     lifecycle.expire(order_id=visit.order.id)
     assert "The time to pay ran out." in visit.page()
-
-
-def test_an_order_that_is_paid_back_is_not_being_packed(paid: Visit) -> None:
-    assert paid.ask("1").status_code == 302
-    assert "We are packing your order." in paid.page(), "a part goes back"
-    assert paid.ask("38.80").status_code == 302
-    page = paid.page()
-    assert "The full amount is being refunded to your original payment method." in page
-    assert "packing" not in page
-    assert "Thank you" not in page

@@ -1,4 +1,4 @@
-"""The page of a flash sale: what it says before, during and after, and that pressing its button counts once."""
+"""The page of a flash sale before, during and after; its button counts once."""
 
 import re
 from datetime import datetime, timedelta
@@ -70,12 +70,15 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     assert f'href="{PAGE}"' in shopper.get("/products/sneaker").content.decode()
 
 
-def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale) -> None:
+def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Kathmandu"  # without a script the page says UTC
     assert "Former price" not in text_of(client.get(PAGE))
     FlashSale.objects.update(former_price_minor=39900)
     shown = text_of(client.get(PAGE))
     assert "¥299.00 Former price ¥399.00" in shown
     assert f"Sale ends {sale.ends_at:%-d %b %Y, %H:%M} UTC" in shown
+    chinese = text_of(client.get(PAGE, headers={"Accept-Language": "zh-CN"}))
+    assert f"{sale.ends_at:%Y年%-m月%-d日 %H:%M} UTC" in chinese
 
 
 def test_two_tabs_and_who_comes_too_late(
@@ -164,7 +167,7 @@ def test_a_buyer_whom_redis_has_lost_hears_it_and_does_not_ask(
 def test_polls_without_redis_read_the_database_once_a_second(
     shopper: Client, client: Client, demo: User, other: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second is made longer here; who asks is looked up each time, the rest is the same for all."""
+    """The caller is looked up each time; the rest is the same for all."""
     monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
 
     def statements(who: Client, page: Any) -> int:
