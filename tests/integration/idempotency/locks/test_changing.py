@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from idempotency import locks
-from idempotency.locks import LockLost, NotHeld, RateExceeded, aio
+from idempotency.locks import LockLost, NotHeld, RateExceeded
 from idempotency.locks.engine import places
-from idempotency.locks.postgres import AdvisoryLock
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -146,16 +144,6 @@ def test_permits_are_extended_all_of_them(bench: Bench) -> None:
     bench.forget()
     with pytest.raises(LockLost):
         holder.do(lambda: semaphore.extend(60))
-
-
-def test_several_of_another_face_or_server_are_refused(one: Bench) -> None:
-    """They would be held by nobody."""
-    other = locks if one.loop else aio
-    for lock in (other.Lock("a", client=one.client), one.make("Semaphore", "a", permits=1), AdvisoryLock("a")):
-        with pytest.raises(ValueError, match="a MultiLock needs locks"):
-            one.locks.MultiLock([one.make("Lock"), lock])
-    with pytest.raises(ValueError, match="a MultiLock needs locks"):
-        one.locks.MultiLock([])
 
 
 def test_several_as_one(bench: Bench) -> None:

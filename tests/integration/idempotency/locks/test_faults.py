@@ -1,16 +1,13 @@
 """What is known to break other locks, done to ours: losses, renewals that fail, servers that are away, odd threads."""
 
 import _thread
-import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from idempotency import locks
-from idempotency.arguments import LONGEST_SECONDS
 from idempotency.locks import LockError, LockLost, LockUnavailable, RateExceeded, ratelimit
 from idempotency.locks.engine import places
 from idempotency.locks.engine.hub import tagged
@@ -19,7 +16,6 @@ from idempotency.redis.connection import ClientConnection
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, commands_pass
 from tests.integration.idempotency.locks.processes import Pool, hands
-from tests.integration.idempotency.locks.test_arguments import NO_TIMES
 
 
 @pytest.fixture
@@ -273,42 +269,6 @@ def test_a_live_waiter_that_is_cut_off_keeps_its_place_in_a_fair_lock(desk: Benc
         third.do("lock.release()")
 
 
-class TestALongestTime:
-    """What PEXPIRE would refuse after the key is written is refused before."""
-
-    WAYS: ClassVar[dict[str, Callable[[Bench, float], Any]]] = {
-        "Lock": lambda one, long: one.make("Lock", lease_seconds=long).acquire(),
-        "Lock.acquire": lambda one, long: one.make("Lock").acquire(lease_seconds=long),
-        "Semaphore": lambda one, long: one.make("Semaphore", permits=1).acquire(lease_seconds=long),
-        "Permits": lambda one, long: one.make("PermitExpirableSemaphore", permits=1).acquire(lease_seconds=long),
-        "Latch": lambda one, long: one.make("CountDownLatch").open(1, life_seconds=long),
-        "Rate": lambda one, long: one.make("RateLimiter", permits=1, interval_seconds=long).acquire(),
-        "Set": lambda one, long: one.make("ExpiringSet", ttl_seconds=long).add("a"),
-    }
-
-    @pytest.mark.parametrize("way", WAYS)
-    def test_more_is_refused_and_nothing_written(self, one: Bench, way: str) -> None:
-        for seconds in (*NO_TIMES, -1, 2**53, LONGEST_SECONDS * 1.001):
-            with pytest.raises(ValueError, match=r"(lease|life|interval|ttl)_seconds must be above 0 and at most"):
-                one.actor().do(lambda seconds=seconds: self.WAYS[way](one, seconds))
-        assert one.plain.keys("*") == []
-
-    @pytest.mark.parametrize("way", WAYS)
-    def test_as_much_is_taken_and_ends(self, one: Bench, way: str) -> None:
-        one.actor().do(lambda: self.WAYS[way](one, LONGEST_SECONDS))
-        assert all(one.plain.pttl(key) > 0 for key in one.plain.keys("*"))
-        assert one.plain.keys("*")
-
-    def test_a_permit_has_a_lease_and_is_not_prolonged_for_longer(self, desk: Bench) -> None:
-        permits = desk.make("PermitExpirableSemaphore", permits=1)
-        with pytest.raises(ValueError, match="lease_seconds"):
-            permits.acquire(lease_seconds=None)
-        permit = permits.acquire(lease_seconds=60)
-        with pytest.raises(ValueError, match="lease_seconds"):
-            permits.prolong(permit, lease_seconds=sys.maxsize)
-        permits.release(permit)
-
-
 def test_a_key_that_is_not_ours_is_an_error_of_locks(one: Bench) -> None:
     one.plain.set(tagged("lock", "thing"), "theirs")
     actor, lock = one.actor(), one.make("Lock")
@@ -316,16 +276,3 @@ def test_a_key_that_is_not_ours_is_an_error_of_locks(one: Bench) -> None:
         with pytest.raises(LockError, match=r"Redis refused a command of a lock, .* WRONGTYPE"):
             actor.do(verb)
     assert one.plain.get(tagged("lock", "thing")) == b"theirs"
-
-
-def test_what_would_be_another_lock_than_was_meant_is_refused(desk: Bench) -> None:
-    with pytest.raises(ValueError, match="names must be a list of names"):
-        locks.MultiLock.of("ab", client=desk.client)
-    with pytest.raises(ValueError, match="owner must not be empty"):
-        desk.make("Lock", owner="")
-    with pytest.raises(ValueError, match="token must be a whole number"):
-        desk.make("Lock").force_release(token="7")
-    with pytest.raises(ValueError, match="each once"):
-        locks.RedLock("thing", clients=[desk.client, desk.client, desk.plain])
-    with pytest.raises(ValueError, match="most must be a whole number"):
-        desk.make("RateLimiter", permits=1).shares(most="7")

@@ -1,18 +1,15 @@
 """The bookkeeping of what a process holds, where threads are in each other's way."""
 
 import asyncio
-import re
 import threading
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from idempotency import locks
-from idempotency.locks import aio
 from idempotency.locks.engine import holds as holds_module
 from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
@@ -20,7 +17,6 @@ from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, _look_again_seconds
 from idempotency.locks.engine.steps import Ask, BesideTheLoop, Listen, Steps, Wait, Work
 from idempotency.locks.mutex import Mutex
-from idempotency.locks.postgres import AdvisoryLock
 from idempotency.redis.mailbox import Bell, Mailbox
 
 
@@ -234,40 +230,6 @@ def test_nothing_overtakes_work_however_often_its_caller_is_cancelled() -> None:
 
     asyncio.run(story())
     assert done == ["asked", "undone"]
-
-
-@pytest.mark.parametrize("name", ["", "}thing"])
-def test_a_name_that_is_no_hash_tag_is_refused(name: str) -> None:
-    for make in (
-        locks.Lock,
-        locks.CountDownLatch,
-        locks.Topic,
-        partial(locks.Semaphore, permits=1),
-        partial(locks.RateLimiter, permits=1, interval_seconds=1),
-    ):
-        with pytest.raises(ValueError, match="name"):
-            make(name)
-
-
-def test_a_listener_that_never_joined_leaves_and_ends_nothing() -> None:
-    mailbox, heard = Mailbox(), list[str | None]()
-    assert not mailbox.remove("topic", heard.append)
-    assert mailbox.add("topic", heard.append)
-    assert not mailbox.remove("topic", print)
-    assert mailbox.channels == [mailbox.channel, "topic"]
-    assert not mailbox.add("topic", heard.append)
-    assert heard == [None]  # the second one hears at once that it may have missed some
-    assert not mailbox.remove("topic", heard.append)
-    assert mailbox.remove("topic", heard.append)
-    assert not mailbox.needed
-
-
-def test_a_lock_shows_its_kind_and_its_key() -> None:
-    for kind, key in {"Lock": "lock", "ReadWriteLock": "readwrite", "TokenBucket": "bucket"}.items():
-        for face in (locks, aio):
-            assert re.fullmatch(rf"<(Async)?{kind} \S+:{key}:{{thing}}>", repr(getattr(face, kind)("thing")))
-    assert repr(locks.MultiLock.of(["b", "a"])) == "<MultiLock 'a, b'>"
-    assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch", "Topic"])
