@@ -486,15 +486,6 @@ def test_of_many_values_the_missing_are_read(client: Any, maps: Any) -> None:
     assert two.get_many([]) == {}
 
 
-@pytest.mark.django_db
-def test_a_verb_for_asyncio_that_nobody_awaits_is_named(maps: Any) -> None:
-    never = maps("").aset("k", 1)
-    try:
-        assert never.__qualname__ == "CachedMap.aset"  # as Python's warning names it
-    finally:
-        never.close()
-
-
 def test_every_verb_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     one = maps()
@@ -558,51 +549,31 @@ def test_all_entries_are_iterated_over_by_the_page_and_not_used(client: Any, sin
     assert single.zrange(uses, 0, -1, withscores=True) == before
 
 
-class TestArguments:
-    NO_TIMES = (0, -1, math.nan, -math.inf, 1e10, True, "5", [])
+NO_TIMES = (math.nan, -math.inf, 1e10, True, "5")
+NO_TEXTS = (None, 5, b"x", "\ud800")
+WRONG: dict[str, tuple[Any, ...]] = {
+    "ttl_seconds": (*NO_TIMES, 0),
+    "idle_seconds": (*NO_TIMES, 0),
+    "copy_seconds": (*NO_TIMES, None),
+    "entries_max": (0, 1.5, True, "5", None),
+    "name": NO_TEXTS,
+    "key": NO_TEXTS,
+}
 
-    @pytest.mark.parametrize("life", ["ttl_seconds", "idle_seconds"])
-    @pytest.mark.parametrize("seconds", NO_TIMES, ids=repr)
-    def test_a_life_is_checked_where_it_is_given(self, maps: Any, life: str, seconds: Any) -> None:
-        one, settings = maps(""), {life: seconds}
-        one.set("a", 1)
-        for job in (
-            partial(maps, "", **settings),
-            partial(Entry, 2, **settings),
-            partial(one.set, "a", 2, **settings),
-            partial(one.set_many, {"b": 2}, **settings),
-            partial(one.put_if_absent, "b", 2, **settings),
-            partial(one.replace, "a", 2, **settings),
-        ):
-            with pytest.raises(ValueError, match=f"{life} .* must be above 0 and at most"):
-                job()
-        assert dict(one.items()) == {"a": 1}
 
-    @pytest.mark.parametrize("seconds", [*NO_TIMES[1:], None], ids=repr)
-    def test_a_copys_life_is_checked(self, maps: Any, seconds: Any) -> None:
-        with pytest.raises(ValueError, match="copy_seconds must be 0 or above"):
-            maps("", copy_seconds=seconds)
-
-    @pytest.mark.parametrize("size", [0, -1, 1.5, math.nan, True, "5", None], ids=repr)
-    def test_a_size_is_a_number(self, maps: Any, size: Any) -> None:
-        with pytest.raises(ValueError, match="entries_max must be a whole number"):
-            maps("", entries_max=size)
-
-    @pytest.mark.parametrize("text", [None, 5, True, b"x", [], "\ud800"], ids=repr)
-    def test_names_and_keys_are_text(self, maps: Any, text: Any) -> None:
-        with pytest.raises(ValueError, match="name must be text"):
-            maps(text)
-        one = maps("", read=lambda key: "read")
-        for job in (
-            one.get,
-            one.delete,
-            one.remaining_seconds,
-            lambda key: one.get_many([key]),
-            lambda key: one.set(key, 1),
-            lambda key: one.put_if_absent(key, 1),
-            lambda key: one.replace(key, 1),
-            lambda key: asyncio.run(one.aget(key)),
-        ):
-            with pytest.raises(ValueError, match="key must be text"):
-                job(text)
-        assert dict(one.items()) == {}
+@pytest.mark.parametrize("argument", WRONG)
+def test_a_wrong_argument_is_refused_where_it_is_given(maps: Any, argument: str) -> None:
+    one, make = maps("", read=lambda key: "read"), partial(maps, name="")
+    changes = [partial(one.set, value=2), partial(one.put_if_absent, value=2), partial(one.replace, value=2)]
+    lives = [make, partial(Entry, 2), partial(one.set_many, {"b": 2}), *(partial(each, "b") for each in changes)]
+    jobs: dict[str, list[Callable[..., Any]]] = {
+        "ttl_seconds": lives,
+        "idle_seconds": lives,
+        "key": [one.get, one.delete, one.remaining_seconds, *changes, lambda key: one.get_many([key])],
+    }
+    jobs["key"].append(lambda key: asyncio.run(one.aget(key)))
+    for job in jobs.get(argument, [make]):
+        for value in WRONG[argument]:
+            with pytest.raises(ValueError, match=f"{argument}.* must be "):
+                job(**{argument: value})
+    assert dict(one.items()) == {}
