@@ -72,18 +72,6 @@ def test_tokens_grow_and_nobody_waits_for_an_hour(desk: Bench, kind: str, second
     third.do(lock.release)
 
 
-def test_a_bucket_is_not_used_by_a_clock_that_steps_back(desk: Bench) -> None:
-    bucket = desk.make("TokenBucket", permits=2, interval_seconds=600)
-    bucket.acquire()
-    out, at = struct.unpack(">dd", desk.plain.get(bucket._key))
-    desk.plain.set(bucket._key, struct.pack(">dd", out, at + HOUR * 1_000_000))
-    assert bucket.available() == 1
-    bucket.acquire()
-    with pytest.raises(RateExceeded) as refused:
-        bucket.acquire()
-    assert refused.value.retry_after_seconds <= 300
-
-
 def step_of_a_limit(client: redis.Redis, key: str, seconds: int) -> None:
     """As `step`, for what a limit has given."""
     later = -seconds * 1_000_000

@@ -5,8 +5,6 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from idempotency.locks import LockLost, LockTimeout, NotHeld, UpgradeRefused
 from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
-from tests.redis_topologies import newer_redis
 
 OF_SESSIONS = [
     pytest.param("PostgreSQL", "threads", "", marks=pytest.mark.django_db(transaction=True)),
@@ -211,14 +208,6 @@ class TestMutex:
         writer.do(read.release)
         assert reading.result(30) is True
         late.do(read.release)
-
-
-def test_the_cluster_is_of_redis_7_or_newer(servers: Callable[[str], Any], tmp_path: Path) -> None:
-    """So that `make test` meets it too, where the single server and Sentinel's are of 6.2."""
-    if newer_redis(tmp_path) is None:
-        pytest.skip("needs redis-tools of Redis 7 or newer")
-    with servers("Redis Cluster").data_nodes() as nodes:
-        assert {int(node.info("server")["redis_version"].partition(".")[0]) >= 7 for node in nodes} == {True}
 
 
 def test_a_latch_ends_its_waits_when_it_is_counted_down_or_deleted(bench: Bench) -> None:

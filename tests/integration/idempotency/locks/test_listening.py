@@ -34,17 +34,6 @@ def listening(bench: Bench, ends: list[tuple[str, str, int]], kind: str = "Lock"
     return bench.make(kind, **calls(ends), **settings)
 
 
-def test_of_a_release_once(bench: Bench, ends: list[tuple[str, str, int]]) -> None:
-    lock, actor = listening(bench, ends), bench.actor()
-    for _ in range(2):
-        assert actor.do(lock.acquire)
-    token = actor.do(lambda: lock.token)
-    actor.do(lock.release)
-    assert ends == []
-    actor.do(lock.release)
-    assert ends == [("released", "thing", token)]
-
-
 def test_of_a_release_by_force_at_once(bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
     """No renewal is near, nobody waits, and the subscriber would have gone home."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)

@@ -7,26 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from idempotency.locks import NotHeld, RateExceeded, aio
+from idempotency.locks import RateExceeded, aio
 from idempotency.redis.fastpath import Script
 from tests.integration.idempotency.locks.actors import a_loop, until
 from tests.integration.idempotency.locks.conftest import Bench
-
-
-def test_a_child_task_is_another_holder(desk_of_tasks: Bench) -> None:
-    lock = desk_of_tasks.make("Lock")
-
-    async def story() -> tuple[bool, bool]:
-        assert await lock.acquire()
-        child = await asyncio.create_task(lock.acquire(wait_seconds=0))
-        same = await lock.acquire(wait_seconds=0)
-        with pytest.raises(NotHeld):
-            await asyncio.create_task(lock.release())
-        await lock.release()
-        await lock.release()
-        return child, same
-
-    assert desk_of_tasks.run(story()) == (False, True)
 
 
 def held_up(patched: pytest.MonkeyPatch, when: str) -> threading.Event:
