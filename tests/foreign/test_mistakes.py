@@ -1,30 +1,6 @@
-"""`manage.py check` in a foreign project names a mistake by its id and says in a sentence what to do."""
-
-import re
-
-import pytest
+"""A mistake stops whatever starts in a foreign project, and says in a sentence what to do."""
 
 from tests.foreign.foreign import ForeignProject
-
-MISTAKES = [
-    (
-        "middleware first",
-        "E003 W001",
-        "must stand after 'django.contrib.auth.middleware.AuthenticationMiddleware'",
-    ),
-    ("one ledger for all tenants", "E009", "TENANT_APPS lacks 'idempotency', so all tenants share one ledger"),
-]
-
-
-@pytest.mark.parametrize(("mistake", "numbers", "sentence"), MISTAKES, ids=[mistake for mistake, *_ in MISTAKES])
-def test_each_mistake_has_its_id_and_its_sentence(
-    mistaken: ForeignProject, mistake: str, numbers: str, sentence: str
-) -> None:
-    done = mistaken.command("check", "--database", "default", MISTAKE=mistake)
-    assert done.returncode != 0
-    assert set(re.findall(r"\(idempotency\.([EW]\d{3})\)", done.stderr)) == set(numbers.split()), done.stderr
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_cache_whose_package_is_missing_stops_the_start_and_names_its_extra(mistaken: ForeignProject) -> None:
