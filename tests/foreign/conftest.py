@@ -1,14 +1,27 @@
 """The wheel and the environment, made once; a foreign project with Redis, one without, one for mistakes."""
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_wheels, install, install_beside
+from tests.foreign.foreign import (
+    CHECKED,
+    ForeignProject,
+    Guest,
+    Server,
+    Wheels,
+    build_wheels,
+    install,
+    install_beside,
+)
+from tests.ports import free_port
 
 
 @contextmanager
@@ -80,3 +93,20 @@ def server(project: ForeignProject) -> Iterator[Server]:
 def guest(server: Server) -> Guest:
     """Somebody new."""
     return Guest(server)
+
+
+@contextmanager
+def open_hotel(project: ForeignProject, *, providers: dict[str, Any]) -> Iterator[httpx.Client]:
+    """Migrate the project that takes payments, and serve it where its providers look for it."""
+    port = free_port()
+    project.environment |= {"PROVIDERS": json.dumps(providers), "BASE_URL": f"http://127.0.0.1:{port}"}
+    with project.with_database():
+        project.manage("makemigrations", "bookings", "--verbosity", "0")
+        project.manage("migrate", "--verbosity", "0")
+        server = Server(project, port=port)
+        try:
+            assert CHECKED in server.printed
+            with httpx.Client(base_url=server.url, trust_env=False) as client:
+                yield client
+        finally:
+            server.kill()

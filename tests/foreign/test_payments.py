@@ -1,6 +1,5 @@
 """Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from tests import pages
+from tests.foreign.conftest import open_hotel
 from tests.foreign.foreign import PROJECT, ForeignProject, Server
 from tests.ports import free_port
 from tests.running import until
@@ -39,26 +39,17 @@ class Hotel:
 
 
 @contextmanager
-def open_hotel(python: Path, folder: Path, sandbox: Sandbox, *, keys: str) -> Iterator[Hotel]:
-    """Migrate the project, whose bookings have primary keys of this kind, and serve it where providers look for it."""
-    port = free_port()
+def keyed_by(keys: str, python: Path, folder: Path, sandbox: Sandbox) -> Iterator[Hotel]:
+    """The one whose bookings have primary keys of this kind."""
     project = ForeignProject(python, folder, "with_payments")
-    project.environment |= {"PROVIDERS": json.dumps(sandbox.channels()), "KEYS": keys}
-    project.environment["BASE_URL"] = f"http://127.0.0.1:{port}"
-    with project.with_database():
-        project.manage("makemigrations", "bookings", "--verbosity", "0")
-        project.manage("migrate", "--verbosity", "0")
-        server = Server(project, port=port)
-        with httpx.Client(base_url=server.url, trust_env=False) as client:
-            yield Hotel(project, client)
-        server.kill()
+    project.environment["KEYS"] = keys
+    with open_hotel(project, providers=sandbox.channels()) as client:
+        yield Hotel(project, client)
 
 
 @pytest.fixture(scope="module")
 def hotel(beside: Path, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotel]:
-    """The one with numbers."""
-    folder = tmp_path_factory.mktemp("hotel") / "project"
-    with open_hotel(beside, folder, sandbox, keys="numbers") as hotel:
+    with keyed_by("numbers", beside, tmp_path_factory.mktemp("hotel") / "project", sandbox) as hotel:
         yield hotel
 
 
@@ -95,7 +86,7 @@ def test_a_booking_is_paid_once_and_given_back(hotel: Hotel, sandbox: Sandbox, m
 
 
 def test_so_is_one_whose_primary_key_is_a_uuid(beside: Path, sandbox: Sandbox, tmp_path: Path) -> None:
-    with open_hotel(beside, tmp_path / "project", sandbox, keys="uuids") as hotel:
+    with keyed_by("uuids", beside, tmp_path / "project", sandbox) as hotel:
         is_paid_once_and_given_back(hotel, sandbox, "stripe")
 
 

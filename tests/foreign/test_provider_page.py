@@ -13,8 +13,8 @@ import pytest
 from payments import providers as public
 from payments.testing.cases import CASES
 from tests import pages
-from tests.foreign.foreign import CHECKED, ForeignProject, Server, run
-from tests.ports import free_port
+from tests.foreign.conftest import open_hotel
+from tests.foreign.foreign import ForeignProject, run
 from tests.running import until
 
 PAGE = "docs/how-to/write-a-provider.md"
@@ -77,26 +77,13 @@ def acme(hotel: ForeignProject) -> Iterator[Acme]:
 
 
 @pytest.fixture(scope="module")
-def open_hotel(hotel: ForeignProject, acme: Acme) -> Iterator[httpx.Client]:
-    """The project's server, with acme and no other provider."""
-    port = free_port()
+def client(hotel: ForeignProject, acme: Acme) -> Iterator[httpx.Client]:
+    """A client of the project's server, with acme and no other provider."""
     providers: dict[str, dict[str, str]] = {}
     pages.run(ACCOUNT, PAYMENTS={"PROVIDERS": providers})
     providers["acme"] |= {"API_URL": acme.url, "MERCHANT": "m-1", "KEY": acme.key}
-    hotel.environment |= {
-        "PROVIDERS": json.dumps(providers),
-        "BASE_URL": f"http://127.0.0.1:{port}",
-    }
-    with hotel.with_database():
-        hotel.manage("makemigrations", "bookings", "--verbosity", "0")
-        hotel.manage("migrate", "--verbosity", "0")
-        server = Server(hotel, port=port)
-        assert CHECKED in server.printed
-        try:
-            with httpx.Client(base_url=server.url, trust_env=False) as client:
-                yield client
-        finally:
-            server.kill()
+    with open_hotel(hotel, providers=providers) as client:
+        yield client
 
 
 def test_the_page_is_short_and_needs_public_names_alone() -> None:
@@ -128,17 +115,15 @@ def test_its_provider_is_certified(hotel: ForeignProject, acme: Acme) -> None:
     }
 
 
-def test_it_takes_an_order_once_and_gives_it_back(
-    hotel: ForeignProject, open_hotel: httpx.Client, acme: Acme
-) -> None:
-    booked = open_hotel.post("/bookings/", data={"method": "acme"}).raise_for_status().json()
+def test_it_takes_an_order_once_and_gives_it_back(hotel: ForeignProject, client: httpx.Client, acme: Acme) -> None:
+    booked = client.post("/bookings/", data={"method": "acme"}).raise_for_status().json()
     number = booked["number"]
     assert (booked["way"], booked["link"]) == ("redirect", f"{acme.url}/shopper/{number}")
     assert hotel.booking(booked) == ("open", 0, 0, 0)
     assert acme.pay(number, copies=3)
     until(lambda: hotel.booking(booked) == ("paid", 1, AMOUNT_MINOR, 0))
     until(lambda: acme.charge(number) == (AMOUNT_MINOR, 0, 3))
-    open_hotel.post(f"/bookings/refunds/{booked['booking']}").raise_for_status()
+    client.post(f"/bookings/refunds/{booked['booking']}").raise_for_status()
     until(lambda: hotel.booking(booked) == ("refunded", 1, AMOUNT_MINOR, AMOUNT_MINOR))
     assert acme.charge(number) == (AMOUNT_MINOR, AMOUNT_MINOR, 3)
     assert hotel.rows("SELECT verdict FROM payments_notification WHERE event_type = 'paid'") == [("applied",)]
