@@ -281,15 +281,11 @@ def replayed(answer: httpx.Response) -> bool:
 class Guest:
     """Somebody with a session, who may call from many threads and outlives the server."""
 
-    def __init__(self, server: Server, *, host: str | None = None) -> None:
-        self.cookies = httpx.Cookies()
-        headers = {"Host": host} if host else {}
-        self.cookies.update(httpx.get(f"{server.url}/", headers=headers, trust_env=False).cookies)
+    def __init__(self, server: Server) -> None:
+        self.cookies = httpx.get(f"{server.url}/", trust_env=False).cookies
 
-    def post(self, server: Server, text: str, *, key: str | None, path: str = "/notes/") -> httpx.Response:
+    def post(self, server: Server, text: str, *, key: str) -> httpx.Response:
         """Leave a note, on a connection of its own."""
-        headers = {"X-CSRFToken": self.cookies["csrftoken"]}
-        if key is not None:
-            headers["Idempotency-Key"] = key
+        headers = {"X-CSRFToken": self.cookies["csrftoken"], "Idempotency-Key": key}
         with httpx.Client(base_url=server.url, cookies=self.cookies, trust_env=False) as client:
-            return client.post(path, json={"text": text}, headers=headers)
+            return client.post("/notes/", json={"text": text}, headers=headers)

@@ -4,20 +4,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 import redis
 
 from tests import pages
-from tests.foreign.doors import Door, TenantDoor
-from tests.foreign.foreign import ForeignProject, Server, replayed
+from tests.foreign.doors import Door, TenantDoor, User
+from tests.foreign.foreign import ForeignProject
 from tests.foreign.test_doors import EACH_TRIAL
 
 NAME, PASSWORD = "first", uuid4().hex
 TENANTS = ("a", "b")
+USERS: tuple[User, User] = ("ann", "bob")  # of a and of b
 MAKE_TENANTS = """
 from customers.models import Customer, Domain
 for name in ("public", "a", "b"):
@@ -185,55 +184,28 @@ def of_tenant(project: ForeignProject, tenant: str, command: str, *arguments: st
     )
 
 
-@pytest.fixture
-def servers(tenants: ForeignProject, redis_server: redis.Redis) -> Iterator[Server]:
-    with tenants.serving() as server:
-        yield server
-
-
-class User:
-    """The user with the number 1 of a tenant, logged in."""
-
-    def __init__(self, server: Server, tenant: str) -> None:
-        self._server, self._host = server, f"{tenant}.example.org"
-        self._cookies = dict(self._send("GET", "/").cookies)
-        form = {"username": NAME, "password": PASSWORD, "csrfmiddlewaretoken": self._cookies["csrftoken"]}
-        answer = self._send("POST", "/admin/login/", data=form)
-        assert answer.status_code == 302, answer.text
-        self._cookies.update(answer.cookies)
-
-    def post(self, text: str, *, key: str) -> httpx.Response:
-        """Leave a note."""
-        headers = {"Idempotency-Key": key, "X-CSRFToken": self._cookies["csrftoken"]}
-        return self._send("POST", "/notes/", json={"text": text}, headers=headers)
-
-    def _send(
-        self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
-    ) -> httpx.Response:
-        # cookies by hand: the address that is called is not the host that is named
-        cookies = "; ".join(f"{name}={value}" for name, value in getattr(self, "_cookies", {}).items())
-        sent = {"Host": self._host, "Cookie": cookies, **(headers or {})}
-        return httpx.request(method, self._server.url + path, headers=sent, trust_env=False, **how)
-
-
 def notes(project: ForeignProject, tenant: str, text: str) -> int:
     return int(project.rows(f"SELECT count(*) FROM {tenant}.notes_note WHERE text = %s", text)[0][0])
 
 
-def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
-    tenants: ForeignProject, servers: Server, redis_server: redis.Redis
+@pytest.fixture(scope="module")
+def door(tenants: ForeignProject) -> Iterator[TenantDoor]:
+    tenants.rows("SELECT setval('b.notes_note_id_seq', 5000)")  # so that their notes' numbers differ
+    with closing(TenantDoor(tenants, name=NAME, password=PASSWORD)) as door:
+        yield door
+
+
+@EACH_TRIAL
+def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door) -> None:
+    trial(door)
+
+
+def test_all_that_is_stored_of_a_call_is_its_tenants(
+    tenants: ForeignProject, door: TenantDoor, redis_server: redis.Redis
 ) -> None:
-    a, b = (User(servers, tenant) for tenant in TENANTS)
-    key, text = uuid4().hex, uuid4().hex
-    tenants.rows("SELECT setval('a.notes_note_id_seq', 1000)")  # so that their numbers differ
-    first = {user: user.post(text, key=key) for user in (a, b)}
-    assert [answer.status_code for answer in first.values()] == [201, 201]
-    assert not any(map(replayed, first.values()))
-    assert first[a].content != first[b].content
-    assert [notes(tenants, tenant, text) for tenant in TENANTS] == [1, 1]
-    for user in (a, b):
-        again = user.post(text, key=key)
-        assert (replayed(again), again.content) == (True, first[user].content)
+    key = uuid4().hex
+    for user in USERS:
+        door.leave("a note", key=key, user=user)
     names = redis_server.keys("*:key:*")
     for tenant in TENANTS:
         assert len([name for name in names if f":payonce:{tenants.database}/{tenant}:".encode() in name]) in {1, 2}
@@ -241,25 +213,21 @@ def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
 
 
 def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
-    tenants: ForeignProject, redis_server: redis.Redis
+    tenants: ForeignProject, door: TenantDoor
 ) -> None:
     key, text = uuid4().hex, uuid4().hex
-    with tenants.serving() as server:
-        users = {tenant: User(server, tenant) for tenant in TENANTS}
-        first = {tenant: user.post(text, key=key) for tenant, user in users.items()}
-        # b goes back to a moment before; Redis does not
-        note = "DELETE FROM b.notes_note WHERE text = %s"
-        entry = "DELETE FROM b.idempotency_ledgerentry WHERE key = %s RETURNING 1"
-        assert tenants.rows(f"WITH gone AS ({note}) {entry}", text, key) == [(1,)]
-        assert replayed(users["b"].post(text, key=key))
+    first, _ = (door.leave(text, key=key, user=user) for user in USERS)
+    # b goes back to a moment before; Redis does not
+    note = "DELETE FROM b.notes_note WHERE text = %s"
+    entry = "DELETE FROM b.idempotency_ledgerentry WHERE key = %s RETURNING 1"
+    assert tenants.rows(f"WITH gone AS ({note}) {entry}", text, key) == [(1,)]
+    assert door.leave(text, key=key, user="bob").replayed
     assert "10 s" in of_tenant(tenants, "b", "idempotency", "forget-redis")
-    with tenants.serving() as server:
-        users = {tenant: User(server, tenant) for tenant in TENANTS}
-        again = {tenant: user.post(text, key=key) for tenant, user in users.items()}
-        assert {tenant: replayed(answer) for tenant, answer in again.items()} == {"a": True, "b": False}
-        assert again["a"].content == first["a"].content
-        assert again["b"].status_code == 201
-        assert replayed(users["b"].post(text, key=key))
+    door.restart()
+    again, fresh = (door.leave(text, key=key, user=user) for user in USERS)
+    assert (again.replayed, again.value) == (True, first.value)
+    assert (fresh.outcome, fresh.replayed) == ("done", False)
+    assert door.leave(text, key=key, user="bob").replayed
     assert [notes(tenants, tenant, text) for tenant in TENANTS] == [1, 1]
 
 
@@ -300,15 +268,3 @@ def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:
         for schema in ("public", *TENANTS)
     }
     assert len(values) == 3
-
-
-@pytest.fixture(scope="module")
-def door(tenants: ForeignProject) -> Iterator[Door]:
-    tenants.rows("SELECT setval('b.notes_note_id_seq', 5000)")  # so that their notes' numbers differ
-    with closing(TenantDoor(tenants)) as door:
-        yield door
-
-
-@EACH_TRIAL
-def test_one_effect_though_the_call_is(trial: Callable[[Door], None], door: Door) -> None:
-    trial(door)

@@ -1,1 +1,1 @@
-"""Other ways into the same effect: Django Ninja, tokens of REST framework, a session's checkout, tasks."""
+"""Other ways into the same effect: Django Ninja, tokens of REST framework, a session's checkout, Celery."""
