@@ -9,6 +9,7 @@ from django.conf import settings
 from idempotency.webhooks import StandardWebhooks, Unverifiable
 from payments.conf import EVENT_TYPES, Endpoint, config
 from payments.models import Delivery
+from payments.models.event import OPEN
 from payments.providers.settings_fields import ConfigError, content, is_loopback, mistake_in
 
 NAME_MAX = 64
@@ -50,7 +51,7 @@ def problems(name: str, endpoint: Endpoint) -> Iterator[str]:
 
 def orphaned() -> list[str]:
     """Name the endpoints that deliveries wait for and the settings lack."""
-    waiting = Delivery.objects.filter(status__in=[Delivery.Status.WAITING, Delivery.Status.SENDING])
+    waiting = Delivery.objects.filter(status__in=OPEN)
     lacking = waiting.exclude(endpoint__in=[*config().webhooks]).order_by("endpoint")
     return list(lacking.values_list("endpoint", flat=True).distinct())
 

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.db import Error as DatabaseError
+from django.db.models import Count, Min
+from django.db.models.functions import Now
 from prometheus_client.core import GaugeMetricFamily
 
-from idempotency.postgres.statements import Statement, send
 from payments.conf import config
-from payments.deliveries import queries
+from payments.models import Delivery
+from payments.models.event import OPEN
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +28,12 @@ class DeliveryCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the gauges; none while the database is away."""
-        configured = list(config().webhooks)
+        rows = Delivery.objects.order_by().values_list("endpoint")
+        waiting = rows.filter(status__in=OPEN).annotate(age=Now() - Min("created_at"))
+        failed = rows.filter(status=Delivery.Status.FAILED, endpoint__in=config().webhooks)
         try:
-            ages, given_up = send(Statement(queries.OLDEST, []), Statement(queries.GIVEN_UP, [configured]))
+            ages = [(endpoint, age.total_seconds()) for endpoint, age in waiting]
+            given_up = list(failed.annotate(count=Count("pk")))
         except DatabaseError as error:
             log.warning("The gauges of deliveries are left out of the metrics: %s", error)
             return

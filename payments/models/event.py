@@ -12,6 +12,9 @@ from idempotency.ids import new_id
 from payments.models.guards import fixed
 from payments.models.payment import Payment
 
+OPEN, ENDED = ["waiting", "sending"], ["delivered", "failed"]  # of a delivery's statuses
+LIVES = Now() + timedelta(days=3)  # until when it is tried
+
 
 class PaymentEvent(models.Model):
     """A new status of a payment, to be acted on once and in order.
@@ -69,7 +72,7 @@ class Delivery(models.Model):
     log = models.JSONField(default=list, help_text="of each attempt: when, and the answer")
     created_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(db_default=Now())
-    ends_at = models.DateTimeField(db_default=Now() + timedelta(days=3), help_text="no attempt begins later")
+    ends_at = models.DateTimeField(db_default=LIVES, help_text="no attempt begins later")
     delivered_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -88,15 +91,13 @@ class Delivery(models.Model):
             ),
         )
         indexes = (
-            models.Index(
-                fields=["endpoint", "due_at"], name="delivery_due", condition=Q(status__in=["waiting", "sending"])
-            ),
+            models.Index(fields=["endpoint", "due_at"], name="delivery_due", condition=Q(status__in=OPEN)),
             models.Index(fields=["created_at"], name="delivery_given_up", condition=Q(status="failed")),
             # what the reaper has still to forget
             models.Index(
                 Coalesce("delivered_at", "ends_at"),
                 name="delivery_old",
-                condition=Q(status__in=["delivered", "failed"]) & ~Q(log=[]),
+                condition=Q(status__in=ENDED) & ~Q(log=[]),
             ),
         )
 

@@ -19,7 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from idempotency.maintenance import reap
 from payments.checks import check_payments
-from payments.deliveries import queries, sending
+from payments.deliveries import sending
 from payments.deliveries.metrics import DeliveryCollector
 from payments.models import Attempt, AuditEntry, Delivery, Payment
 from payments.settlement import backoff
@@ -180,7 +180,7 @@ def test_a_dead_claim_is_taken_over(open_attempt: OpenAttempt, endpoint: Configu
     first = sending._claim("books")
     assert first is not None
     assert send() == {}
-    pass_by(sending.LEASE_SECONDS)
+    pass_by(sending.LEASE.total_seconds())
     assert send() == {"delivered": 1}
     row = Delivery.objects.get()
     assert (row.attempts, [one.get("answer") for one in row.log]) == (2, [None, "answered 200"])
@@ -337,7 +337,7 @@ def test_to_find_none_to_forget_reads_none_that_stays(transactional_db: None) ->
     with filled(LAST_ONES, ("payments_delivery",)), connection.cursor() as cursor:
         assert sending.drop(limit=3_000) == 3_000
         cursor.execute("VACUUM ANALYZE payments_delivery")
-        plan = plan_of(queries.DROP, [86_400, 500])
+        plan = plan_of(*sending.old_ones()[:500].query.sql_with_params())
         assert Delivery.objects.count() == 3_000
     assert "delivery_old" in plan
     assert "Rows Removed" not in plan
