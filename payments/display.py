@@ -110,13 +110,9 @@ def refund_money(refund: Refund) -> str:
 
 def at_stake(anomaly: Anomaly) -> str:
     """Write the money at stake; a dash where it is none, or unknown."""
-    return stake(anomaly.kind, anomaly.detail, _currency_of_payment(anomaly))
-
-
-def stake(kind: str, known: Mapping[str, Any], currency_of_payment: str) -> str:
-    """Write the money at stake, as `at_stake`, from an anomaly's kind and details."""
-    currency = known.get("currency") or currency_of_payment
-    if kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
+    known: Mapping[str, Any] = anomaly.detail
+    currency = known.get("currency") or _currency_of_payment(anomaly)
+    if anomaly.kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
         return money(known.get("refunded_minor", 0) - known.get("paid_minor", 0), currency)
     return money(known["amount_minor"], currency) if known.get("amount_minor") and currency else "-"
 

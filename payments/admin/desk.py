@@ -1,6 +1,7 @@
 """The operator's desk on the admin's start page: what needs a person, and the accounts' sums."""
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -17,12 +18,12 @@ from django.utils.translation import gettext_noop
 
 from idempotency.admin.labels import utc, utc_time
 from payments.admin.badges import badge
-from payments.admin.pages import link, link_to_order
+from payments.admin.pages import link, link_to_order, page_of
 from payments.channels import accounts
 from payments.channels.accounts import account_name
-from payments.display import amounts, money, stake
-from payments.models import Anomaly, Difference
+from payments.display import amounts, at_stake, money, refund_money
 from payments.operations import figures, worklist
+from payments.operations.manual import attempt_of
 from payments.operations.worklist import DayOfAccount, Work
 from payments.reconciliation.bills import next_comparison
 from payments.states import REFUNDED_BY_POLICY
@@ -46,6 +47,14 @@ _TROUBLES = {
     "event": ("failed", gettext_noop("an event is not handled")),
     "delivery": ("failed", gettext_noop("a decision was not delivered")),
 }
+# the money of what is no anomaly
+_MONEY: dict[str, Callable[[Any], str]] = {
+    "attempt": lambda row: money(row.amount_minor, row.currency),
+    "refund": refund_money,
+    "difference": lambda row: money(row.theirs_minor or row.ours_minor, row.currency),
+    "event": lambda row: money(row.paid_minor, row.payment.currency),
+    "delivery": lambda row: "-",
+}
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
@@ -55,7 +64,8 @@ def context(request: HttpRequest) -> dict[str, Any]:
         return {}
     now = timezone.now()
     held = figures.held() if request.user.has_perm("payments.view_journalline") else []
-    items = [item(request, work, now) for work in worklist.oldest(found)] if any(found.values()) else []
+    oldest = worklist.oldest([source for source, count in found.items() if count])
+    items = [item(request, work, now) for work in oldest]
     return {
         "counts": [(_(SOURCES[source][0]), count, _list_of(source)) for source, count in found.items()],
         "items": items,
@@ -89,15 +99,13 @@ def count_in_navigation(request: HttpRequest, applications: list[dict[str, Any]]
 def item(request: HttpRequest, work: Work, now: datetime) -> dict[str, Any]:
     """Describe a row, with the one thing to do next."""
     action, address = _next_action(request, work)
-    known = work.amount_minor is not None and bool(work.currency)
-    detail = work.detail or {}
-    currency = detail.get("currency") or work.currency or ""
+    payment = work.row.payment
     return {
         "what": badge(*_what(work)),
         "note": _note(work),
-        "amount": money(work.amount_minor or 0, currency) if known else stake(work.about, detail, currency),
-        "customer": work.customer or "-",
-        "order": link_to_order(work.order_no) if work.order_no else "-",
+        "amount": _MONEY.get(work.source, at_stake)(work.row),
+        "customer": payment.owner.get_username() if payment and payment.owner else "-",
+        "order": link_to_order(payment.order_no) if payment else "-",
         "age": timesince(work.since, now, depth=1),
         "action": action,
         "address": address,
@@ -133,58 +141,59 @@ def _list_of(source: str) -> str:
 def _what(work: Work) -> tuple[str, str]:
     if work.source in _TROUBLES:
         return _TROUBLES[work.source]
-    kinds = Difference.Kind if work.source == "difference" else Anomaly.Kind
-    return "failed" if work.source in {"refused", "notification"} else "anomaly", str(kinds(work.about).label)
+    return "failed" if work.source in {"refused", "notification"} else "anomaly", work.row.get_kind_display()
 
 
 def _note(work: Work) -> str:
     """Say what happens by itself."""
-    if work.source in {"attempt", "refund"}:
-        return _next_question(work)
-    if work.source == "event":
-        return _("It is tried again twice a minute; the worker's log says why it waits.")
-    if work.source == "delivery":
-        given_up = _("%(endpoint)s did not take it in time; it is not sent again by itself.")
-        return given_up % {"endpoint": work.reference}
-    if work.needs_approval:
-        return _("The refund is above the limit: it waits for your approval.")
-    if work.about in REFUNDED_BY_POLICY:
-        return _("It is being refunded; see that the refund ends.")
+    row = work.row
+    match work.source:
+        case "attempt" | "refund":
+            return _next_question(row)
+        case "event":
+            return _("It is tried again twice a minute; the worker's log says why it waits.")
+        case "delivery":
+            given_up = _("%(endpoint)s did not take it in time; it is not sent again by itself.")
+            return given_up % {"endpoint": row.endpoint}
+        case "anomaly" if row.needs_approval:
+            return _("The refund is above the limit: it waits for your approval.")
+        case "anomaly" if row.kind in REFUNDED_BY_POLICY:
+            return _("It is being refunded; see that the refund ends.")
     return _("It waits for you.")
 
 
-def _next_question(work: Work) -> str:
-    if work.is_former:
+def _next_question(row: Any) -> str:
+    name = account_name(attempt_of(row).account)
+    if row.is_former:
         former = _("%(account)s is no longer configured here for its merchant: nobody can be asked.")
-        return former % {"account": account_name(work.about)}
-    if work.due is None:
-        return _("%(channel)s is not asked again by itself.") % {"channel": account_name(work.about)}
-    about = {"channel": account_name(work.about), "at": f"{utc_time(work.due)} UTC"}
+        return former % {"account": name}
+    if row.next_query_at is None:
+        return _("%(channel)s is not asked again by itself.") % {"channel": name}
+    about = {"channel": name, "at": f"{utc_time(row.next_query_at)} UTC"}
     return _("%(channel)s is asked again at %(at)s; nothing moves twice.") % about
 
 
 def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
-    change = reverse(f"admin:payments_{_model_of(work.source)}_change", args=[work.pk])
+    row, may = work.row, request.user.has_perm
+    page = page_of(row)
     match work.source:
-        case "attempt" | "refund" if (
-            work.due is not None and not work.is_former and request.user.has_perm("payments.query_payment")
-        ):
-            return _("Ask now"), reverse("admin:payments_payment_ask", args=[work.payment_id])
-        case "attempt" | "refund" if request.user.has_perm("payments.view_payment"):
-            return _("Record the outcome"), reverse("admin:payments_payment_change", args=[work.payment_id])
-        case "notification" if request.user.has_perm("payments.view_notification"):
-            found = urlencode({"q": work.reference})
+        case "attempt" | "refund" if row.next_query_at and not row.is_former and may("payments.query_payment"):
+            return _("Ask now"), reverse("admin:payments_payment_ask", args=[row.payment_id])
+        case "attempt" | "refund" if may("payments.view_payment"):
+            return _("Record the outcome"), page_of(row.payment)
+        case "notification" if may("payments.view_notification"):
+            found = urlencode({"q": row.reference})
             return _("Process it again"), f"{reverse('admin:payments_notification_changelist')}?{found}"
         case "event" | "delivery":
             words = _("See the event") if work.source == "event" else _("See the delivery")
-            if work.source == "delivery" and request.user.has_perm("payments.replay_delivery"):
-                words, change = _("Send again"), reverse("admin:payments_delivery_replay", args=[work.pk])
-            return words, change
-        case "anomaly" if work.about in REFUNDED_BY_POLICY:
-            if work.needs_approval and request.user.has_perm("payments.refund_payment"):
-                change = reverse("admin:payments_anomaly_approve", args=[work.pk])
-            return _("Approve the refund") if work.needs_approval else _("See its refund"), change
-    return _("Find out and resolve"), change
+            if work.source == "delivery" and may("payments.replay_delivery"):
+                words, page = _("Send again"), reverse("admin:payments_delivery_replay", args=[row.pk])
+            return words, page
+        case "anomaly" if row.kind in REFUNDED_BY_POLICY:
+            if row.needs_approval and may("payments.refund_payment"):
+                page = reverse("admin:payments_anomaly_approve", args=[row.pk])
+            return _("Approve the refund") if row.needs_approval else _("See its refund"), page
+    return _("Find out and resolve"), page
 
 
 def _sums(row: DayOfAccount) -> dict[str, Any]:

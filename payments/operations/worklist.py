@@ -8,14 +8,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import chain
 from typing import Any
-from uuid import UUID
 
-from django.contrib.auth import get_user_model
 from django.db import models
 from django.db.models import Count, F, Model, Q, QuerySet, Value
-from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDate
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from idempotency.ids import first_id
@@ -23,7 +20,7 @@ from payments.channels import accounts
 from payments.conf import config
 from payments.models import Anomaly, Attempt, BillComparison, Delivery, Difference, PaymentEvent, Refund
 from payments.operations.figures import moved
-from payments.states import AttemptStatus, needs_approval
+from payments.states import AttemptStatus
 
 SHOWN = 25
 COUNTED_MAX = 1_000  # of each source, more are not counted
@@ -31,33 +28,14 @@ STUCK = timedelta(minutes=2)  # an event that waits longer has missed its job an
 
 Kind = Anomaly.Kind
 
-# `Payment.order_no`
-_ORDER_ID = Replace(Cast("payment__order_id", models.CharField()), Value("-"))
-_ORDER_NO = Coalesce(NullIf("payment__order_key", Value("")), _ORDER_ID)
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Row that needs a person."""
+    """Row that needs a person; of an attempt or refund that `is_former` nobody can be asked."""
 
-    source: str  # one of `SOURCES`
-    pk: str
-    about: str  # kind (anomaly, difference), account (attempt, refund), status (event) or type (delivery)
-    reference: str | None  # number of an anomaly's trade, refund or notification; endpoint of a delivery
-    detail: dict[str, Any] | None  # of the anomaly, or of a refund's
-    amount_minor: int | None  # in `currency`; None where the detail alone knows it
-    currency: str | None
-    payment_id: UUID | None
-    order_no: str | None
-    customer: str | None
+    source: str  # one of `sources`
+    row: Any
     since: datetime
-    due: datetime | None  # when the timer asks the provider next
-    is_former: bool | None  # the account of an attempt or refund is not configured any more: nobody can be asked
-
-    @property
-    def needs_approval(self) -> bool:
-        """Status as of an `Anomaly`; what is listed is open."""
-        return needs_approval(self.detail or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +80,9 @@ def unanswered(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Select open attempts or refunds whose provider has given no answer, or can be asked no more."""
     statuses, attempt = accounts.OPEN[rows.model]
     uncertain = Q(status=AttemptStatus.UNCERTAIN.value)  # as a refund's
-    return rows.filter(uncertain | accounts.at_former(attempt), status__in=statuses)
+    former = models.ExpressionWrapper(accounts.at_former(attempt), models.BooleanField())
+    judged: QuerySet[Any] = rows.annotate(is_former=former)
+    return judged.filter(uncertain | Q(is_former=True), status__in=statuses)
 
 
 @cache  # it is asked for each row, and `at_former` builds the accounts again while one has a wrong setting
@@ -111,12 +91,14 @@ def model_of(source: str) -> type[Model]:
 
 
 def oldest(wanted: Collection[str]) -> list[Work]:
-    """Read the `SHOWN` oldest rows of these sources, in one statement."""
-    known = sources()
-    parts = [_columns(source, *known[source]) for source in wanted]
-    # the first model's own ordering has no column here
-    rows = parts[0].union(*parts[1:], all=True).order_by() if len(parts) > 1 else chain(*parts)
-    return sorted((Work(*row) for row in rows), key=lambda work: work.since)[:SHOWN]
+    """Read the `SHOWN` oldest rows of these sources, with their payments, in a statement each."""
+    found, known = [], sources()
+    for source in wanted:
+        rows, since = known[source]
+        more = ("anomaly", "attempt") if rows.model is Refund else ()
+        first = rows.order_by("pk" if rows.model is Anomaly else since).select_related("payment__owner", *more)
+        found += [Work(source, row, getattr(row, since)) for row in first[:SHOWN]]
+    return sorted(found, key=lambda work: work.since)[:SHOWN]
 
 
 def counts(wanted: Collection[str]) -> dict[str, int]:
@@ -159,46 +141,3 @@ def newest_bills() -> Iterator[tuple[BillComparison, int]]:
         if (row.channel, row.merchant) not in seen:
             seen.add((row.channel, row.merchant))
             yield row, row.still_open
-
-
-def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
-    """Select the columns of `Work`; every part of a union has the same types."""
-    model = rows.model
-    named: dict[type[Model], dict[str, Any]] = {
-        Anomaly: {"about": "kind", "reference": "reference", "detail": "detail"},
-        Delivery: {"about": "type", "reference": "endpoint"},
-        Attempt: _asked(""),
-        Difference: {"about": "kind", "amount": Coalesce("theirs_minor", "ours_minor"), "currency": "currency"},
-        PaymentEvent: {"about": "status", "amount": "paid_minor"},
-        Refund: {**_asked("attempt__"), "detail": "anomaly__detail"},
-    }
-    own = named[model]
-
-    def column(name: str, kind: Any) -> Cast:
-        return Cast(own.get(name, Value(None)), kind)
-
-    return rows.order_by("pk" if model is Anomaly else since)[:SHOWN].values_list(
-        Value(source),
-        Cast("pk", models.CharField()),
-        column("about", models.CharField()),
-        column("reference", models.CharField()),
-        column("detail", models.JSONField()),
-        column("amount", models.BigIntegerField()),
-        own.get("currency", "payment__currency"),
-        "payment_id",
-        _ORDER_NO,
-        f"payment__owner__{get_user_model().USERNAME_FIELD}",
-        since,
-        column("due", models.DateTimeField()),
-        column("former", models.BooleanField()),
-    )
-
-
-def _asked(attempt: str) -> dict[str, Any]:
-    """Name the columns of what a provider is asked about; `attempt` is the lookup that leads to its attempt."""
-    return {
-        "about": accounts.name_of(attempt),
-        "amount": "amount_minor",
-        "due": "next_query_at",
-        "former": models.ExpressionWrapper(accounts.at_former(attempt), models.BooleanField()),
-    }
