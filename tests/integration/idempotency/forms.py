@@ -1,4 +1,4 @@
-"""Pages with forms, for browsers: the view and the template are those of docs/how-to/key-a-form.md."""
+"""Pages with forms, with the view and the template of docs/how-to/key-a-form.md."""
 
 from typing import Any
 

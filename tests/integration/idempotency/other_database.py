@@ -1,4 +1,4 @@
-"""A project whose default database is SQLite; its orders and the ledger are in a PostgreSQL under the alias `orders`.
+"""A project whose default database is SQLite, with orders and ledger in PostgreSQL.
 
 A door of `tests/foreign` shows its atomic calls.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def profiled(see: Callable[[Any, str, Any], None], work: Callable[[], Any]) -> None:
-    """Do `work`, and let `see` hear of each of its calls; of nobody else's, as garbage is collected elsewhere."""
+    """Do `work`, and let `see` hear of each of its calls alone."""
     gc.disable()
     sys.setprofile(see)
     try:
@@ -18,7 +18,7 @@ def profiled(see: Callable[[Any, str, Any], None], work: Callable[[], Any]) -> N
 
 
 def fewest_calls(work: Callable[[], Any], *, before: Callable[[], Any] = lambda: None) -> int:
-    """Return the calls of Python and C functions of `work`: the fewest of ten, as now and then it has more to do."""
+    """Return how many Python and C functions `work` calls: the fewest of ten runs."""
     found: list[int] = []
 
     def count(frame: Any, event: str, argument: Any) -> None:

@@ -481,7 +481,7 @@ def test_a_server_that_runs_no_checks_refuses_to_start_on_useless_settings(serve
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_it_answers_nothing_with_views_that_do_wrong_silently(client: type[Any]) -> None:
-    """The views are asked about at the first request: to import them sooner may import what makes the server."""
+    """At the first request: importing views sooner may import what makes the server."""
     with override_settings(ROOT_URLCONF=Wrong):
         for _ in range(2):
             with pytest.raises(ImproperlyConfigured) as refused:

@@ -1,4 +1,4 @@
-"""A process ends while its background threads live: they end before its streams are closed, and say nothing."""
+"""Background threads end before their process closes its streams."""
 
 import os
 import subprocess

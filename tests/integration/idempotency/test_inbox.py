@@ -85,7 +85,7 @@ def test_an_id_of_another_type_is_refused() -> None:
 
 
 def consume(name: str, *, dies: bool = False) -> None:
-    """Take what a dead consumer left behind, then what is new; on request die before the acknowledgement."""
+    """Take a dead consumer's messages, then new ones; on request die unacknowledged."""
     client: Any = redis.Redis.from_url(os.environ["REDIS_URL"])
     claimed = client.xautoclaim("orders", "stock", name, min_idle_time=0)[1]
     fresh = client.xreadgroup("stock", name, {"orders": ">"}, count=10) or [(b"orders", [])]

@@ -1,4 +1,4 @@
-"""The examples of the pages about doors run as printed: README, first view, options, REST framework, Ninja, phases, callers."""
+"""The examples of the pages about doors run as printed."""
 
 import ast
 import re

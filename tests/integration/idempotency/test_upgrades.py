@@ -48,7 +48,7 @@ SELECT * FROM unnest(ARRAY['running', 'uncertain', 'finished', 'other']) AS stat
 
 @contextmanager
 def database_of_before() -> Iterator[BaseDatabaseWrapper]:
-    """A database under the alias `former`, as the last version before the squash left it, with rows of every kind."""
+    """A database of the last version before the squash, with rows of every kind."""
     with fresh_database() as wrapper:
         recorder = MigrationRecorder(wrapper)
         recorder.ensure_schema()
@@ -97,7 +97,7 @@ def test_who_leaves_keeps_nothing_and_each_new_ledger_has_an_epoch_of_its_own() 
 
 
 class TestTheChecksBecomeOne:
-    """Before and after, an entry without its answer is refused, and a duplicate loses by the constraint's name."""
+    """Before and after, half an entry is refused, and a duplicate loses by its constraint."""
 
     def test_forwards_and_back(self, former: BaseDatabaseWrapper) -> None:
         with former.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""A small API whose business table is Django's own `auth_group`: each effect is one more row."""
+"""A small API whose effects are rows of Django's own `auth_group`."""
 
 import uuid
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Killed(BaseException):
 
 
 def _pass(point: str) -> None:
-    """Note a step, which only an outside one passes without a transaction; die there on request."""
+    """Note a step, and die there on request; only an outside one has no transaction."""
     STEPS["calls"].append(point)
     assert connection.in_atomic_block is (point != "reserved")
     if STEPS.get("die_at") == point:

@@ -1,4 +1,4 @@
-"""The owner of background threads: what one meets ends nobody else, and none outlives what it was begun for."""
+"""The owner of background threads: one's fault ends no other, and none is left over."""
 
 import logging
 import multiprocessing
@@ -80,7 +80,7 @@ def test_a_forked_child_has_none() -> None:
 
 
 def test_nothing_else_starts_a_thread() -> None:
-    """The sandbox is a process of its own; under `testing/` is what runs in a project's tests alone."""
+    """The sandbox is a process of its own; `testing/` runs in a project's tests alone."""
     begins = re.compile(r"\b(Thread|Timer|ThreadPoolExecutor|start_new_thread)\(|\(threading\.(Thread|Timer)\)")
     files = [file for app in ("idempotency", "payments", "shop") for file in (ROOT / app).rglob("*.py")]
     begun = {file.relative_to(ROOT) for file in files if begins.search(file.read_text(encoding="utf-8"))}

@@ -1,4 +1,4 @@
-"""Names in Redis belong to one cache prefix, one database and one schema, in every kind of name."""
+"""Names in Redis belong to one cache prefix, one database and one schema."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A project's code, which `make lint` types strictly without a `type: ignore`; other doors are in `optional.py`."""
+"""A project's code, which `make lint` types strictly without a `type: ignore`."""
 
 from typing import Any, assert_type
 

@@ -1,4 +1,4 @@
-"""The ledger's pages for a reader of Chinese: nothing is left in English but data and names."""
+"""The ledger's pages in Chinese: only data and names stay in English."""
 
 from datetime import timedelta
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""What operators see of a lock and do about it: the admin's page, the release by force, the command."""
+"""Operators see a lock and release it by force, on the admin's page and by the command."""
 
 import contextlib
 import os

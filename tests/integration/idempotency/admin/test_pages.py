@@ -1,4 +1,4 @@
-"""Lists of all three apps are narrowed by their own filters, and by nothing else that an address asks for."""
+"""Lists of all three apps take their own filters, and no other lookup from an address."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,7 +25,7 @@ def pages() -> Iterator[tuple[ModelAdmin, str]]:  # type: ignore[type-arg]
 
 
 def test_a_lookup_that_no_filter_offers_is_refused(client: Client) -> None:
-    """Django takes any of any column: an agent could guess a payer's number, which no page shows."""
+    """Django takes any of any column: an agent could guess a payer's number."""
     client.force_login(User.objects.create_superuser("boss"))
     client.raise_request_exception = False
     for page, address in pages():

@@ -1,4 +1,4 @@
-"""Searches and lists of large tables in the admin: what they find, and that none of them reads the whole table."""
+"""Searches and lists of large tables in the admin; none reads the whole table."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers by a script, and one way to send to it: by the sync or the async client."""
+"""A real HTTP server that answers by a script, and both clients that send to it."""
 
 import asyncio
 import threading
@@ -124,7 +124,7 @@ def server() -> Iterator[Server]:
 
 @dataclass
 class Sends:
-    """Sends requests by one of the clients, one connection at most, so that one not given back would block.
+    """Sends requests by one client over one connection; one not given back would block.
 
     `slept` are the waits asked for; time passes by nothing else. Nothing is encrypted, so no certificates are read.
     """

@@ -1,4 +1,4 @@
-"""Both transports against a server that fails in every way: what is sent again, with which key, what comes back."""
+"""Both transports against a server that fails in every way."""
 
 import gzip
 import itertools

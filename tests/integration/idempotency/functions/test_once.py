@@ -151,7 +151,7 @@ async def test_copies_on_one_event_loop_happen_once(transactional_db: None, leas
 
 @asynccontextmanager
 async def a_request() -> AsyncIterator[None]:
-    """Have a thread until it ends, as a request under Django's ASGI handler, whose signals begin it."""
+    """Have a thread of its own, as a request under Django's ASGI handler."""
     async with ThreadSensitiveContext():
         await sync_to_async(connections.all)()
         yield
@@ -220,7 +220,7 @@ async def test_calls_of_a_request_wait_for_each_other_by_await_alone(transaction
 
 
 async def test_a_leased_call_does_not_end_in_the_transaction_of_another(transactional_db: None) -> None:
-    """Rolled back, it would take along that the leased call is done, and a retry would do it again."""
+    """A rollback would take the leased call's result along, and a retry would do it again."""
     of = OfARequest(fails=ValueError("undone"))
 
     async def leased() -> str:
@@ -419,7 +419,7 @@ def test_nothing_of_the_call_stays_in_the_callers_log_lines() -> None:
 
 
 def test_its_errors_travel_between_processes() -> None:
-    """Pickled, or made again from their arguments, as Celery does with those that it stored as JSON."""
+    """Pickled, or made again from their arguments, as Celery does."""
     by_a_view = Problem(409, "no", "No.", by=1)
     assert vars(pickle.loads(pickle.dumps(by_a_view))) == vars(by_a_view)
     for error in (InProgress(7), KeyReused(), ResultExpired("/a"), Problem(409, "no", "No.")):

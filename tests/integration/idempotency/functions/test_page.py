@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/once-without-http.md and docs/how-to/key-a-task.md run, and each happens once."""
+"""The examples of docs/how-to/once-without-http.md and docs/how-to/key-a-task.md run."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ledger's epoch: after a restore Redis answers for nothing that is gone, within a bound and at no cost a request."""
+"""The ledger's epoch: after a restore Redis answers for nothing that is gone."""
 
 from collections.abc import Callable
 from typing import Any

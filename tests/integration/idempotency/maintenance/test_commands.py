@@ -1,4 +1,4 @@
-"""The commands of both apps end with a sentence and exit code 1, whatever goes away beneath them."""
+"""Commands of both apps end with a sentence and exit code 1, whatever goes away."""
 
 import signal
 import subprocess

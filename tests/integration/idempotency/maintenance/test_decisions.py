@@ -1,4 +1,4 @@
-"""An operator closes what nobody knows the end of: in the admin and from a terminal, with a line that stays."""
+"""An operator decides an unknown outcome in the admin or a terminal; the line stays."""
 
 import base64
 import io

@@ -115,7 +115,7 @@ def test_messages_go_too() -> None:
 
 @pytest.mark.parametrize("step", [reaping.purge_bodies, reaping.drop_tombstones, reaping.drop_messages])
 def test_what_is_not_old_is_not_read(step: Callable[..., int]) -> None:
-    """So that a ledger of any size costs it the same, also where its rows are in the place of older ones."""
+    """A ledger of any size costs the same, also where its rows take the place of older ones."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(ONE_OLD_AND_MANY_YOUNG)
         cursor.execute("ANALYZE idempotency_ledgerentry, idempotency_consumedmessage")

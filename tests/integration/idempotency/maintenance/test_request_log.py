@@ -1,4 +1,4 @@
-"""Request log of a key: what each call under it came to, at no cost in SQL or waiting to a replay."""
+"""Request log of a key: what each call came to, at no cost to a replay."""
 
 import json
 from collections.abc import Callable

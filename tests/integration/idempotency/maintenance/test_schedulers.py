@@ -1,4 +1,4 @@
-"""Reaping and completing from any scheduler: several at once, what the page shows, and a warning without."""
+"""Reaping and completing from any scheduler, and the warning without one."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A guard is a constraint of its model: migrations make it with the table or later, and take it away again."""
+"""A guard is a constraint of its model, which migrations make and take away."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

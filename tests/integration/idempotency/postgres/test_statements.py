@@ -1,4 +1,4 @@
-"""`idempotency.postgres.statements`: several statements in one round trip are as good as one after the other."""
+"""Several statements in one round trip are as good as one after the other."""
 
 import functools
 import gc

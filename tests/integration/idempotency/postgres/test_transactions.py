@@ -1,4 +1,4 @@
-"""`idempotency.postgres.transactions`: what a project writes inside a keyed call behaves as plain Django does."""
+"""Inside a keyed call a project's transactions behave as plain Django's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -232,7 +232,7 @@ def by_hand(text: Any, *, past_django: bool = False) -> None:
 
 
 class TestItsEnd:
-    """A call that is committed halfway has its second half in another transaction, and its retry both again."""
+    """After a commit halfway the retry would do the first half again."""
 
     @pytest.mark.parametrize("text", ENDS, ids=str)
     def test_no_statement_ends_it(self, text: Any) -> None:
@@ -360,7 +360,7 @@ BLOCKS = st.recursive(
 
 
 class Script:
-    """Runs a tree of blocks and statements, and writes down everything that a project could see of it."""
+    """Runs a tree of blocks and statements, and notes all that a project could see of it."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []

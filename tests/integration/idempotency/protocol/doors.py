@@ -1,4 +1,4 @@
-"""One handler behind every kind of view: below `/marked/` under its decorator, below `/named/` without any."""
+"""One handler behind every kind of view: `/marked/` has its decorator, `/named/` none."""
 
 from functools import partial, wraps
 from typing import Any
@@ -199,7 +199,7 @@ class Partly(Guarded, APIView):
 
 
 class Guard:
-    """A decorator that is an object, and one that hides the view from us: both may be what authorises."""
+    """A decorator that is an object; it may be what authorises."""
 
     def __init__(self, view: Any) -> None:
         wraps(view)(self)

@@ -33,7 +33,7 @@ def behave(call: KeyedCall) -> tuple[dict[str, Any], int]:
 
 
 def answered(request: Any, call: KeyedCall, made_by: Callable[..., Any] = JsonResponse, view: Any = None) -> Any:
-    """Behave, and answer in the door's own kind of response; or hand over to the handler that the test planned."""
+    """Behave, and answer in the door's own kind of response, or call the planned handler."""
     if handler := PLAN.get("handler"):
         return handler(request, view)
     body, status = behave(call)

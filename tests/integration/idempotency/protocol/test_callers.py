@@ -1,4 +1,4 @@
-"""Who a keyed call belongs to: users, credentials, sessions, and callers that nothing names."""
+"""The caller of a keyed call: a user, a credential, a session, or nobody."""
 
 import secrets
 from collections.abc import Iterator

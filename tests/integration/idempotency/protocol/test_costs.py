@@ -1,4 +1,4 @@
-"""Python cost of a keyed call of REST framework, in function calls: they are the same every time, unlike seconds."""
+"""Python cost of a keyed call of REST framework, in function calls."""
 
 from collections.abc import Callable
 from pathlib import Path

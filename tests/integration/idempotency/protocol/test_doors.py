@@ -1,4 +1,4 @@
-"""One contract for every kind of view, keyed by decorator or by setting, under WSGI and ASGI."""
+"""One contract for every kind of view, by decorator or setting, under WSGI and ASGI."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,7 +68,7 @@ def _called(way: tuple[str, str, Any, str]) -> str:
 
 @pytest.fixture(params=WAYS, ids=_called)
 def door(request: pytest.FixtureRequest, user: User, plain_project: None) -> Iterator[Door]:
-    """Open a door of a project whose middlewares are Django's, and so async where the server is."""
+    """Open a door of a project whose middlewares are Django's."""
     place, kind, keyed, server = request.param
     with override_settings(IDEMPOTENCY={"KEYED": keyed}):
         yield Door(f"/{place}/{kind}", user, asgi=server == "ASGI")

@@ -1,4 +1,4 @@
-"""A phased call keeps its lease while its process lives, however long it runs, and no longer."""
+"""A phased call keeps its lease exactly as long as its process lives."""
 
 import threading
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SHORT = 2.0  # seconds of a lease that is to end
 
 @pytest.fixture(autouse=True)
 def _early_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
+    """Renew early, so that no test waits for a third of 30 seconds."""
     monkeypatch.setattr(heartbeat, "RENEW_AFTER", 0.01)
 
 

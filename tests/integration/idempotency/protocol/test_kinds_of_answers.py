@@ -1,4 +1,4 @@
-"""What happens to every kind of request and answer: encodings, cookies, files, methods, transactions, clients gone."""
+"""Every kind of request and answer: encodings, files, sessions, clients gone."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The decorators: with and without parentheses, and refused in the wrong place with what to write instead."""
+"""A decorator in the wrong place is refused with what to write instead."""
 
 import re
 from typing import Any
@@ -149,7 +149,7 @@ urlpatterns = [path("plain", plain)]
 def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_none(
     effects: Effects,
 ) -> None:
-    """A function may become a view of REST framework by `@api_view` above. `runserver` checks, gunicorn does not."""
+    """`@api_view` above may make a view of REST framework; gunicorn runs no checks."""
     with pytest.raises(SystemCheckError, match=r"E014\)"):
         call_command("check")
     server = Client(raise_request_exception=False)

@@ -1,4 +1,4 @@
-"""Django Ninja's door: what Ninja does itself stays as it is, before the key and after the handler."""
+"""Django Ninja's door: what Ninja does before the key and after the handler stays."""
 
 import json
 from typing import Any

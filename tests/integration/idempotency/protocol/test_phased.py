@@ -1,4 +1,4 @@
-"""Phased mode: lease, fencing number, resumption, and answers whose outcome is not known yet."""
+"""Phased mode: lease, fencing number, resumption, and unknown outcomes."""
 
 from typing import Any
 

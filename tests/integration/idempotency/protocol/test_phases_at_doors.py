@@ -1,4 +1,4 @@
-"""`Phases` behind every door that takes them: each runs the steps, dies at one and goes on there."""
+"""`Phases` behind every door: each runs the steps, dies at one and goes on there."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Recovery points: a handler of steps that dies anywhere goes on where it ended, by a retry or by the completer."""
+"""Recovery points: a handler of steps that dies anywhere goes on where it ended."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""An atomic call that PostgreSQL ended by a deadlock or a serialization failure runs again by itself."""
+"""An atomic call that a deadlock or a serialization failure ended runs again."""
 
 from collections.abc import Callable
 from typing import Any

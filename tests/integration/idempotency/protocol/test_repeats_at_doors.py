@@ -1,4 +1,4 @@
-"""A handler that PostgreSQL ended by a deadlock runs again at every door as its first run found things."""
+"""After a deadlock a handler's second run finds at every door what the first one found."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 class Meeting:
-    """Two calls that lock two rows in opposite order, so that PostgreSQL ends one of them by a deadlock."""
+    """Two calls that lock two rows in opposite order: a deadlock ends one of them."""
 
     def __init__(self) -> None:
         self.rows = [Group.objects.create(name=name).pk for name in "ab"]

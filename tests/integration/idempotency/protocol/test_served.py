@@ -1,4 +1,4 @@
-"""The small API behind servers: what they make of headers, bodies that are cut, and one event loop."""
+"""The small API behind servers: headers, bodies that are cut, and one event loop."""
 
 import asyncio
 import socket

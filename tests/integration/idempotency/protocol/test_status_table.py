@@ -1,4 +1,4 @@
-"""docs/contract.md, 1: what test_doors.py does not show of every view, nor tests/system/stores of every store."""
+"""docs/contract.md, 1, beside test_doors.py and tests/system/stores."""
 
 from typing import Any
 from uuid import uuid4

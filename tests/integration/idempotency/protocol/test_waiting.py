@@ -1,4 +1,4 @@
-"""Wait-then-replay: woken by a message, by the clock where it is lost, and by PostgreSQL's lock without Redis."""
+"""Wait-then-replay: woken by a message, a clock, or PostgreSQL's lock."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ LONG = {"WAIT_SECONDS": 30, "MARKER_SECONDS": 30}
 
 
 def first_and_copy(first: Callable[[], Any], then: Callable[[], object]) -> list[Any]:
-    """Answers of a call, and of a copy that listens while the first stands still in its handler until `then`."""
+    """Answers of a call that stands still until `then`, and of a copy that listens."""
     inside, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -206,7 +206,7 @@ def gate() -> Iterator[psycopg.Connection]:
 def test_a_duplicate_that_commits_while_we_take_the_lock_is_seen(
     caller: Caller, effects: Effects, gate: psycopg.Connection
 ) -> None:
-    """The answer is looked for after the lock is had: the handler does not even begin a second time."""
+    """The handler does not even begin a second time."""
 
     def late() -> HttpResponse:
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The thread's own connection to Redis: commands sent without waiting arrive, in order; a lost one is a marker."""
+"""The thread's own connection to Redis: commands sent without waiting arrive in order."""
 
 import os
 import signal
@@ -173,7 +173,7 @@ def test_a_health_check_finds_a_connection_that_was_cut(
 def test_an_answer_that_nobody_read_is_not_taken_for_another(
     ours: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The question was sent; then something interrupted the thread, like a signal's handler that raises."""
+    """A signal's handler that raises may interrupt the thread after it asked."""
     assert marker.look(DIGEST) is None
     with monkeypatch.context() as patched:
 

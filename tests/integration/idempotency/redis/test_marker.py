@@ -1,4 +1,4 @@
-"""The marker's commands on a server that knows `SET … NX GET` and on one that does not: the same, with fewer."""
+"""The marker's commands, with and without a server that knows `SET … NX GET`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

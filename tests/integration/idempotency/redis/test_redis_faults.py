@@ -1,4 +1,4 @@
-"""Redis lying under encryption, and what a call costs. Lies without it, and Redis away, are in tests/system/failures."""
+"""Redis lying under encryption, and the costs of a call."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ LIES: dict[str, Callable[[bytes, bytes, bytes], bytes]] = {
 def test_with_body_keys_redis_cannot_make_an_answer_up(
     caller: Caller, effects: Effects, redis_server: redis.Redis, body_keys: None, lie: str, path: str
 ) -> None:
-    """Whatever stands there, the ledger is asked; and Redis has the true answer again afterwards."""
+    """The ledger is asked, and Redis has the true answer again afterwards."""
     first = caller.post(path)
     caller.post(path, key="k2")
     entry = LedgerEntry.objects.get(key="k1")
@@ -130,7 +130,7 @@ class Cost(NamedTuple):
 
 @pytest.fixture
 def cost(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cost]:
-    """Counts a request's round trips, beside DRF (forced login: no SQL), of its own thread alone."""
+    """Counts a request's round trips, of its own thread alone."""
     sent: list[object] = []
     here = threading.get_ident()
     original = UnixDomainSocketConnection.send_packed_command

@@ -1,4 +1,4 @@
-"""A loop's own connection to Redis: its commands share it, and each ends with its own reply or error."""
+"""A loop's own connection to Redis: commands share it, each with its own reply."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Test cases of a project, run by `test_forgetting`: each of a class sends the same key and must be the first."""
+"""A project's test cases, of which each sends the same key and must be the first."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class Sends:
 
 
 class Plain(Sends, TestCase):
-    """Without the mixin the second is answered as the first was, though its effect is rolled back."""
+    """Without the mixin the second is answered as the first was."""
 
     keyed_client = KeyedClient()
 

@@ -1,4 +1,4 @@
-"""`assert_once` passes on right views behind each door, and says of each wrong one what happened and what to change."""
+"""`assert_once` passes on right views and says of each wrong one what to change."""
 
 import threading
 from collections.abc import Iterator

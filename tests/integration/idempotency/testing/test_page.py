@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/test-your-views.md run in a project's suite, and its failure is the real one."""
+"""The examples of docs/how-to/test-your-views.md run in a project's suite."""
 
 import importlib
 import re

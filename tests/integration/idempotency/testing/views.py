@@ -1,4 +1,4 @@
-"""Views for `assert_once`: right ones behind each door, and wrong ones as projects write them."""
+"""Views for `assert_once`: right ones, and wrong ones as projects write them."""
 
 import threading
 import uuid

@@ -1,4 +1,4 @@
-"""Webhooks of three senders; each applied event is one more row of Django's own `auth_group`."""
+"""Webhooks of three senders; each applied event is one more row of `auth_group`."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Events that need a person or a timer: quarantine and replay, by worker, command and admin; and the check."""
+"""Events that need a person or a timer: quarantine, replay, and the check."""
 
 import signal
 from collections.abc import Iterator

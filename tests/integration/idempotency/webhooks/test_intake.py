@@ -1,4 +1,4 @@
-"""A sender's event: applied once however many copies arrive; nothing is stored of what is not genuine."""
+"""A sender's event is applied once; nothing is stored of what is not genuine."""
 
 import signal
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/receive-a-webhook.md take real requests, and its commands run."""
+"""The examples of docs/how-to/receive-a-webhook.md take real requests."""
 
 import json
 import re

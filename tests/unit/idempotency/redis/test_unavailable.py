@@ -1,4 +1,4 @@
-"""Which of a server's refusals mean that it is away for the moment, as redis-py raises them."""
+"""A server's refusals that mean that it is away for the moment."""
 
 import pytest
 from redis._parsers.base import BaseParser

@@ -1,4 +1,4 @@
-"""Verifiers against vectors from the senders' documentation, and against tampered, stale and foreign requests.
+"""Verifiers against the senders' documented vectors and against tampered requests.
 
 Sources, all read 2026-11: GitHub, "Validating webhook deliveries", testing; Slack, "Verifying requests from Slack";
 Svix, "Verifying webhooks manually", whose example is the one of Standard Webhooks' libraries. Stripe, Shopify and
