@@ -7,7 +7,6 @@ import pickle
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from datetime import timedelta
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -21,7 +20,6 @@ from django.test import override_settings
 from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
 from idempotency.maintenance.decisions import Decision, abandon, resolve
 from idempotency.models import LedgerEntry
-from idempotency.observability import logs
 from tests.integration.idempotency.functions.work import place
 from tests.threads import at_once
 
@@ -62,16 +60,6 @@ def test_another_key_name_principal_or_tenant_is_another_call(lease: Any) -> Non
     assert (Group.objects.count(), scopes) == (5, {"", "once:orders.cancel", "by:ann ", "tenant:ann "})
 
 
-def test_a_copy_gets_the_first_result_and_another_payload_under_the_key_is_refused(lease: Any) -> None:
-    first = once("orders.place", key="k", payload={"sku": "mug", "count": 2}, lease=lease).run(place)
-    again = once("orders.place", key="k", payload={"count": 2, "sku": "mug"}, lease=lease).run(place)
-    assert first == again == {"id": Group.objects.get().pk}
-    with pytest.raises(KeyReused) as refused:
-        once("orders.place", key="k", payload={"sku": "cup", "count": 2}, lease=lease).run(place)
-    assert (refused.value.status, refused.value.code) == (422, "idempotency_key_reused")
-    assert Group.objects.count() == 1
-
-
 def test_all_callers_get_what_json_gives_back(lease: Any) -> None:
     result = [None, True, 0, 1.5, "文", {"a": (1, 2)}, {}]
     given: list[Any] = [once("n", key="k", lease=lease).run(lambda: result) for _ in range(2)]
@@ -90,18 +78,6 @@ def test_a_result_that_is_not_json_undoes_the_call(run: Any) -> None:
     assert run(once("n", key="k"), lambda: 1) == 1
 
 
-def test_after_an_exception_the_same_key_may_try_again(run: Any, lease: Any) -> None:
-    def broken() -> None:
-        place("broken")
-        raise Problem(409, "out_of_stock", "There is none.")
-
-    for _ in range(2):
-        with pytest.raises(Problem, match="out_of_stock"):
-            run(once("n", key="k", lease=lease), broken)
-    assert Group.objects.count() == (2 if lease else 0)
-    assert run(once("n", key="k", lease=lease), lambda: "done") == "done"
-
-
 def test_a_time_limit_that_interrupts_a_query_frees_the_key(lease: Any) -> None:
     """The exception of a signal, as of a soft time limit of Celery, leaves the reply unread."""
 
@@ -113,15 +89,6 @@ def test_a_time_limit_that_interrupts_a_query_frees_the_key(lease: Any) -> None:
     with pytest.raises(TimeoutError, match="time is up"):
         once("n", key="k", lease=lease).run(limited)
     assert once("n", key="k", lease=lease).run(place) == {"id": Group.objects.get().pk}
-
-
-def test_a_purged_result_is_not_executed_again(settings: Any) -> None:
-    settings.IDEMPOTENCY = {"REDIS": None}
-    once("n", key="k").run(place)
-    LedgerEntry.objects.update(response_body=None)
-    with pytest.raises(ResultExpired):
-        once("n", key="k").run(place)
-    assert Group.objects.count() == 1
 
 
 @pytest.mark.parametrize("redis", ["default", None])
@@ -316,13 +283,10 @@ def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:
 
 
 def test_inside_a_transaction_it_refuses_as_a_view_does(lease: Any) -> None:
+    """Without autocommit each statement is in one."""
     sentence = r"open on 'default'.*Remove atomic\(\) or ATOMIC_REQUESTS.*transaction\.on_commit, or consume_once"
     with transaction.atomic(), pytest.raises(RuntimeError, match=sentence):
         once("n", key="k", lease=lease).run(place)
-    once("n", key="k", lease=lease).run(place)  # at once: the key is free
-
-
-def test_without_autocommit_each_statement_is_in_a_transaction(lease: Any) -> None:
     transaction.set_autocommit(False)
     try:
         with pytest.raises(RuntimeError, match=r"set_autocommit\(False\)"):
@@ -340,11 +304,13 @@ def test_the_function_may_ask_for_its_call(run: Any, lease: Any) -> None:
         call.about("order", f"{number}\x00\ud800")
         seen.append((call.resumed, call.key_digest))
         if len(seen) == 1:
+            place()
             raise RuntimeError("the first one broke")
         return number
 
     with pytest.raises(RuntimeError, match="the first one broke"):
         run(once("n", key="k", lease=lease), about, 7)
+    assert Group.objects.count() == (1 if lease else 0)
     assert run(once("n", key="k", lease=lease), about, number=7) == 7
     assert [resumed for resumed, _ in seen] == [False, lease is not None]
     assert seen[0][1] == seen[1][1]
@@ -372,21 +338,15 @@ def test_mistakes_are_named() -> None:
         ({"key": ""}, ValueError, "key of once.'n'. is not usable: it is empty"),
         ({"key": "k" * 256}, ValueError, "it has 256 characters, 255 are allowed"),
         ({"key": "a b"}, ValueError, "only visible ASCII"),
-        ({"key": "文"}, ValueError, "only visible ASCII"),
-        ({"key": None}, TypeError, "must be a str, an int or a UUID"),
         ({"key": True}, TypeError, "must be a str, an int or a UUID"),
-        ({"key": 1.5}, TypeError, "must be a str, an int or a UUID"),
         ({"name": "a b"}, ValueError, "name is not usable: only visible ASCII"),
         ({"name": 5}, TypeError, "name must be a str, not 5"),
         ({"name": "n" * 97}, ValueError, "it has 97 characters, 96 are allowed"),
         ({"principal": "a b"}, ValueError, r"principal of once.'n'. is not usable"),
         ({"lease": 0}, ValueError, "lease must be above 0"),
         ({"lease": 10**10}, ValueError, "lease must be above 0 and at most 1000000000"),
-        ({"lease": float("nan")}, ValueError, "lease must be above 0"),
         ({"wait": -1}, ValueError, "wait must be 0 or above"),
         ({"lease": "60"}, ValueError, "lease must be above 0 and at most 1000000000 .31 years., not '60'"),
-        ({"lease": timedelta(minutes=1)}, ValueError, "lease must be above 0 .* not datetime"),
-        ({"wait": True}, ValueError, "wait must be 0 or above .* not True"),
         ({"payload": object()}, TypeError, "payload of once.'n'. is not JSON .*object is not JSON serializable"),
     ]
     for given, error, sentence in wrong:
@@ -410,12 +370,6 @@ def test_with_keys_disabled_it_runs_each_time() -> None:
         results = [once("n", key="k").run(place) for _ in range(2)]
         assert [once("n", key="k").run(lambda: (1, 2)) for _ in range(2)] == [[1, 2]] * 2
     assert (results[0] != results[1], LedgerEntry.objects.count()) == (True, 0)
-
-
-def test_nothing_of_the_call_stays_in_the_callers_log_lines() -> None:
-    logs.unbind()
-    once("n", key="k").run(lambda: logs.bound()["key_digest"])
-    assert logs.bound() == {}
 
 
 def test_its_errors_travel_between_processes() -> None:
