@@ -4,14 +4,10 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from idempotency import idempotent
 from idempotency.errors import Problem
@@ -79,19 +75,7 @@ def alone(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent
-def previewed(request: HttpRequest, pk: int) -> HttpResponse:
-    """Render the form for another use than its answer."""
-    render(request, "order.html", {"form": OrderForm(), "basket": basket_or_404(Group, pk=pk)})
-    return redirect(order(request.POST["note"]))
-
-
-@idempotent
 async def asynchronous(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("done")
-
-
-@idempotent(on_problem=lambda request, problem: HttpResponse(f"own page: {problem.code}", status=problem.status))
-def own_page(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
@@ -108,21 +92,10 @@ def odd(request: HttpRequest) -> HttpResponseBase:
     return kind([written.encode()], status=400, headers=headers, content_type="application/problem+json")
 
 
-class OfRest(APIView):
-    authentication_classes = ()
-    permission_classes = ()
-
-    def get(self, request: Request) -> Response:
-        raise OperationalError("away")
-
-
 urlpatterns = [
     path("baskets/<int:pk>", _view["place_order"]),
-    path("previewed/<int:pk>", previewed),
     path("alone", alone),
     path("async", asynchronous),
-    path("own", own_page),
     path("raising", raising),
     path("odd", odd),
-    path("rest", OfRest.as_view()),
 ]
