@@ -1,7 +1,6 @@
 """System checks that need addresses or the database."""
 
 import re
-from collections.abc import Iterator
 from functools import update_wrapper
 from inspect import iscoroutinefunction
 from typing import Any
@@ -14,7 +13,6 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
-from django.core.signals import request_started
 from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
@@ -25,7 +23,6 @@ from django.views.decorators.cache import never_cache
 from django.views.generic import FormView
 from ninja import NinjaAPI
 from rest_framework.decorators import api_view
-from rest_framework.generics import CreateAPIView
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -65,16 +62,6 @@ def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.
     assert named == {"Things", "HeldThings", "PhasedThings", "Steps", "Open"}  # not Mixed, not the plain views
     assert {message.id for message in messages} == {"idempotency.E005"}
     assert all("IdempotentMixin" in str(message.hint) for message in messages)
-
-
-def test_the_hint_for_atomic_requests_helps_a_class_of_djangos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    outside = method_decorator(transaction.non_atomic_requests, name="dispatch")(
-        type("Out", (GuardedOutside,), {})
-    )
-    for view, errors in ((GuardedOutside, 1), (outside, 0)):
-        with override_settings(ROOT_URLCONF=type("Urls", (), {"urlpatterns": [path("x", view.as_view())]})):
-            assert len(check_atomic_requests(None)) == errors
 
 
 def warnings_of_lists() -> dict[str, set[str]]:
@@ -254,14 +241,6 @@ class OnGet(View):
     get = unreached
 
 
-class OnAHookOfRest(CreateAPIView):
-    """Keys what gets a serializer."""
-
-    @drf.idempotent
-    def perform_create(self, serializer: Any) -> None:  # type: ignore[override]
-        raise NotImplementedError
-
-
 class OnAHelper(View):
     """Keyed inside `post`."""
 
@@ -310,16 +289,10 @@ def write(request: HttpRequest) -> None:
     raise NotImplementedError
 
 
-@drf.idempotent
-def read_too(request: Request) -> Response:
-    raise NotImplementedError
-
-
 class Wrong:
     urlpatterns = [
         path("hook", OnAHook.as_view()),
         path("get", OnGet.as_view()),
-        path("hook-of-rest", OnAHookOfRest.as_view()),
         path("helper", OnAHelper.as_view()),
         path("both", OnBoth.as_view()),
         path("action", OnAnAction.as_view({"post": "create", "put": "pay"})),
@@ -329,7 +302,6 @@ class Wrong:
         path("guarded-alone", idempotent(GuardedAlone.as_view())),
         path("notes", Notes.as_view({"post": "create"})),
         path("lifetime", long_lived),
-        path("safe", api_view(["GET"])(read_too)),
         path("safe-and-other", api_view(["GET", "POST"])(drf.idempotent(lambda request: None))),
         path("operations/", operations.urls),
         path("plain", at_the_wrong_door),
@@ -391,9 +363,8 @@ def test_a_keyed_method_that_no_call_reaches_is_an_error() -> None:
     named = [re.findall(r"\.(\w+) has @idempotent on (\w+), where it keys nothing", each.msg) for each in found]
     assert named == [
         [("OnAHook", "form_valid")],
-        [("OnAHookOfRest", "perform_create")],
         [("OnGet", "get")],
-        *([(name, "get")] for name in ("read", "read_too")),
+        [("read", "get")],
     ]
     assert "name='post'" in found[0].msg
 
@@ -410,10 +381,6 @@ class OverriddenAndExempt(GuardedOutside):
     @not_keyed
     def post(self, request: HttpRequest) -> HttpResponse:
         raise NotImplementedError
-
-
-class OverriddenOfRest(Things):
-    post = unreached
 
 
 @method_decorator(idempotent, name="dispatch")
@@ -443,7 +410,7 @@ class InPlaceOfTheWhole(AsAWhole):
 
 class Overrides:
     views = (
-        *(Overridden, OverriddenAndKeyed, OverriddenAndExempt, OverriddenOfRest),
+        *(Overridden, OverriddenAndKeyed, OverriddenAndExempt),
         *(Inside, AroundAsAWhole, AroundPost, InPlaceOfTheWhole),
     )
     urlpatterns = [
@@ -463,7 +430,6 @@ def test_a_subclass_that_overrides_a_keyed_method_unkeyed_is_named() -> None:
     assert named == [
         [("InPlaceOfTheWhole", "dispatch", "AsAWhole")],
         [("Overridden", "post", "GuardedOutside")],
-        [("OverriddenOfRest", "post", "Things")],
     ]
     assert "Put @idempotent on it too, or @not_keyed." in found[0].msg
 
@@ -528,34 +494,12 @@ def test_an_address_of_a_subject_that_does_not_exist_is_an_error() -> None:
     ]
 
 
-class Counted(list[Any]):
-    """Addresses that count how often they are gone through."""
-
-    times = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        self.times += 1
-        return super().__iter__()
-
-
-def test_it_is_asked_once_for_a_urlconf_and_settings() -> None:
-    """Neither at each request nor for each `Client` of a test suite."""
-    urls = Counted([path("keyed", below_api_view)])
-
-    def serve() -> int:
-        WSGIHandler()
-        request_started.send(sender=WSGIHandler)
-        return urls.times
-
-    with override_settings(ROOT_URLCONF=type("Urls", (), {"urlpatterns": urls})):
-        first = serve()
-        assert serve() == serve() == first > 0
-        with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
-            assert serve() > first
-
-
 def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_name() -> None:
     assert check_constraint(None, databases=["default"]) == check_constraint(None, databases=None) == []
+    with transaction.atomic(), connection.cursor() as cursor:  # as a failed REINDEX CONCURRENTLY leaves it
+        cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", [UNIQUE])
+        assert [each.id for each in check_constraint(None, databases=["default"])] == ["idempotency.E007"]
+        transaction.set_rollback(True)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
         cursor.execute(f"CREATE TABLE elsewhere (scope int, key int, CONSTRAINT {UNIQUE} UNIQUE (scope, key))")
@@ -564,21 +508,6 @@ def test_a_missing_constraint_is_an_error_also_if_another_table_has_one_of_its_n
     assert "nothing would stop a second execution" in message.msg
     restored = f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)."
     assert f"Restore it: {restored}" in str(message.hint)
-
-
-def test_an_index_that_postgresql_does_not_trust_is_an_error() -> None:
-    """What a failed CREATE INDEX CONCURRENTLY or REINDEX leaves behind."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", [UNIQUE])
-        assert [each.id for each in check_constraint(None, databases=["default"])] == ["idempotency.E007"]
-        transaction.set_rollback(True)
-
-
-def test_before_the_first_migration_it_says_nothing() -> None:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE idempotency_ledgerentry RENAME TO elsewhere")
-        assert check_constraint(None, databases=["default"]) == []
-        transaction.set_rollback(True)
 
 
 def test_another_database_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,9 +539,3 @@ def test_a_server_that_logs_statements_is_a_warning() -> None:
             (message,) = check_server_log(None, databases=["default"])
         assert (message.id, message.is_serious()) == ("idempotency.W002", False)
         assert message.msg.endswith(f"into its log: {name} = {value}.")
-
-
-@override_settings(ROOT_URLCONF=None)
-def test_without_addresses_there_is_nothing_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    assert check_atomic_requests(None) == check_callers(None) == []
