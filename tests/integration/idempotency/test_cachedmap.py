@@ -175,11 +175,8 @@ def test_a_listener_hears_how_entries_change(client: Any, maps: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize(("stored", "what"), [(True, "created"), (False, "updated")])
-def test_a_task_hears_how_entries_change(
-    settings: Any, redis_server: redis.Redis, maps: Any, stored: bool, what: str
-) -> None:
-    one = maps(read={}.get, stored=stored)
+def test_a_task_hears_how_entries_change(settings: Any, redis_server: redis.Redis, maps: Any) -> None:
+    one = maps(read={}.get)
 
     async def story() -> Change:
         async with contextlib.aclosing(one.achanges()) as changes:
@@ -189,7 +186,7 @@ def test_a_task_hears_how_entries_change(
                 await one.aset("a", 1, ttl_seconds=LONG)
         raise AssertionError
 
-    assert asyncio.run(story()) == Change(what, "a")
+    assert asyncio.run(story()) == Change("created", "a")
 
 
 def test_a_copy_costs_no_command_and_each_verb_one(single: Any, maps: Any) -> None:
@@ -292,28 +289,6 @@ def test_single_flight_one_of_many_processes_and_threads_reads(single: Any, maps
     assert reads == ["a"]
 
 
-@pytest.mark.parametrize("name", ["names", ""])
-def test_of_many_keys_too_one_thread_reads_what_redis_does_not_store(single: Any, maps: Any, name: str) -> None:
-    inside, reads = threading.Event(), list[str]()
-
-    def read(key: str) -> str:
-        reads.append(key)
-        if len(reads) == 1:
-            inside.set()
-            until(lambda: len(reads) > 1 or one._copies().flights.get("a", [None, 0])[1] == 2)
-        return key.upper()
-
-    one = maps(name, client=single, read=read, stored=False)
-
-    def second() -> dict[str, str]:
-        inside.wait(30)
-        found: dict[str, str] = one.get_many(["a"])
-        return found
-
-    assert in_threads(lambda: one.get_many(["a"]), second) == [{"a": "A"}] * 2
-    assert reads == ["a"]
-
-
 @pytest.mark.parametrize("stored", [True, False])
 def test_what_was_read_before_a_change_is_stored_nowhere(single: Any, maps: Any, stored: bool) -> None:
     values = iter(["old", "new", "newer"])
@@ -395,14 +370,6 @@ def test_what_tasks_alone_use_hears_changes_once_redis_is_there(redis_server: re
     fastpath.breaker.succeeded()
     two.set("a", "new")
     until(lambda: asyncio.run(one.aget("a")) != "old")
-
-
-def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server: redis.Redis, maps: Any) -> None:
-    settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
-    fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
-    with hanging(redis_server):
-        assert maps(read=lambda _: 1, stored=False).get("a") == 1
-    assert not fastpath.breaker.allows(open_seconds=LONG)
 
 
 def test_a_forks_child_has_copies_of_its_own_and_hears_changes(single: Any, maps: Any) -> None:
