@@ -1,6 +1,5 @@
 """A decorator in the wrong place is refused with what to write instead."""
 
-import re
 from typing import Any
 
 import pytest
@@ -52,47 +51,96 @@ async def acreate(request: Any) -> Any:
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("door", [drf.idempotent, drf.idempotent(), drf.idempotent(mode=Mode.PHASED)])
-def test_rest_frameworks_door_refuses_what_it_cannot_key(door: Any, user: User) -> None:
-    with pytest.raises(TypeError, match="acreate is async"):
-        door(acreate)
-    of_adrf = type("Rest", (APIView,), {"post": acreate})
-    with pytest.raises(TypeError, match="acreate is async"):
-        keyed_form(of_adrf.as_view())
+def get(self: APIView, request: Request) -> Response:
+    raise NotImplementedError
+
+
+def as_written_elsewhere() -> Any:
+    def post(view: Any, request: Any) -> Any:
+        raise NotImplementedError
+
+    return post
+
+
+def keyed_request(user: User | None = None) -> Any:
     request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
-    with pytest.raises(
-        TypeError, match=r"create was called with a WSGIRequest.*below @api_view.*views\.idempotent"
-    ):
-        answered(request, door(create), user)
+    force_authenticate(request, user)
+    return request
 
 
-def test_views_of_rest_framework_are_refused_when_they_are_written() -> None:
-    doors: list[Any] = [drf.idempotent, views.idempotent, drf.idempotent(), views.idempotent()]
+class Unnamed(drf.IdempotentMixin, ViewSet):
+    """Its `place` would run unkeyed."""
+
+    place = create
+
+
+@method_decorator(views.idempotent, name="dispatch")
+class Around(APIView):
+    """Keyed before REST framework has authenticated: its callers would all be nobody."""
+
+    permission_classes = (IsAuthenticated,)
+    post = create
+
+
+REST_DOORS = [drf.idempotent, drf.idempotent(), drf.idempotent(mode=Mode.PHASED)]
+DOORS = [*REST_DOORS, views.idempotent, views.idempotent()]
+BOTH = r"has both @idempotent and @not_keyed\. Remove one"
+
+
+@pytest.mark.parametrize(
+    ("doors", "wrong", "sentence"),
+    [
+        (REST_DOORS, lambda door: door(acreate), "acreate is async"),
+        (REST_DOORS, lambda door: door(get), r"get answers a method that changes nothing.*Decorate post"),
+        (REST_DOORS, lambda door: door(create)(keyed_request()), r"with a WSGIRequest.*below @api_view.*views\."),
+        (DOORS, lambda door: door(api_view(["POST"])(create)), r"idempotency\.drf\.idempotent.*IdempotentMixin"),
+        (DOORS, lambda door: door(MixedSet.as_view({"post": "create"})), r"drf\.idempotent.*IdempotentMixin"),
+        (DOORS, lambda door: door(MixedSet), r"MixedSet is a class\. Decorate the method"),
+        (DOORS, lambda door: views.not_keyed(door(as_written_elsewhere())), BOTH),
+        (DOORS, lambda door: door(views.not_keyed(as_written_elsewhere())), BOTH),
+        (DOORS[::3], lambda door: door(Mode.PHASED), r"Write @idempotent\(mode=…\)"),
+        (DOORS[::3], lambda door: door("charge"), r"Write @idempotent\(mode=…\)"),
+        # what import cannot show: `@api_view` above a plain door, or a method without `method_decorator`
+        (
+            DOORS[3:],
+            lambda door: api_view(["POST"])(door(create))(keyed_request(User(pk=7))),
+            r"a Request and .* idempotency\.drf",
+        ),
+        (DOORS[3:], lambda door: door(create)(MixedSet()), "called with a MixedSet"),
+        (
+            [keyed_form],
+            lambda door: door(type("Rest", (APIView,), {"post": acreate}).as_view()),
+            "acreate is async",
+        ),
+        ([views.not_keyed], lambda door: door(MixedSet), rf"MixedSet {BOTH}"),
+        ([views.not_keyed], lambda door: door(5), r"not_keyed was given 5 .* Write @not_keyed above"),
+        (
+            [drf.idempotent(body=Serializer)],
+            lambda door: door(create),
+            r"create has body=, and no argument `data`",
+        ),
+        (
+            [Unnamed],
+            lambda door: door.as_view({"post": "place"}),
+            r"Unnamed has no post, which idempotent_handlers keys",
+        ),
+        (
+            [(ModelViewSet, drf.IdempotentMixin)],  # REST framework's `as_view` would not ask for its `post`
+            lambda bases: type("Last", bases, {}),
+            "Last: write IdempotentMixin before the view it inherits from",
+        ),
+        (
+            [(drf.IdempotentMixin, ModelViewSet)],
+            lambda bases: type("Listed", bases, {"idempotent_handlers": ["create"]}),
+            r"write idempotent_handlers = \{'create': Mode\.ATOMIC\}, a dict",
+        ),
+        ([Around], lambda door: door.as_view()(keyed_request()), r"not authenticated yet.*Put idempotency\.drf\."),
+    ],
+)
+def test_a_wrong_use_is_refused_with_what_to_write(doors: list[Any], wrong: Any, sentence: str) -> None:
     for door in doors:
-        for view in (api_view(["POST"])(create), MixedSet.as_view({"post": "create"})):
-            with pytest.raises(TypeError, match=r"idempotency\.drf\.idempotent.*IdempotentMixin"):
-                door(view)
-        with pytest.raises(TypeError, match=r"MixedSet is a class\. Decorate the method"):
-            door(MixedSet)
-
-
-def test_what_belongs_behind_a_name_is_refused_without_it() -> None:
-    arguments: list[Any] = [steps, Mode.PHASED, "charge"]
-    for argument in arguments:
-        for door in (drf.idempotent, views.idempotent):
-            with pytest.raises(TypeError, match=re.escape("Write @idempotent(mode=…)")):
-                door(argument)
-
-
-def test_methods_made_elsewhere_are_methods() -> None:
-    def behind_a_decorator(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def post(view: APIView, request: Request, *, data: Any) -> Any:
-        raise NotImplementedError
-
-    for handler in (behind_a_decorator, post):
-        assert drf.idempotent(handler).idempotency_mode is Mode.ATOMIC  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match=sentence):
+            wrong(door)
 
 
 def test_an_operation_of_ninja_is_refused_when_it_is_written() -> None:
@@ -112,29 +160,6 @@ def test_an_operation_of_ninja_is_refused_when_it_is_written() -> None:
             door(outer.post("/orders")(written()))
         with pytest.raises(TypeError, match=sentence):
             inner.post("/orders")(door(written()))
-
-
-BOTH = r"has both @idempotent and @not_keyed\. Remove one"
-
-
-def test_a_view_is_not_keyed_and_exempt_at_once() -> None:
-    for door in (views.idempotent, drf.idempotent):
-        with pytest.raises(TypeError, match=BOTH):
-            views.not_keyed(door(as_written_elsewhere()))
-        with pytest.raises(TypeError, match=BOTH):
-            door(views.not_keyed(as_written_elsewhere()))
-    with pytest.raises(TypeError, match=rf"MixedSet {BOTH}"):
-        views.not_keyed(MixedSet)
-    wrong: Any = 5
-    with pytest.raises(TypeError, match=r"not_keyed was given 5 .* Write @not_keyed above"):
-        views.not_keyed(wrong)
-
-
-def as_written_elsewhere() -> Any:
-    def post(view: Any, request: Any) -> Any:
-        raise NotImplementedError
-
-    return post
 
 
 @drf.idempotent
@@ -161,7 +186,7 @@ def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_n
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
 def test_a_handler_may_not_end_the_transaction_by_hand(effects: Effects, user: User, statement: str) -> None:
-    """Its second half would be in a transaction of its own, and a retry after a crash would do the first again."""
+    """After a crash a retry would do its first half again."""
 
     @views.idempotent
     def order(request: HttpRequest) -> HttpResponse:
@@ -177,53 +202,6 @@ def test_a_handler_may_not_end_the_transaction_by_hand(effects: Effects, user: U
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
     assert answered(RequestFactory().post("/?mended", headers=key), order, user).status_code == 201
     assert effects() == 2
-
-
-def test_a_plain_door_that_gets_another_request_says_so() -> None:
-    """What import cannot show: `@api_view` above it, or a method without `method_decorator`."""
-    keyed = views.idempotent(create)
-    request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
-    force_authenticate(request, User(pk=7))
-    with pytest.raises(TypeError, match=r"called with a Request and .* idempotency\.drf\.idempotent"):
-        api_view(["POST"])(keyed)(request)
-    with pytest.raises(TypeError, match="called with a MixedSet"):
-        keyed(MixedSet())
-
-
-@method_decorator(views.idempotent, name="dispatch")
-class Around(APIView):
-    """Keyed before REST framework has authenticated."""
-
-    permission_classes = (IsAuthenticated,)
-    post = create
-
-
-def test_a_plain_door_around_a_whole_view_of_rest_framework_is_refused() -> None:
-    """Its callers would all be nobody, and one would get the other's answer."""
-    request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
-    with pytest.raises(
-        TypeError, match=r"has not authenticated yet.*Put idempotency\.drf\.idempotent on the method"
-    ):
-        Around.as_view()(request)
-
-
-def test_a_mixin_keys_what_its_class_has_or_is_refused() -> None:
-    class Orders(drf.IdempotentMixin, ViewSet):
-        """Its `place` would run unkeyed."""
-
-        place = create
-
-    with pytest.raises(TypeError, match=r"Orders has no post, which idempotent_handlers keys\. Name its handlers"):
-        Orders.as_view({"post": "place"})
-    with pytest.raises(TypeError, match="Last: write IdempotentMixin before the view it inherits from"):
-
-        class Last(ModelViewSet, drf.IdempotentMixin):
-            """REST framework's `as_view` would not ask for its `post`."""
-
-    with pytest.raises(TypeError, match=r"write idempotent_handlers = \{'create': Mode\.ATOMIC\}, a dict"):
-
-        class Listed(drf.IdempotentMixin, ModelViewSet):
-            idempotent_handlers = ["create"]
 
 
 def test_a_mixin_keys_what_its_last_class_names() -> None:
@@ -261,20 +239,6 @@ def test_a_mixin_keys_what_its_last_class_names() -> None:
         if hasattr(getattr(each, name, None), "idempotency_mode")
     }
     assert keyed == {("Posted", "post"), ("Paid", "pay"), ("Created", "create")}
-
-
-def test_a_method_that_changes_nothing_has_no_key() -> None:
-    def get(self: APIView, request: Request) -> Response:
-        raise NotImplementedError
-
-    for door in (drf.idempotent, drf.idempotent()):
-        with pytest.raises(TypeError, match=r"get answers a method that changes nothing.*Decorate post"):
-            door(get)
-
-
-def test_a_body_is_for_a_handler_that_takes_it() -> None:
-    with pytest.raises(TypeError, match=r"create has body=, and no argument `data`"):
-        drf.idempotent(body=Serializer)(create)
 
 
 def test_a_decorator_that_authorises_belongs_above() -> None:
