@@ -36,16 +36,7 @@ def open_to_guests(request: HttpRequest) -> Any:
     return {"id": effect("open").pk}
 
 
-valid = NinjaAPI(urls_namespace="valid", auth=lambda request: PLAN["credentials"]["any"])
-
-
-@valid.post("/valid")
-@ninja.idempotent
-def open_to_the_valid(request: HttpRequest) -> Any:
-    return {"id": effect("open").pk}
-
-
-urlpatterns = [*urls.urlpatterns, path("ninja/", guests.urls), path("ninja/", valid.urls)]
+urlpatterns = [*urls.urlpatterns, path("ninja/", guests.urls)]
 
 
 def post(path: str, key: str, client: Any = None, **headers: str) -> Any:
@@ -121,16 +112,6 @@ def test_a_credential_is_the_caller_where_there_is_no_user(
     assert "key-1" not in LedgerEntry.objects.values_list("scope", flat=True)[0]
 
 
-def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User) -> None:
-    request: Any = RequestFactory().post("/")
-    request.session = Client().session
-    assert principal_of(request).startswith("session:")
-    request.auth = "credential"
-    assert principal_of(request).startswith("auth:")
-    request.user = user
-    assert principal_of(request) == f"user:{user.pk}"
-
-
 @pytest.fixture
 def proxy_user() -> Iterator[str]:
     """Name of a user model as a project may have it: a proxy."""
@@ -160,20 +141,6 @@ SAME_FOR_ALL = (
     *(True, False, "True", "ok", b"valid", "anonymous", " ", AnonymousUser(), SimpleLazyObject(AnonymousUser)),
     *({"valid": True}, {"user": None, "ok": "yes"}, (AnonymousUser(), True), [], [None]),
 )
-
-
-@pytest.mark.parametrize("path", ["/open/credentials", "/ninja/valid"])
-@pytest.mark.parametrize("credential", [{"valid": True}, "ok", AnonymousUser()], ids=["dict", "text", "user"])
-def test_callers_whose_credentials_are_all_the_same_are_anonymous(
-    effects: Effects, path: str, credential: Any
-) -> None:
-    """Else one would get the answer of another who counts orders as they do."""
-    PLAN.update(user=None, credentials={"any": credential})
-    weak = post(path, "order-1", Authorization="any")
-    assert (weak.status_code, weak.json()["code"], effects()) == (400, "idempotency_key_weak", 0)
-    key = str(uuid4())
-    first, again = (post(path, key, Authorization="any") for _ in range(2))
-    assert (again.content, again["Idempotent-Replayed"], effects()) == (first.content, "true", 1)
 
 
 @dataclass

@@ -9,7 +9,6 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
-from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
 from django.core.asgi import get_asgi_application
@@ -59,13 +58,6 @@ def test_a_file_sent_again_is_the_same_request_and_another_is_not(client: Client
         large = [upload(b"x" * 100_000, key=f"{KEY}-large") for _ in range(2)]
     assert [answer.get("Idempotent-Replayed") for answer in large] == [None, "true"]
     assert effects() == 2
-
-
-def test_safe_methods_need_no_key_and_leave_no_entry(client: Client) -> None:
-    for method in (client.get, client.head, client.options):
-        answer: Any = method("/plain", headers={"Idempotency-Key": KEY})
-        assert (answer.status_code, "Idempotent-Replayed" in answer) == (200, False)
-    assert LedgerEntry.objects.count() == 0
 
 
 def test_answers_without_a_body_are_replayed_without_one(client: Client, effects: Effects) -> None:
@@ -132,19 +124,6 @@ class TestAtomicRequests:
     ) -> None:
         assert caller.post().status_code == 500
         assert effects() == 0
-
-
-def test_files_larger_than_a_body_may_be_go_through_rest_framework_too(caller: Caller, effects: Effects) -> None:
-    def upload(content: bytes) -> HttpResponse:
-        sent = {"note": "n", "file": SimpleUploadedFile("a.bin", content)}
-        return caller.client.post("/mixed", sent, format="multipart", headers={"Idempotency-Key": KEY})
-
-    # the shop's own takes no files
-    others = [name for name in settings.MIDDLEWARE if name != "shop.platform.middleware.BodyMiddleware"]
-    with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1_000, MIDDLEWARE=others):
-        answers = [upload(b"x" * 2_000), upload(b"x" * 2_000), upload(b"y" * 2_000)]
-    assert [answer.status_code for answer in answers] == [201, 201, 422]
-    assert (answers[1].content, effects()) == (answers[0].content, 1)
 
 
 def test_a_keyed_handler_that_calls_a_keyed_one_owns_the_key(caller: Caller, effects: Effects) -> None:

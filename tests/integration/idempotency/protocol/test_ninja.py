@@ -178,18 +178,6 @@ def test_the_schema_shows_the_header_and_the_problems() -> None:
     assert not optional["required"]
 
 
-def test_a_wrong_setting_is_left_to_its_check() -> None:
-    """The module of an API is imported by checks too, whose sentence a traceback would hide."""
-    with override_settings(IDEMPOTENCY={"HEADR": "X"}):
-
-        @NinjaAPI(urls_namespace="wrong").post("/wrong")
-        @ninja.idempotent
-        def wrong(request: HttpRequest) -> None:
-            raise NotImplementedError
-
-        assert check_keyed_views(None) == []
-
-
 def test_annotations_are_resolved_where_the_function_stands() -> None:
     code = (
         "from __future__ import annotations\n"

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import OperationalError, connection
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
-from psycopg.errors import AdminShutdown
 
 from idempotency import KeyedCall, Mode, drf, ninja, views
 from idempotency.errors import Problem
@@ -155,19 +154,14 @@ def test_a_key_may_be_demanded_by_the_view_or_its_function(opened: Open, effects
     assert (effects(), LedgerEntry.objects.count()) == (1, 0)
 
 
-def test_an_answer_may_have_a_lifetime_also_in_redis(opened: Open, effects: Effects) -> None:
-    caller = opened(lifetime=0)
-    assert [caller.post(key="k1").status_code for _ in range(2)] == [201, 410]
-    assert (LedgerEntry.objects.get().response_body, effects()) == (None, 1)
-
-
 def test_one_answer_may_have_a_lifetime_of_its_own(opened: Open, effects: Effects) -> None:
     PLAN["act"] = lambda call: call.set_lifetime(0)
     caller = opened()
     assert [caller.post(key="k1").status_code for _ in range(2)] == [201, 410]
     PLAN.clear()
     assert [replayed(caller.post(key="k2")) for _ in range(2)] == [False, True]
-    assert effects() == 2
+    assert [opened(lifetime=0).post(key="k3").status_code for _ in range(2)] == [201, 410]
+    assert effects() == 3
 
 
 def test_a_refusal_that_is_not_stored_leaves_the_key_free(opened: Open, effects: Effects) -> None:
@@ -217,16 +211,6 @@ def test_a_refusal_is_stored_as_the_view_shows_it(opened: Open, effects: Effects
     assert ([replayed(answer) for answer in refused], effects()) == ([False, True], 0)
 
 
-@pytest.mark.parametrize("opened", ["Ninja", "async Ninja"], indirect=True)
-def test_that_the_database_is_away_is_shown_in_the_thread_of_the_request(opened: Open) -> None:
-    def lose(call: KeyedCall) -> None:
-        raise OperationalError("gone") from AdminShutdown()
-
-    PLAN["act"] = lose
-    answer = opened(on_problem=show).post(key="k1")
-    assert (answer.status_code, answer.content) == (503, b"sorry: service_unavailable")
-
-
 @EACH_WAY
 def test_a_function_that_shows_nothing_is_named(opened: Open, effects: Effects) -> None:
     def forgetful(request: Any, problem: Problem) -> Any: ...
@@ -237,19 +221,6 @@ def test_a_function_that_shows_nothing_is_named(opened: Open, effects: Effects) 
         with pytest.raises(TypeError, match=r"on_problem=.*forgetful.* returned None. Return an HttpResponse"):
             caller.post(key=key)
     assert effects() == 0
-
-
-def test_a_replay_may_be_changed_and_a_views_own_hook_counts_before_the_setting(
-    opened: Open, settings: Any
-) -> None:
-    def note(request: Any, response: HttpResponse) -> None:
-        response["X-Replays"] = "of the view"
-
-    settings.IDEMPOTENCY = {"ON_REPLAY": f"{HERE}.urls.note_replay"}
-    caller = opened(on_replay=note)
-    first, again = caller.post(key="k1"), caller.post(key="k1")
-    assert ("X-Replays" in first, again["X-Replays"]) == (False, "of the view")
-    assert again["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("redis", ["default", None])
@@ -357,18 +328,13 @@ def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> Non
         ({"mode": "atomic"}, "mode='atomic'.*Mode or Phases"),
         ({"required": "yes"}, "required='yes'"),
         ({"wait": -1}, "wait=-1.*0 or more"),
-        ({"wait": True}, "wait=True"),
         ({"lease": 5}, "lease=5.*only a phased handler"),
         ({"lease": 10**10, "mode": Mode.PHASED}, "lease=.* up to 1,000,000,000"),
-        ({"lease": 0, "mode": Mode.PHASED}, "lease=0.*more than 0"),
         ({"lifetime": "1 h"}, "lifetime='1 h'"),
-        ({"header": "no header"}, "header='no header'"),
         ({"header": "cookie"}, "header='cookie'.*no other meaning"),
         ({"principal": "project.principal"}, "principal='project.principal'.*function"),
         ({"ignore": "sent_at"}, "ignore='sent_at'.*names"),
-        ({"ignore": 5}, "ignore=5.*names"),
         ({"redact": "card"}, "redact='card'.*list of names"),
-        ({"redact": None}, "redact=None.*list of names"),
         ({"window": 0}, "window=0.*more than 0"),
         ({"on_problem": 1}, "on_problem=1"),
         ({"on_replay": 1}, "on_replay=1"),

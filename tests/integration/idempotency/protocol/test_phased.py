@@ -11,7 +11,6 @@ from django.test import override_settings
 from idempotency import ledger
 from idempotency.models import LedgerEntry, State
 from idempotency.protocol.phases import PhasedExchange
-from idempotency.response.answers import StoredResponse
 from tests.integration.idempotency.conftest import Caller, Effects
 from tests.integration.idempotency.urls import PLAN
 
@@ -23,10 +22,6 @@ def found() -> ledger.Found:
     looked_up = ledger.find(scope=entry.scope, key=entry.key)
     assert looked_up is not None
     return looked_up
-
-
-def take_over(entry: ledger.Found) -> ledger.Run | None:
-    return ledger.take_over(entry, owner="me", request_id="", lease_seconds=30)
 
 
 def test_an_answer_not_to_store_frees_the_key(caller: Caller) -> None:
@@ -102,17 +97,3 @@ def test_an_uncertain_outcome_may_turn_out_a_refusal(caller: Caller) -> None:
     PLAN.update(answer=201)
     again = caller.post("/phased", body={})
     assert (again.status_code, again["Idempotent-Replayed"]) == (409, "true")
-
-
-def test_only_one_of_two_retries_takes_over(caller: Caller) -> None:
-    PLAN.update(answer=202)
-    caller.post("/phased", body={})
-    entry = found()
-    assert take_over(entry) == ledger.Run(entry.entry_id, fence=2)
-    assert take_over(entry) is None
-    former = ledger.Run(entry.entry_id, fence=1)
-    assert not ledger.suspend(former, subject="")
-    assert not ledger.complete_phased(former, StoredResponse(status=201, headers={}, body=b""), subject="")
-    assert not ledger.mark_point(former, point="later", data={}, subject="", lease_seconds=30)
-    assert not ledger.forget(former)
-    assert (found().fence, LedgerEntry.objects.get().state) == (2, "running")

@@ -11,14 +11,6 @@ from django.http.multipartparser import MultiPartParserError
 from django.test import Client, override_settings
 from django.test.client import RequestFactory
 
-from idempotency.errors import (
-    AnonymousRefused,
-    Problem,
-    ResultExpired,
-    problem_response,
-    service_unavailable,
-    token_unknown,
-)
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import PHASED
 from idempotency.protocol.policy import Policy
@@ -45,24 +37,6 @@ def test_a_problem_of_the_key_links_to_its_documentation(client: Client, base: s
             link = kind if base else "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-"
             assert answer["Link"].startswith(f"<{link}")
             assert 'rel="describedby"' in answer["Link"]
-
-
-@pytest.mark.parametrize(
-    ("problem", "elsewhere"),
-    [
-        (ResultExpired(), "draft-ietf-httpapi-idempotency-key-header-07.html#section-2>"),
-        (token_unknown(), "draft-ietf-httpapi-idempotency-key-header-07.html#section-2>"),
-        (Problem(409, "operation_abandoned", ""), "draft-ietf-httpapi-idempotency-key-header-07.html#section-2>"),
-        (AnonymousRefused(), "rfc9110.html#section-15.5.4>"),
-        (service_unavailable(), "rfc9110.html#section-15.6.4>"),
-    ],
-    ids=lambda given: getattr(given, "code", ""),
-)
-def test_other_problems_link_there_too(problem: Problem, elsewhere: str) -> None:
-    with override_settings(IDEMPOTENCY={"PROBLEM_TYPE_BASE": "/problems/"}):
-        assert problem_response(problem, None)["Link"].startswith(f"</problems/{problem.code}>")
-    with override_settings(IDEMPOTENCY={}):
-        assert elsewhere in problem_response(problem, None)["Link"]
 
 
 def test_a_problem_of_the_projects_own_links_where_the_project_says(client: Client) -> None:

@@ -55,24 +55,21 @@ def test_a_database_that_is_away_is_503_and_nothing_happens(
     assert caller.post(path, key).status_code == 201
 
 
-def test_a_server_that_takes_no_writes_is_left_for_another(caller: Caller, effects: Effects) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
-    answer = caller.post()
-    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
-    assert int(answer["Retry-After"]) >= 1
-    assert (caller.post().status_code, effects()) == (201, 1)
-
-
-def test_a_call_whose_key_cannot_be_claimed_has_failed(caller: Caller) -> None:
+@pytest.mark.parametrize(("path", "mode"), [("/things", "atomic"), ("/phased", "phased")])
+def test_a_server_that_takes_no_writes_is_left_for_another(
+    caller: Caller, effects: Effects, path: str, mode: str
+) -> None:
     def failed() -> float:
-        labels = {"mode": "phased", "outcome": "failed"}
+        labels = {"mode": mode, "outcome": "failed"}
         return REGISTRY.get_sample_value("idempotency_requests_total", labels) or 0.0
 
     before = failed()
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
-    assert (caller.post("/phased", body={}).status_code, failed()) == (503, before + 1)
+    answer = caller.post(path)
+    assert (answer.status_code, answer.json()["code"], failed()) == (503, "service_unavailable", before + 1)
+    assert int(answer["Retry-After"]) >= 1
+    assert (caller.post(path).status_code, effects()) == (201, 1)
 
 
 class Name(serializers.ModelSerializer[Group]):
