@@ -1,23 +1,13 @@
 """Several statements in one round trip are as good as one after the other."""
 
-import functools
-import gc
-import weakref
-from typing import Any
-
 import psycopg
 import pytest
-from django.contrib.auth.models import User
 from django.db import (
     DatabaseError,
     DataError,
-    IntegrityError,
-    OperationalError,
-    close_old_connections,
     connection,
     transaction,
 )
-from django.db.backends.utils import CursorWrapper
 from django.test.utils import CaptureQueriesContext
 
 from idempotency.postgres import statements
@@ -49,24 +39,6 @@ def test_in_order_in_one_round_trip_and_each_sees_the_ones_before_it() -> None:
     assert len(captured) == 3  # BEGIN, all of them, COMMIT
     assert (nothing, also_nothing) == ([], [])
     assert ([name for _, name in before], [name for _, name in after]) == (NAMES[:1], NAMES)
-
-
-@pytest.mark.usefixtures("server_side_binding")
-def test_one_by_one_where_the_driver_insists() -> None:
-    with transaction.atomic():
-        *_, after = send(added(NAMES[0]), added(NAMES[1]), Statement(_NAMES, [NAMES]))
-    assert [name for _, name in after] == NAMES
-
-
-def test_one_that_fails_or_changes_another_number_of_rows_leaves_nothing() -> None:
-    with pytest.raises(IntegrityError), transaction.atomic():
-        send(added("a"), added("a"), added("c"))
-    with pytest.raises(UnexpectedRows, match="1 rows instead of 2"), transaction.atomic():
-        send(added("a", rows=2), added("b"))
-    assert not User.objects.exists()
-    with CaptureQueriesContext(connection) as captured:
-        assert send() == []
-    assert len(captured) == 0
 
 
 def test_their_transaction_is_djangos_from_the_first_of_them_on() -> None:
@@ -136,49 +108,6 @@ def test_another_isolation_than_the_servers_default_is_kept() -> None:
             assert send(asked) == [[("serializable",)]]
     finally:
         raw.isolation_level = None
-
-
-def test_the_cursor_that_is_kept_goes_with_its_connection() -> None:
-    send(_PID)
-    gone = weakref.ref(connection.connection)
-    connection.close()
-    send(_PID)
-    gc.collect()
-    assert gone() is None
-
-
-def test_the_cursor_that_is_kept_is_none_the_worse_for_what_failed() -> None:
-    with pytest.raises(IntegrityError), transaction.atomic():
-        send(added("a"), added("a"), Statement(_NAMES, [["a"]]))
-    with pytest.raises(UnexpectedRows), transaction.atomic():
-        send(Statement(_NAMES, [["a"]], rows=7), Statement(_NAMES, [["a"]]), Statement(_NAMES, [["a"]]))
-    here, nobody = send(_PID, Statement(_NAMES, [["a"]]))
-    assert (here, nobody) == ([(connection.connection.info.backend_pid,)], [])
-    with psycopg.connect(**connection.get_connection_params()) as other:
-        other.execute("SELECT pg_terminate_backend(%s, 10000)", here[0])
-    with pytest.raises(OperationalError):
-        send(_PID)
-    close_old_connections()  # as at the end of a request
-    (there,) = send(_PID)
-    assert there != here
-
-
-def test_one_who_watches_sees_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    send(_PID)
-    with CaptureQueriesContext(connection) as captured:
-        send(_PID)
-    assert len(captured) == 1
-    traced: list[str] = []
-    execute = CursorWrapper.execute
-
-    @functools.wraps(execute)
-    def tracing(cursor: Any, sql: str, *parameters: Any) -> Any:
-        traced.append(sql)
-        return execute(cursor, sql, *parameters)
-
-    monkeypatch.setattr(CursorWrapper, "execute", tracing)
-    send(_PID)
-    assert len(traced) == 1
 
 
 def _seen_by_others() -> list[str]:

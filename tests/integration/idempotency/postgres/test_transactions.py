@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from psycopg import ClientCursor
 from psycopg.sql import SQL
 
-from idempotency.postgres import texts, transactions
+from idempotency.postgres import transactions
 from tests.messages import messages
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -62,12 +62,6 @@ def _the_server_has_seen_them() -> None:
 
 
 class TestRoundTrips:
-    def test_a_savepoint_before_the_first_statement_is_begin(self) -> None:
-        with messages(connection) as sent, keyed(), transaction.atomic():
-            insert("a")
-        assert sent == [2, 1]  # BEGIN and INSERT, COMMIT: a bare view's three are two
-        assert names() == ["a"]
-
     def test_later_ones_go_with_the_next_statement(self) -> None:
         with messages(connection) as sent, keyed():
             insert("a")
@@ -102,19 +96,6 @@ class TestRoundTrips:
         assert len(sent) > 3
         assert names() == ["a", "b", "c"]
 
-    def test_a_savepoint_of_the_same_name_after_an_error_is_refused(self) -> None:
-        def save_twice() -> None:
-            with keyed(), connection.cursor() as cursor:
-                cursor.execute('SAVEPOINT "row"')
-                insert("a")
-                with suppress(DatabaseError):
-                    cursor.execute("SELECT 1 / 0")
-                cursor.execute('SAVEPOINT "row"')
-
-        with pytest.raises(DatabaseError):
-            save_twice()
-        assert names() == []
-
     def test_cursors_that_other_code_has_put_there_take_nothing_along(self) -> None:
         connection.ensure_connection()
         raw: Any = connection.connection
@@ -129,46 +110,6 @@ class TestRoundTrips:
         finally:
             raw.cursor_factory = own
         assert names() == ["a", "c"]
-
-    def test_a_long_text_is_remembered_by_its_hash(self) -> None:
-        sent: list[list[int]] = []
-        for _ in range(2):
-            with messages(connection) as found, keyed():
-                list(Group.objects.filter(pk__in=range(5_000)))
-            sent.append(found)
-        assert len(sent[1]) < len(sent[0])
-        assert set(map(type, texts.parsed)) == {int}
-
-    def test_a_cursor_that_other_code_has_put_there_stays(self) -> None:
-        seen: list[str] = []
-        database: Any = connections["default"]
-
-        def watched() -> Any:
-            seen.append("cursor")
-            return type(database).chunked_cursor(database)
-
-        database.chunked_cursor = watched
-        try:
-            with keyed():
-                insert("a")
-                assert [each.name for each in Group.objects.iterator()] == ["a"]
-            assert database.chunked_cursor is watched
-        finally:
-            del database.chunked_cursor
-        assert seen == ["cursor"]
-
-    def test_nothing_waits_after_a_call_that_other_code_put_its_own_in(self) -> None:
-        raw = connection.connection
-        ours = raw.cursor_factory
-        try:
-            with keyed():
-                insert("a")
-                raw.cursor_factory = ClientCursor
-        finally:
-            raw.cursor_factory = ours
-        with connection.cursor() as cursor:
-            cursor.execute("BEGIN; COMMIT")  # outside of a keyed call it is the project's own
-        assert names() == ["a"]
 
     def test_a_pool_may_give_its_connection_to_another_of_djangos(self) -> None:
         chosen = deepcopy(connection.settings_dict)
@@ -293,43 +234,6 @@ class TestAsDjango:
             return [query["sql"].split('"')[0] for query in captured]
 
         assert logged(keyed) == logged(transaction.atomic)
-
-    def test_a_wrapper_that_comes_later_sees_the_savepoints(self) -> None:
-        seen: list[str] = []
-
-        def watching(execute: Any, sql: str, *rest: Any) -> Any:
-            seen.append(sql.split(maxsplit=1)[0])
-            return execute(sql, *rest)
-
-        with keyed():
-            insert("a")
-            with connection.execute_wrapper(watching), transaction.atomic():
-                insert("b")
-            with transaction.atomic():
-                insert("c")
-                transaction.set_rollback(True)
-        assert seen == ["SAVEPOINT", "INSERT", "RELEASE"]
-        assert names() == ["a", "b"]
-
-    def test_a_savepoint_on_a_closed_connection_is_refused_by_django(self) -> None:
-        with pytest.raises(DatabaseError), keyed():  # noqa: PT012  the end of the block raises too
-            insert("a")
-            connection.connection.close()
-            with pytest.raises(DatabaseError, match="closed"), transaction.atomic():
-                pytest.fail("the block was entered")
-        connection.close()
-        assert names() == []
-
-    def test_an_isolation_level_of_ones_own_is_psycopgs_to_begin(self) -> None:
-        connection.connection.isolation_level = 4
-        try:
-            with keyed(), transaction.atomic():
-                insert("a")
-                with connection.cursor() as cursor:
-                    cursor.execute("SHOW transaction_isolation")
-                    assert cursor.fetchone() == ("serializable",)
-        finally:
-            connection.connection.isolation_level = None
 
 
 OUTCOMES = st.sampled_from(["pass", "raise", "rollback"])
