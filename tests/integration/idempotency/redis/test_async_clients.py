@@ -38,11 +38,6 @@ async def in_and_out() -> tuple[bool, bool]:
         await aio.close()  # nothing is left to close
 
 
-def test_it_leads_where_the_alias_does(redis_server: redis.Redis) -> None:
-    assert asyncio.run(in_and_out()) == (False, True)
-    assert redis_server.exists(tagged("lock", "thing"))
-
-
 def test_a_function_of_the_project_makes_it(redis_server: redis.Redis) -> None:
     made.clear()
     with override_settings(IDEMPOTENCY={"REDIS_ASYNC_CLIENT": f"{__name__}.a_client"}):

@@ -15,7 +15,6 @@ from idempotency.observability import metrics
 from idempotency.redis import fastpath, marker
 from idempotency.redis.connection import (
     PENDING_MAX,
-    ClientConnection,
     PipelinedConnection,
     connection_of,
 )
@@ -218,18 +217,3 @@ def test_a_forks_child_does_not_wait_for_a_thread_of_its_parent() -> None:
             fastpath.breaker.failed(open_seconds=1)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-
-
-def test_clients_over_one_pool_share_it_and_one_that_finds_its_own_way_is_used_as_it_is(
-    ours: PipelinedConnection,
-) -> None:
-    class Routing(redis.ConnectionPool):
-        """Of a kind that we do not know."""
-
-    pool = fastpath.client().connection_pool
-    assert connection_of(redis.Redis(connection_pool=pool)) is ours
-    with redis.Redis.from_url(os.environ["REDIS_URL"]) as other:
-        assert connection_of(other) is not ours
-    with redis.Redis(connection_pool=Routing()) as client:
-        assert isinstance(connection_of(client), ClientConnection)
-    assert isinstance(connection_of(object()), ClientConnection)

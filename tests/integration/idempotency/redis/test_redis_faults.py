@@ -81,19 +81,6 @@ def test_with_body_keys_redis_cannot_make_an_answer_up(
     assert not [query for query in captured.captured_queries if "idempotency_ledgerentry" in query["sql"]]
 
 
-def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
-    caller: Caller, effects: Effects, redis_server: redis.Redis, body_keys: None
-) -> None:
-    caller.post()
-    (name,) = redis_server.keys("*:key:*")
-    entry = LedgerEntry.objects.get()
-    fingerprint = bytes(entry.fingerprint)
-    entry.delete()
-    redis_server.set(name, forged(fingerprint))
-    assert b"forged" not in caller.post().content
-    assert effects() == 2
-
-
 def test_a_mark_that_is_not_signed_or_with_body_keys_not_sealed_says_nothing(
     redis_server: redis.Redis, body_keys: None
 ) -> None:
@@ -165,9 +152,28 @@ PERMISSION = 1  # the view's permission asks the database, on a replay too
 INSERT = 1  # the handler's effect
 
 
-def test_what_a_fresh_atomic_request_costs(cost: Callable[..., Cost]) -> None:
-    """One row inserted last, in the one transaction; a script to claim the marker and one to finish it."""
-    assert cost() == Cost(sql=PERMISSION + INSERT + 1, commits=1, savepoints=0, redis=2)
+@pytest.mark.parametrize(
+    ("path", "body", "redis", "expected"),
+    [
+        # one row inserted last, in the one transaction; a script to claim the marker and one to finish it
+        ("/things", {"name": "a"}, "default", Cost(PERMISSION + INSERT + 1, commits=1, savepoints=0, redis=2)),
+        # held by an advisory lock and looked up in one statement; recorded last
+        ("/things", {"name": "a"}, None, Cost(PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)),
+        # a refusal's row is one statement that commits by itself, after the effect was rolled back
+        (
+            *("/things", {"name": "a", "answer": 409}, "default"),
+            Cost(PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2),
+        ),
+        # the claim is a transaction of one statement; so is the completion, in autocommit
+        ("/phased", {}, "default", Cost(INSERT + 2, commits=1, savepoints=0, redis=2)),
+    ],
+    ids=["atomic", "atomic without Redis", "refused", "phased"],
+)
+def test_what_a_fresh_call_costs(
+    cost: Callable[..., Cost], path: str, body: Any, redis: str | None, expected: Cost
+) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": redis}):
+        assert cost(path, body=body) == expected
 
 
 def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redis) -> None:
@@ -178,24 +184,6 @@ def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redi
     with override_settings(IDEMPOTENCY={"REDIS": None}):
         # found by the statement that tries the lock; its transaction is given up
         assert cost() == Cost(sql=PERMISSION + 1, commits=0, savepoints=0, redis=0)
-
-
-def test_what_a_refusal_costs(cost: Callable[..., Cost]) -> None:
-    """Its row is one statement that commits by itself, after the handler's effect was rolled back."""
-    assert cost(body={"name": "a", "answer": 409}) == Cost(
-        sql=PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2
-    )
-
-
-def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
-    """Held by an advisory lock and looked up in one statement; recorded last."""
-    with override_settings(IDEMPOTENCY={"REDIS": None}):
-        assert cost() == Cost(sql=PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)
-
-
-def test_what_a_fresh_phased_request_costs(cost: Callable[..., Cost]) -> None:
-    """The claim is a transaction of one statement; so is the completion, in autocommit."""
-    assert cost("/phased", body={}) == Cost(sql=INSERT + 2, commits=1, savepoints=0, redis=2)
 
 
 def test_the_log_says_why_there_is_no_connection(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -152,12 +151,6 @@ async def test_a_health_check_that_is_due_finds_a_dead_connection(redis_server: 
             while not silent.ended:
                 await asyncio.sleep(0.01)
         assert await asking != number
-
-
-async def test_a_server_that_is_away_is_said_at_once() -> None:
-    async with redis.asyncio.Redis(unix_socket_path="/nonexistent/redis.sock") as client:
-        with pytest.raises(RedisConnectionError):
-            await connection_of(client).ask("PING")
 
 
 async def test_a_client_that_finds_its_own_way_is_used_as_it_is(
