@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -39,14 +38,3 @@ def send_and_die(path: Path, intent: str, seen: Connection) -> None:
     transport = IdempotentTransport(httpx.MockTransport(network), keys=FileKeys(path))
     with httpx.Client(transport=transport) as client:
         client.post("http://x/", extensions={"intent": intent})
-
-
-def die_while_committing(path: Path) -> None:
-    """Change the file beyond what the cache holds, so that its journal is needed, and be gone before the end."""
-    database = sqlite3.connect(path, isolation_level=None)
-    database.execute("PRAGMA cache_size = 1")
-    database.execute("BEGIN IMMEDIATE")
-    database.execute("DELETE FROM intents")
-    many = ((f"other-{number}", "POST http://x/", "k" * 500, 0.0) for number in range(500))
-    database.executemany("INSERT INTO intents VALUES (?, ?, ?, ?)", many)
-    os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 
 from idempotency.client import FileKeys, IntentBoundElsewhere, Keys, MemoryKeys
 from idempotency.client.keystore import new_key
-from tests.unit.idempotency.client.processes import die_while_committing, meet_at, obtain_together, send_and_die
+from tests.unit.idempotency.client.processes import meet_at, obtain_together, send_and_die
 
 TARGET = "POST http://x/orders"
 spawn = multiprocessing.get_context("spawn")
@@ -134,16 +134,3 @@ def test_the_key_outlives_kill_9_at_the_moment_of_sending(tmp_path: Path) -> Non
     sender.close()
     receiver.close()
     assert sent == [FileKeys(tmp_path / "keys").obtain("invoice-17", target="POST http://x/")] * 2
-
-
-def test_a_commit_cut_short_is_rolled_back_by_the_next(tmp_path: Path) -> None:
-    """A journal left behind, as by a process killed in the middle of its commit, harms nobody's key."""
-    keys = FileKeys(tmp_path / "keys")
-    key = keys.obtain("invoice-17", target=TARGET)
-    process = spawn.Process(target=die_while_committing, args=(tmp_path / "keys",))
-    process.start()
-    process.join()
-    process.close()
-    assert (tmp_path / "keys-journal").stat().st_size > 0
-    assert keys.obtain("invoice-17", target=TARGET) == key
-    assert keys.forget("other-1") is False
