@@ -14,9 +14,8 @@ from django.test import AsyncClient, override_settings
 from rest_framework.test import APIClient
 
 from idempotency import ledger
-from idempotency.ledger import claiming
 from idempotency.redis.fastpath import breaker
-from idempotency.testing import KeyedClient, KeyedRequests, clients, forget
+from idempotency.testing import KeyedClient, KeyedRequests, forget
 from idempotency.testing.fixtures import _nothing_remembered, keyed_client  # noqa: F401  as a plugin brings them
 from tests.integration.idempotency.testing import suites
 
@@ -57,16 +56,6 @@ def test_forgetting_asks_no_database_and_tries_redis_again() -> None:
     forget()
     assert ledger.redis_prefix() != before
     assert breaker.is_closed
-
-
-@pytest.mark.django_db
-def test_afterwards_the_database_is_asked_again() -> None:
-    claiming.use_local_epoch(None)
-    value = ledger.renew_epoch()
-    assert ledger.redis_prefix().endswith(value)
-    with clients.nothing_remembered():
-        assert not ledger.redis_prefix().endswith(value)
-    assert ledger.redis_prefix().endswith(value)
 
 
 class KeyedAPIClient(KeyedRequests, APIClient):
@@ -130,11 +119,6 @@ async def test_the_async_client_too() -> None:
     again = await client.again()
     assert (again.content, again["Idempotent-Replayed"]) == (first.content, "true")
     await sync_to_async(connections.close_all)()
-
-
-def test_a_conftest_may_name_the_fixtures_before_django_is_set_up() -> None:
-    code = "import idempotency.testing.fixtures, sys; sys.exit('django.test' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_mixin_works_without_pytest() -> None:

@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Schema
-from rest_framework.decorators import api_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -45,12 +44,6 @@ def plain(request: HttpRequest) -> HttpResponse:
 @views.idempotent
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     return HttpResponse((await Group.objects.acreate(name=f"made {uuid.uuid4()}")).pk, status=201)
-
-
-@api_view(["POST"])
-@drf.idempotent
-def of_rest_framework(request: Request) -> Response:
-    return Response({"id": effect(request.data["sku"]).pk, "by": str(request.user)}, status=201)
 
 
 class ClassOfRestFramework(APIView):
