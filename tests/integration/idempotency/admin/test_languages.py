@@ -135,10 +135,3 @@ def test_locks(operator: Client) -> None:
         late = operator.post(hold, {"note": "7"}, follow=True).text
         latch = operator.post(f"{listed}release/?name={name}&kind=latch", {"note": "7"}, follow=True).text
         assert [text for page in (done, late, latch) for text in latin_in(page, DATA)] == []
-
-
-def test_state_and_http_status_have_names_of_their_own(operator: Client, entry: LedgerEntry) -> None:
-    answer = operator.get(LEDGER).text
-    assert [answer.count(f'<div class="text"><span>{head}</span></div>') for head in ("状态", "响应码")] == [1, 1]
-    LedgerEntry.objects.update(state="finished", response_status=201, finished_at=timezone.now())
-    assert "请求头" not in operator.get(f"{LEDGER}{entry.pk}/change/").text
