@@ -52,18 +52,6 @@ def test_steps_that_nobody_here_knows_cannot_be_abandoned(uncertain: LedgerEntry
     assert LedgerEntry.objects.get().state == State.FINISHED
 
 
-def test_a_run_that_still_lives_cannot_finish_it_too(caller: Caller, uncertain: LedgerEntry) -> None:
-    found = ledger.find(scope=uncertain.scope, key=uncertain.key)
-    assert found is not None
-    run = ledger.take_over(found, owner="zombie", request_id="", lease_seconds=-1)  # its lease is over already
-    assert run is not None
-    uncertain.refresh_from_db()
-    abandon(decision(uncertain))
-    assert not ledger.suspend(run, subject="")
-    outcomes = list(LedgerAttempt.objects.order_by("fence").values_list("outcome", flat=True))
-    assert outcomes == [Outcome.UNCERTAIN, Outcome.LOST, Outcome.ABANDONED]
-
-
 def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry) -> None:
     abandon(decision(uncertain, note="  asked the provider: no such charge "))
     line = timeline(LedgerEntry.objects.get())[-2]

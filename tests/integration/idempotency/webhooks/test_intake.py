@@ -3,12 +3,10 @@
 import signal
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.core.handlers.asgi import ASGIRequest
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
@@ -106,7 +104,6 @@ def test_a_body_is_too_large_by_its_length_or_by_itself() -> None:
     ("body", "reason"),
     [
         (b"[]", "TypeError"),
-        (b"no json", "JSONDecodeError"),
         (b'{"id": null}', "id=%s.<lambda> returned a NoneType, not 1 to 255 printable"),
         ({"number": 1}, "KeyError: 'order'"),
         ({"order": None, "number": 1}, "entity=%s.<lambda> returned a NoneType"),
@@ -178,12 +175,6 @@ def test_a_handler_that_returns_before_its_work_is_done_has_failed(
     assert "before its work is done" in WebhookEvent.objects.get().error
 
 
-def test_an_id_may_be_a_number() -> None:
-    event = {"id": 5, "order": "o", "number": 1}
-    assert [send("ordered", body=event).json()["status"] for _ in range(2)] == ["applied", "duplicate"]
-    assert WebhookEvent.objects.get().event_id == "5"
-
-
 def test_another_method_is_not_allowed() -> None:
     answer = Client().get("/now")
     assert (answer.status_code, answer["Allow"]) == (405, "POST")
@@ -218,18 +209,6 @@ def test_a_handler_cannot_end_the_transaction_by_hand(statement: str) -> None:
     row = WebhookEvent.objects.get()
     assert (row.status, applied()) == ("failed", [])
     assert f"{statement} by hand would end the transaction" in row.error
-
-
-def test_a_part_of_a_handler_can_be_undone() -> None:
-    def undo_a_part() -> None:
-        with suppress(IntegrityError), transaction.atomic():
-            Group.objects.create(name="now e1")
-        with transaction.atomic():
-            Group.objects.create(name="of e1")
-
-    PLAN["e1"] = undo_a_part
-    assert send("now").json() == {"status": "applied"}
-    assert applied() == ["e1", "e1"]
 
 
 def test_after_so_many_failures_it_is_quarantined_and_acknowledged() -> None:
@@ -296,10 +275,7 @@ async def coroutine(event: Any) -> None: ...
         ({"id": 5}, TypeError, "id= is a header or a function of the event, not 5"),
         ({"headers": "X-Extra"}, TypeError, "headers= is a list of names, not 'X-Extra'"),
         ({"verify": Verifier(SECRET)}, TypeError, "Verifier names no id. Write id="),
-        ({"headers": ["X-Extra", 5]}, TypeError, "headers= is a list of names, not .*5"),
-        ({"headers": None}, TypeError, "headers= is a list of names, not None"),
         ({"sender": ""}, ValueError, "1 to 96"),
-        ({"sender": 5}, ValueError, "printable characters, not 5"),
         ({"attempts_max": 0}, ValueError, "attempts_max must be a whole number from 1 .*, not 0"),
         ({"max_bytes": 1e6}, ValueError, "max_bytes must be a whole number from 1 .*, not 1000000.0"),
         ({"sender": "now"}, ValueError, "hooks.now too"),
