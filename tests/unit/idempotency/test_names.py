@@ -15,7 +15,6 @@ from redis.crc import key_slot
 from idempotency import locks
 from idempotency.locks.engine.session import lock_key
 from idempotency.names import prefix, schema
-from idempotency.protocol import tokens
 from idempotency.redis import marker
 from idempotency.redis.paid_marker import PaidMarker
 from idempotency.request.keys import lock_id_of
@@ -92,14 +91,6 @@ def test_without_a_cache_the_database_keeps_two_projects_apart(monkeypatch: pyte
 def test_a_prefix_by_setting_begins_every_name(names: Any, redis: str) -> None:
     with override_settings(IDEMPOTENCY={"REDIS": redis, "REDIS_PREFIX": "my {app}"}):
         assert all(name.startswith("my%20%7Bapp%7D:payonce:") for name in names())
-
-
-def test_a_token_of_one_tenant_is_unknown_at_another(at: Any) -> None:
-    at("a")
-    token = tokens.issue("user:1").token
-    assert tokens.read(token, principal="user:1") is not None
-    at("b")
-    assert tokens.read(token, principal="user:1") is None
 
 
 def test_advisory_locks_of_two_schemas_are_two() -> None:

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 
 from idempotency.request import outline as outlines
-from idempotency.request.keys import canonical, canonical_value
+from idempotency.request.keys import canonical
 from idempotency.request.outline import CONTENT_MAX, differences
 
 PLACE = {"sku": "mug", "quantity": 2, "note": "a secret word"}
@@ -61,11 +61,6 @@ def test_what_differs_is_named(first: HttpRequest, other: HttpRequest, words: li
 @pytest.mark.parametrize("most", [CONTENT_MAX, CONTENT_MAX - 1])
 def test_a_content_type_that_is_cut_off_within_a_character_is_outlined(most: int) -> None:
     assert outline(canonical(posted(b"x", kind="\xe9" * 5_000))[:most]).keys() >= {"path", "type"}
-
-
-def test_a_functions_payload_too() -> None:
-    first, other = (outline(canonical_value({"to": to})) for to in "ab")
-    assert differences(first, other) == ["“to” has another value"]
 
 
 def test_it_holds_no_value_and_is_small(settings: Any) -> None:

@@ -10,9 +10,10 @@ from idempotency.response.redaction import MASK, redacted
 
 
 def test_members_of_that_name_are_masked_at_any_depth() -> None:
-    body = json.dumps({"card": "4111", "items": [{"card": {"no": 1}, "sku": "a"}], "名": "值"}).encode()
+    half_an_emoji = "\ud83d"
+    body = json.dumps({"card": "4111", "items": [{"card": {"no": 1}, "sku": half_an_emoji}], "名": "值"}).encode()
     masked = json.loads(redacted(body, content_type="application/json; charset=utf-8", names=("card",)))
-    assert masked == {"card": MASK, "items": [{"card": MASK, "sku": "a"}], "名": "值"}
+    assert masked == {"card": MASK, "items": [{"card": MASK, "sku": half_an_emoji}], "名": "值"}
 
 
 def test_members_are_masked_as_deep_as_json_is_read() -> None:
@@ -24,12 +25,6 @@ def test_an_answer_nested_too_deep_to_mask_is_stored_without_its_bytes() -> None
     deep = b"[" * 200_000 + b'{"card": "4111"}' + b"]" * 200_000
     answer = HttpResponse(deep, content_type="application/json")
     assert StoredResponse.of(answer, max_bytes=1_000_000, redact=("card",)).body is None
-
-
-def test_half_of_an_emoji_that_a_caller_sent_stays() -> None:
-    body = json.dumps({"card": "4111", "note": "\ud83d", "名": "值"}).encode()
-    masked = redacted(body, content_type="application/json", names=("card",))
-    assert json.loads(masked) == {"card": MASK, "note": "\ud83d", "名": "值"}
 
 
 @pytest.mark.parametrize(
