@@ -13,6 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.gzip import gzip_page
 from rest_framework import authentication, serializers
 from rest_framework.exceptions import APIException, Throttled
+from rest_framework.parsers import JSONParser, MultiPartParser
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -282,6 +283,8 @@ async def slow(request: HttpRequest) -> HttpResponse:
 
 
 class Mixed(IdempotentMixin, APIView):
+    parser_classes = (JSONParser, MultiPartParser)
+
     def post(self, request: Request) -> Response:
         return Response({"id": effect("mixed").pk}, status=201)
 

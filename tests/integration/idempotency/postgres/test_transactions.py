@@ -235,6 +235,34 @@ class TestAsDjango:
 
         assert logged(keyed) == logged(transaction.atomic)
 
+    def test_a_wrapper_that_comes_later_sees_the_savepoints(self) -> None:
+        seen: list[str] = []
+
+        def watching(execute: Any, sql: str, *rest: Any) -> Any:
+            seen.append(sql.split(maxsplit=1)[0])
+            return execute(sql, *rest)
+
+        with keyed():
+            insert("a")
+            with connection.execute_wrapper(watching), transaction.atomic():
+                insert("b")
+            with transaction.atomic():
+                insert("c")
+                transaction.set_rollback(True)
+        assert seen == ["SAVEPOINT", "INSERT", "RELEASE"]
+        assert names() == ["a", "b"]
+
+    def test_an_isolation_level_of_ones_own_is_psycopgs_to_begin(self) -> None:
+        connection.connection.isolation_level = 4
+        try:
+            with keyed(), transaction.atomic():
+                insert("a")
+                with connection.cursor() as cursor:
+                    cursor.execute("SHOW transaction_isolation")
+                    assert cursor.fetchone() == ("serializable",)
+        finally:
+            connection.connection.isolation_level = None
+
 
 OUTCOMES = st.sampled_from(["pass", "raise", "rollback"])
 STEPS = st.sampled_from(

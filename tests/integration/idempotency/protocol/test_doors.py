@@ -123,6 +123,14 @@ def test_other_paths_are_left_alone(user: User, effects: Effects) -> None:
     assert (effects(), LedgerEntry.objects.count()) == (2, 0)
 
 
+def test_nothing_of_the_project_is_changed(named: Callable[[str], Door]) -> None:
+    view = doors.NAMED["APIView"]
+    before = (view.cls, view.cls.post, view.cls.__subclasses__())
+    named("APIView").post()
+    assert (view.cls, view.cls.post) == before[:2]
+    assert {cls.__qualname__ for cls in view.cls.__subclasses__()} == {view.cls.__qualname__}
+
+
 def statements_of(door: Door) -> list[int]:
     """How many a first call sends, and a replay."""
     door.post("warm")

@@ -9,6 +9,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
 from django.core.asgi import get_asgi_application
@@ -124,6 +125,19 @@ class TestAtomicRequests:
     ) -> None:
         assert caller.post().status_code == 500
         assert effects() == 0
+
+
+def test_files_larger_than_a_body_may_be_go_through_rest_framework_too(caller: Caller, effects: Effects) -> None:
+    def upload(content: bytes) -> HttpResponse:
+        sent = {"note": "n", "file": SimpleUploadedFile("a.bin", content)}
+        return caller.client.post("/mixed", sent, format="multipart", headers={"Idempotency-Key": KEY})
+
+    # the shop's own takes no files
+    others = [name for name in settings.MIDDLEWARE if name != "shop.platform.middleware.BodyMiddleware"]
+    with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1_000, MIDDLEWARE=others):
+        answers = [upload(b"x" * 2_000), upload(b"x" * 2_000), upload(b"y" * 2_000)]
+    assert [answer.status_code for answer in answers] == [201, 201, 422]
+    assert (answers[1].content, effects()) == (answers[0].content, 1)
 
 
 def test_a_keyed_handler_that_calls_a_keyed_one_owns_the_key(caller: Caller, effects: Effects) -> None:
