@@ -40,10 +40,6 @@ class Bell:
         except RuntimeError:
             pass  # it rang already
 
-    def rang(self) -> bool:
-        """Return whether it has rung, and take that back, as `wait` does."""
-        return self._lock.acquire(blocking=False)
-
     def wait(self, seconds: float) -> bool:
         """Wait until it rings (True) or `seconds` are over (False)."""
         return self._lock.acquire(timeout=max(seconds, 0.0))
@@ -143,13 +139,6 @@ class Mail:
         """True while any request expects a message, or any hold may be ended by force."""
         return bool(self._received) or (self.holds is not None and self.holds.any_lasts())
 
-    def hangs(self, *, beside: Any = None) -> bool:
-        """Return whether a bell other than `beside` is still to be rung."""
-        if not self._bells:
-            return False
-        with self._lock:
-            return any(bell is not beside for bell in list(self._bells.values()))
-
 
 class Mailbox:
     """Mailbox of one subscription: `channel` carries its `mail`, `confirmed` once messages come."""
@@ -163,11 +152,7 @@ class Mailbox:
 
     @property
     def needed(self) -> bool:
-        return self.mail.waiting or self.listened
-
-    @property
-    def listened(self) -> bool:
-        return bool(self._listeners)
+        return self.mail.waiting or bool(self._listeners)
 
     @property
     def channels(self) -> list[str]:

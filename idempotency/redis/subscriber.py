@@ -1,32 +1,23 @@
 """Subscriber of a process: reads messages for waiting threads, for markers and for topics.
 
 A daemon thread keeps the connection: it connects, subscribes, notices a loss and has every waiter look again.
-One thread at a time reads, the leader. A thread that waits alone for a lock leads until its own bell rings, so
-that a lock changes hands without another thread in between. Where several wait, or a channel has listeners, the
-subscriber's thread leads. Where nobody does it reads what comes, such as the end of a hold by force, but gives way
-to a waiter, and looks again only after a moment: a message that a waiter reads must seldom wake two threads.
-
-No waiter stays unheard: it hangs its bell before it asks for the lead, and a leader that stops looks for bells
-afterwards and calls the subscriber's thread. So one of the two sees the other.
 """
 
 import contextlib
 import logging
 import os
+import select
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
-from idempotency.redis.availability import interruption
 from idempotency.redis.clients import refuse_other_client
-from idempotency.redis.connection import hang_up, plain_pool
+from idempotency.redis.connection import connection_beside, hang_up, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import (
     IDLE_READS,
@@ -37,18 +28,14 @@ from idempotency.redis.mailbox import (
     Mailbox,
     back_off_seconds,
 )
-from idempotency.redis.subscription import Call, Subscription
 
 log = logging.getLogger(__name__)
 
-WAY_SECONDS = 0.05  # for which the thread gives way to waiters that read, at least
+REST_SECONDS = 2.0  # for the rest of a message that has begun to arrive
 
 
 class Subscriber:
     """Subscriber for one client, and for every other client of the same pool.
-
-    Args:
-        client: of redis-py. Where only it knows the way, its own `pubsub` is read, by the thread alone.
 
     Attributes:
         mailbox: takes the messages.
@@ -64,13 +51,9 @@ class Subscriber:
         self._guard = threading.Lock()
         self._thread: Worker | None = None
         self._ready = threading.Event()
-        self._called = Call()  # the thread has something to do, or to look for
-        self._gives_way = False  # until the leader calls it
         self.changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
         self.hub: Any = None
         self._pubsub: Any = None
-        self._subscription: Subscription | None = None  # from when it is confirmed: waiters may lead
-        self._was_led = False  # since the thread looked last
 
     def listen(self, seconds: float) -> bool:
         """Start hearing; return False if the server does not confirm that within `seconds`."""
@@ -106,42 +89,8 @@ class Subscriber:
         with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins again
             if (pubsub := self._pubsub) is not None:  # if not, the thread subscribes when it begins
                 getattr(pubsub, command)(channel)
-        self._called.set()
-
-    def wait(self, bell: Bell, seconds: float) -> bool:
-        """Wait for a bell that hangs in the mail: until it rings (True) or the time is over (False)."""
-        deadline = time.monotonic() + seconds
-        subscription = self._subscription
-        if subscription is not None and not self.mailbox.listened and self._lead(subscription, bell, deadline):
-            return True
-        return bell.wait(deadline - time.monotonic())
-
-    def _lead(self, subscription: Subscription, bell: Bell, deadline: float) -> bool:
-        """Read messages until the bell has rung. False if another one leads, the time is over, or it is broken."""
-        rang = False
-        try:
-            if subscription.lead(bell):
-                self._was_led = True
-                while not (rang := bell.rang()) and (left := deadline - time.monotonic()) > 0:
-                    self.mailbox.take(subscription.get_message(timeout=left))
-        except BaseException as error:  # an interrupt too: it may have come between the socket and the bell
-            if subscription.leader is bell:
-                subscription.broken = True
-            if not isinstance(error, RedisError):
-                raise
-            if interrupt := interruption(error):
-                raise interrupt from None
-        finally:
-            if subscription.leader is bell:
-                subscription.leader = None
-                if self._gives_way or self.mailbox.listened or self.mailbox.mail.hangs(beside=bell):
-                    self._called.set()
-            if subscription.broken:
-                self._called.set()
-        return rang
 
     def _wake(self) -> None:
-        self._called.set()
         if (pubsub := self._pubsub) is not None:
             hang_up(pubsub.connection)
 
@@ -162,63 +111,21 @@ class Subscriber:
     def _keep_a_connection(self, worker: Worker) -> None:
         pubsub = self._client.pubsub() if self._pool is None else Subscription(self._pool)
         try:
-            with self.changing:  # redis-py's own connects in here: two that subscribe at once would do so twice
+            with self.changing:  # it connects in here: two that subscribe at once would connect it twice
                 self._pubsub = pubsub
                 pubsub.subscribe(*self.mailbox.channels)
             idle = 0
-            while not worker.stopping.is_set() and (idle < IDLE_READS or not self._may_end()):
-                if self._subscription is None:
-                    self._read(pubsub, READ_SECONDS)
-                else:
-                    self._stand_by(self._subscription)
-                idle = 0 if self.mailbox.needed or self._was_led else idle + 1
-                self._was_led = False
+            while idle < IDLE_READS and not worker.stopping.is_set():
+                if self.mailbox.take(pubsub.get_message(timeout=READ_SECONDS)):
+                    self._ready.set()
+                    self.mailbox.confirmed = True
+                idle = 0 if self.mailbox.needed else idle + 1
         finally:
-            self._pubsub = self._subscription = None
-            self.mailbox.confirmed = False
-            self._ready.clear()
-            with contextlib.suppress(*FAILURES):
+            with self.changing, contextlib.suppress(*FAILURES):
+                self._pubsub = None
+                self.mailbox.confirmed = False
+                self._ready.clear()
                 pubsub.close()
-
-    def _stand_by(self, subscription: Subscription) -> None:
-        """Read a message that no waiter reads itself, or wait until there may be one."""
-        if subscription.broken:
-            raise RedisConnectionError("It was lost while a waiter read it.")
-        seconds = READ_SECONDS
-        if not (self.mailbox.listened or self.mailbox.mail.hangs()):
-            self._called.wait(READ_SECONDS, subscription.number)
-            seconds = 0.0
-        if not subscription.lead(self):
-            return self._give_way(subscription)
-        try:
-            while self._read(subscription, seconds) and not seconds:
-                continue  # what came together has left the socket
-        except BaseException:
-            subscription.broken = True
-            raise
-        finally:
-            subscription.leader = None
-
-    def _give_way(self, subscription: Subscription) -> None:
-        if not self._called.wait(WAY_SECONDS):
-            self._gives_way = True  # first: the leader may leave at any time
-            if subscription.leader is not None:
-                self._called.wait(READ_SECONDS)
-            self._gives_way = False
-
-    def _read(self, pubsub: Any, seconds: float) -> bool:
-        """Take a message that comes within `seconds`; return whether there was one."""
-        message = pubsub.get_message(timeout=seconds)
-        if self.mailbox.take(message):
-            if isinstance(pubsub, Subscription):
-                self._subscription = pubsub
-            self._ready.set()
-            self.mailbox.confirmed = True
-        return message is not None
-
-    def _may_end(self) -> bool:
-        """Return whether nobody reads the subscription, nor can from now on."""
-        return self._subscription is None or self._subscription.lead(self)
 
     def _still_needed(self, worker: Worker) -> bool:
         """Let the thread go in the same step in which nobody waits, so that no newcomer is lost."""
@@ -227,6 +134,74 @@ class Subscriber:
                 return True
             self._thread = None
             return False
+
+
+class Subscription:
+    """Connection beside those of `pool`, which one thread reads. Raises what redis-py raises, and is useless then.
+
+    redis-py's own reconnects without saying so, and a waiter must learn that messages may be lost. A message also
+    passes through fewer layers here, and until it has passed nobody holds the lock.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self.connection = connection_beside(pool)
+        self._is_broken = False  # a command may be half sent
+        self.connection.connect()
+        self.connection._sock.settimeout(REST_SECONDS)
+        # the parser is read past the connection, which would connect again where it has been closed
+        self._reader = self.connection._parser
+        self._pushes: dict[str, bool] = {}
+        if str(self.connection.protocol) == "3":
+            self._pushes["push_request"] = True
+            self._reader.set_pubsub_push_handler(_as_it_is)  # redis-py's own prints each message for a log
+        # a descriptor of our own: redis-py may close its one at any time, and another socket get the number
+        self._number = os.dup(self.connection._sock.fileno())
+        self._readable = select.poll()
+        self._readable.register(self._number, select.POLLIN)
+
+    def subscribe(self, *channels: str) -> None:
+        """Ask for the messages of channels, each after one of type ``subscribe``."""
+        self._send("SUBSCRIBE", *channels)
+
+    def unsubscribe(self, *channels: str) -> None:
+        self._send("UNSUBSCRIBE", *channels)
+
+    def _send(self, *command: str) -> None:
+        self._refuse_if_broken()
+        try:
+            self.connection.send_command(*command, check_health=False)
+        except BaseException:
+            self._is_broken = True
+            raise
+
+    def get_message(self, *, timeout: float) -> dict[str, Any] | None:
+        """Return the next message with type, channel and data. None if none came in `timeout` seconds."""
+        self._refuse_if_broken()
+        try:
+            # what came together with the last one has left the socket
+            if not self._reader.can_read(timeout=0) and not self._readable.poll(timeout * 1000):
+                return None
+            reply = self._reader.read_response(disable_decoding=True, **self._pushes)
+        except (AttributeError, ValueError) as error:  # of redis-py without hiredis, where a sender has closed it
+            raise RedisConnectionError("This subscription has ended.") from error
+        if reply is None:  # pushed by the server of its own accord, and no message
+            return None
+        if isinstance(reply, Exception):
+            raise reply
+        kind, channel, data = reply
+        return {"type": kind.decode(), "channel": channel, "data": data}
+
+    def close(self) -> None:
+        self.connection.disconnect()
+        os.close(self._number)
+
+    def _refuse_if_broken(self) -> None:
+        if self._is_broken:  # redis-py would connect it again, to hear nothing
+            raise RedisConnectionError("This subscription has ended.")
+
+
+def _as_it_is(message: Any) -> Any:
+    return message
 
 
 _ATTRIBUTE = "_payonce_subscriber"

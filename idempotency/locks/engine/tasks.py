@@ -19,7 +19,6 @@ from idempotency.locks.engine.steps import (
     Step,
     Steps,
     Tasked,
-    Wait,
     answer_beside,
     perform_async,
 )
@@ -56,8 +55,6 @@ class TaskHub(Hub):
         match step:
             case Ask():
                 return await self._ask(step)
-            case Wait(bell, seconds):
-                return await bell.wait(seconds)
             case Listen(seconds):
                 return await self.subscriber.listen(seconds)
             case Finish(steps):

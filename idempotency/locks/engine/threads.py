@@ -15,7 +15,6 @@ from idempotency.locks.engine.steps import (
     Step,
     Steps,
     Threaded,
-    Wait,
     answer,
     perform,
 )
@@ -47,8 +46,6 @@ class ThreadHub(Hub):
         match step:
             case Ask():
                 return self._ask(step)
-            case Wait(bell, seconds):
-                return self.subscriber.wait(bell, seconds)
             case Listen(seconds):
                 return self.subscriber.listen(seconds)
             case Finish(steps):

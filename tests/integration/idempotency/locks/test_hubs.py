@@ -21,7 +21,7 @@ from idempotency.locks.engine.threads import hub_of
 from idempotency.observability import background
 from idempotency.redis import subscriber, task_subscriber
 from idempotency.redis.connection import ClientConnection
-from idempotency.redis.subscription import Subscription
+from idempotency.redis.subscriber import Subscription
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
 

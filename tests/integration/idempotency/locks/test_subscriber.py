@@ -1,7 +1,6 @@
-"""Who reads the messages of a process: a thread that waits, or the subscriber's own, and never nobody.
+"""Messages of a process reach whoever waits, listens or holds, and a connection that is lost is noticed.
 
-No waiter asks the server again by himself here, and the subscriber's thread looks at nothing that it is not called
-to; so one that is not heard fails its test.
+No waiter asks the server again here, so one that is not heard fails its test.
 """
 
 import sys
@@ -14,11 +13,10 @@ import redis
 from idempotency.locks import Lock, Topic
 from idempotency.locks.engine import places
 from idempotency.locks.engine.threads import ThreadHub, hub_of
-from idempotency.redis import mailbox, subscriber
+from idempotency.redis import subscriber
 from idempotency.redis.subscriber import Subscriber
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
-from tests.integration.idempotency.locks.test_interrupts import Stop, raising
 
 
 class Stage:
@@ -39,31 +37,21 @@ class Stage:
     def actors(self, count: int) -> list[Actor]:
         return self._desk.actors(count)
 
-    @property
-    def leader(self) -> Any:
-        """Who reads now, or None."""
-        subscription = self.subscriber._subscription
-        return subscription and subscription.leader
-
-    def begin_to_wait(self, actor: Actor, lock: Lock | None = None) -> Any:
-        """Have it acquire, through an object of its own if one is given; it is in the queue afterwards."""
+    def begin_to_wait(self, actor: Actor) -> Any:
+        """Have it acquire; it is in the queue afterwards."""
         before = self._desk.queue()
-        waiting = actor.begin((lock or self.lock).acquire)
+        waiting = actor.begin(self.lock.acquire)
         self._desk.waits(before + 1)
-        return waiting
-
-    def begin_to_lead(self, actor: Actor, lock: Lock | None = None) -> Any:
-        """The same; it reads the messages afterwards."""
-        until(lambda: self.leader is None)
-        waiting = self.begin_to_wait(actor, lock)
-        until(lambda: self.leader is not None)
         return waiting
 
     def cut(self) -> None:
         """The server hangs up on every subscriber."""
-        self.cut_off = self.subscriber._subscription
+        self.cut_off = self.subscriber._pubsub
         with self._desk.servers.data_nodes() as (server,):
             server.client_kill_filter(_type="pubsub")
+
+    def hears_again(self) -> None:
+        until(lambda: self.subscriber._pubsub is not self.cut_off and self.subscriber.mailbox.confirmed)
 
 
 @pytest.fixture
@@ -73,52 +61,17 @@ def stage(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(desk)
 
 
-def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_by: list[str] = []
-    deliver = mailbox.Mail.deliver
-
-    def seen(mail: mailbox.Mail, data: bytes) -> None:
-        read_by.append(threading.current_thread().name)
-        deliver(mail, data)
-
-    monkeypatch.setattr(mailbox.Mail, "deliver", seen)
-    holder, waiter = stage.actors(2)
-    holder.do(stage.lock.acquire)
-    for _ in range(5):
-        waiting = stage.begin_to_lead(waiter)
-        holder.do(stage.lock.release)
-        assert waiting.result(30) is True
-        holder, waiter = waiter, holder
-    assert len(read_by) == 5
-    assert set(read_by) - {"locks-subscriber"}
-
-
-def test_a_leader_that_leaves_is_followed_by_the_thread(stage: Stage) -> None:
-    first, second, third, hurried = stage.actors(4)
-    left = Lock("thing", client=stage.client)
-    first.do(stage.lock.acquire)
-    leading = stage.begin_to_lead(hurried, left)
-    waiting = stage.begin_to_wait(second)
-    first.do(left.cancel)
-    assert leading.result(30) is False
-    waiting = [waiting, stage.begin_to_wait(third)]
-    for actor, answer in zip((first, second), waiting, strict=True):
-        actor.do(stage.lock.release)
-        assert answer.result(30) is True
-    third.do(stage.lock.release)
-
-
 def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
     first, second, third = stage.actors(3)
     topic = Topic("thing", client=stage.client)
     first.do(stage.lock.acquire)
-    leading = stage.begin_to_lead(second)
+    waiting = stage.begin_to_wait(second)
     with topic.listen() as messages:
         assert messages.take(wait_seconds=30) is None
-        topic.tell("while a waiter reads")
-        assert messages.take(wait_seconds=30) == "while a waiter reads"
+        topic.tell("while one waits")
+        assert messages.take(wait_seconds=30) == "while one waits"
         first.do(stage.lock.release)
-        assert leading.result(30) is True
+        assert waiting.result(30) is True
         topic.tell("after it left")
         assert messages.take(wait_seconds=30) == "after it left"
         waiting = stage.begin_to_wait(third)
@@ -130,20 +83,19 @@ def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
         assert messages.take(wait_seconds=30) == "while nobody waits"
 
 
-def test_a_holder_is_heard_by_any_reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_hears_beside_a_waiter_and_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     holder, waiter, other = stage.actors(3)
-    held = [Lock(f"held {number}", client=stage.client) for number in range(3)]
+    held = [Lock(f"held {number}", client=stage.client) for number in range(2)]
     for lock in (stage.lock, *held):
         assert holder.do(lock.acquire)
-    waiting = stage.begin_to_lead(waiter)
-    other.do(held[0].force_release)  # a waiter reads
+    waiting = stage.begin_to_wait(waiter)
+    other.do(held[0].force_release)
     until(lambda: holder.do(lambda: held[0].lost))
     holder.do(stage.lock.release)
     assert waiting.result(30) is True
-    for lock in held[1:]:  # the thread does
-        other.do(lock.force_release)
-        until(lambda lock=lock: holder.do(lambda: lock.lost))
+    other.do(held[1].force_release)
+    until(lambda: holder.do(lambda: held[1].lost))
     waiter.do(stage.lock.release)
 
 
@@ -159,13 +111,12 @@ def test_a_holder_put_out_while_nothing_was_heard(
     token = holder.do(lambda: lock.token)
     left = other.do(lock.remaining_seconds)
     stage.cut()
-    until(lambda: stage.subscriber._subscription not in (None, stage.cut_off))
+    stage.hears_again()
     assert (
         0 < other.do(lock.remaining_seconds) <= left + (0 if lease_seconds else 60)
     )  # no longer than it asked for
     with stage.subscriber.changing:  # it cannot subscribe again
         stage.cut()
-        until(lambda: stage.subscriber._subscription is None)
         assert other.do(lambda: Lock("held", client=stage.client).force_release())
     until(lambda: lost == [token])
     assert holder.do(lambda: lock.lost)
@@ -174,7 +125,6 @@ def test_a_holder_put_out_while_nothing_was_heard(
 def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
     topic = Topic("thing", client=stage.client)
     for _ in range(2):
-        until(lambda: stage.subscriber._subscription is not None and stage.leader is None)
         stage.cut()
         with topic.listen() as messages:
             assert messages.take(wait_seconds=30) is None
@@ -185,31 +135,13 @@ def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
     first, second = stage.actors(2)
     first.do(stage.lock.acquire)
     waiting = stage.begin_to_wait(second)
-    until(lambda: stage.subscriber._subscription is not None and not stage.subscriber._subscription.broken)
+    stage.hears_again()
     first.do(stage.lock.release)
     assert waiting.result(30) is True
 
 
-def test_an_interrupt_in_a_leader_leaves_nobody_unheard(stage: Stage) -> None:
-    first, second = stage.actors(2)
-    first.do(stage.lock.acquire)
-    until(lambda: stage.leader is None)
-    answers: list[Any] = []
-
-    def another_waits() -> bool:
-        if stage.leader is not None and not answers:
-            answers.append(stage.begin_to_wait(second))
-        return bool(answers)
-
-    with pytest.raises(Stop), raising(Stop(), when=another_waits):
-        stage.lock.acquire(wait_seconds=60)
-    stage._desk.waits(1)
-    first.do(stage.lock.release)
-    assert answers[0].result(30) is True
-
-
-def test_threads_that_meet_share_one_hub_and_leave_no_socket_open() -> None:
-    """The mail leads to the holds of that hub. A socket that nobody closed fails this test when it is collected."""
+def test_threads_that_meet_share_one_hub() -> None:
+    """The mail leads to the holds of that hub."""
     clients, threads = [redis.Redis() for _ in range(300)], 4
     barrier, seen = threading.Barrier(threads, timeout=30), [list[ThreadHub]() for _ in range(threads)]
 
