@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from idempotency.arguments import text, waiting
-from idempotency.locks.engine.hub import Resource
+from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Listen, SendNowait, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.waits import PUBLISH
 from idempotency.redis.mailbox import READY_SECONDS
 
+_PUBLISH = script("publish")
 KEPT_MAX = 1000  # messages that a slow listener may be behind; then it gets None, for it missed some
 
 
@@ -35,12 +35,12 @@ class Publishing(Resource):
     @operation
     def tell(self, message: str) -> Steps[None]:
         """Send `message` to every listener. Call it after the commit, or they look too early."""
-        yield Ask(PUBLISH, [self.channel], [text("message", message)])
+        yield Ask(_PUBLISH, [self.channel], [text("message", message)])
 
     @operation
     def hint(self, message: str) -> Steps[None]:
         """Send as `tell` does, without waiting for the reply on a thread. A message may be lost unnoticed."""
-        yield SendNowait(PUBLISH, [self.channel], [text("message", message)])
+        yield SendNowait(_PUBLISH, [self.channel], [text("message", message)])
 
     @operation
     def _connected(self) -> Steps[bool]:

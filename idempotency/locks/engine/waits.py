@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from idempotency.arguments import waiting
-from idempotency.locks.engine.hub import Hub, script
-from idempotency.locks.engine.steps import DEFAULT, Ask, Listen, Pause, Steps, Wait, bound_of, operation
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.steps import DEFAULT, Listen, Pause, Steps, Wait, bound_of, operation
 from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 
 UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not reply
-
-PUBLISH = script("publish")
 
 
 @dataclass(slots=True, eq=False)
@@ -47,11 +45,10 @@ class Question:
         """Return what a message after such an answer gives the caller; None to ask again."""
         return None
 
-    def cancel(self) -> Ask:
-        """Let its time be over; return the step that has the caller look."""
+    def cancel(self) -> None:
+        """Let its time be over, and have the caller look."""
         self.deadline = 0.0
-        # by way of the server: a thread that reads its messages itself hears nothing else
-        return Ask(PUBLISH, [self.hub.channel], [self.request])
+        self.hub.mail.deliver(self.request)
 
     def until(self, waits: set[Any]) -> Steps[Any]:
         """Ask, wait for a message or a while, and ask again; None where the time is over."""
