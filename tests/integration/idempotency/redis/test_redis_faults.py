@@ -152,28 +152,16 @@ PERMISSION = 1  # the view's permission asks the database, on a replay too
 INSERT = 1  # the handler's effect
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "redis", "expected"),
-    [
-        # one row inserted last, in the one transaction; a script to claim the marker and one to finish it
-        ("/things", {"name": "a"}, "default", Cost(PERMISSION + INSERT + 1, commits=1, savepoints=0, redis=2)),
-        # held by an advisory lock and looked up in one statement; recorded last
-        ("/things", {"name": "a"}, None, Cost(PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)),
-        # a refusal's row is one statement that commits by itself, after the effect was rolled back
-        (
-            *("/things", {"name": "a", "answer": 409}, "default"),
-            Cost(PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2),
-        ),
-        # the claim is a transaction of one statement; so is the completion, in autocommit
-        ("/phased", {}, "default", Cost(INSERT + 2, commits=1, savepoints=0, redis=2)),
-    ],
-    ids=["atomic", "atomic without Redis", "refused", "phased"],
-)
-def test_what_a_fresh_call_costs(
-    cost: Callable[..., Cost], path: str, body: Any, redis: str | None, expected: Cost
-) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS": redis}):
-        assert cost(path, body=body) == expected
+def test_what_a_fresh_request_costs(cost: Callable[..., Cost]) -> None:
+    # a script claims the marker and one finishes it; the row is inserted last, in the one transaction
+    assert cost() == Cost(sql=PERMISSION + INSERT + 1, commits=1, savepoints=0, redis=2)
+    # a refusal's row is one statement that commits by itself, after the handler's effect was rolled back
+    refused = cost(key="k2", body={"name": "a", "answer": 409})
+    assert refused == Cost(sql=PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2)
+    # phased, the claim is a transaction of one statement; so is the completion, in autocommit
+    assert cost("/phased", body={}) == Cost(sql=INSERT + 2, commits=1, savepoints=0, redis=2)
+    with override_settings(IDEMPOTENCY={"REDIS": None}):  # held by an advisory lock and looked up in one statement
+        assert cost(key="k3") == Cost(sql=PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)
 
 
 def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redis) -> None:

@@ -26,41 +26,22 @@ async def connected(**settings: Any) -> AsyncIterator[TaskConnection]:
         await made.aclose()
 
 
-async def test_many_tasks_share_one_connection(redis_server: redis.Redis) -> None:
-    async with connected() as ours:
-        number = await ours.ask("CLIENT", "ID")
-        sent = [f"{each}".encode() * (1 + each * each) for each in range(200)]  # some replies come in parts
-        assert await asyncio.gather(*(ours.ask("ECHO", each) for each in sent)) == sent
-        assert await ours.ask("CLIENT", "ID") == number
-
-
-async def test_an_error_is_the_reply_to_its_own_command(redis_server: redis.Redis) -> None:
-    async with connected() as ours:
-        asked: list[tuple[Any, ...]] = [("ECHO", "a"), ("no such",), ("EVALSHA", "0" * 40, 0), ("ECHO", "b")]
-        replies = await asyncio.gather(*(ours.ask(*each) for each in asked), return_exceptions=True)
-        first, unknown, no_script, last = replies
-        assert (first, last) == (b"a", b"b")
-        assert isinstance(unknown, ResponseError)
-        assert isinstance(no_script, NoScriptError)
-
-
-async def test_a_command_that_cannot_be_packed_takes_no_reply_of_another(redis_server: redis.Redis) -> None:
-    async with connected() as ours:
-        asked = [("ECHO", "a"), ("ECHO", "\ud800"), ("ECHO", None), ("ECHO", "b"), ("ECHO", "c")]
-        first, surrogate, nothing, *others = await asyncio.gather(
-            *(ours.ask(*each) for each in asked), return_exceptions=True
-        )
-        assert (first, *others) == (b"a", b"b", b"c")
-        assert isinstance(surrogate, UnicodeEncodeError)
-        assert isinstance(nothing, TypeError)
-
-
 @pytest.mark.parametrize(("protocol", "decode_responses"), [(2, False), (3, True)])
-async def test_replies_are_bytes_whatever_the_client_makes_of_them(
+async def test_many_tasks_share_one_connection_and_each_hears_its_own_reply(
     redis_server: redis.Redis, protocol: int, decode_responses: bool
 ) -> None:
+    sent: list[tuple[Any, ...]] = [
+        ("ECHO", f"{each}" * (1 + each * each)) for each in range(100)
+    ]  # some replies come in parts
+    sent[50:50] = [("no such",), ("EVALSHA", "0" * 40, 0), ("ECHO", "\ud800"), ("ECHO", None)]
     async with connected(protocol=protocol, decode_responses=decode_responses) as ours:
+        number = await ours.ask("CLIENT", "ID")
+        heard = await asyncio.gather(*(ours.ask(*each) for each in sent), return_exceptions=True)
+        errors = [ResponseError, NoScriptError, UnicodeEncodeError, TypeError]
+        assert [type(each) for each in heard[50:54]] == errors
+        assert heard[:50] + heard[54:] == [text.encode() for _, text in sent[:50] + sent[54:]]
         assert await ours.ask("EVAL", "return {1, 'a', false}", 0) == [1, b"a", None]
+        assert await ours.ask("CLIENT", "ID") == number
 
 
 async def test_a_connection_that_the_server_closed_is_opened_again(redis_server: redis.Redis) -> None:
