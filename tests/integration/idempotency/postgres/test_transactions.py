@@ -62,26 +62,22 @@ def _the_server_has_seen_them() -> None:
 
 
 class TestRoundTrips:
-    def test_later_ones_go_with_the_next_statement(self) -> None:
-        with messages(connection) as sent, keyed():
-            insert("a")
-            with transaction.atomic():
-                insert("b")
-            with transaction.atomic():
-                insert("c")
-        assert sent == [2, 2, 3, 1]
-        assert names() == ["a", "b", "c"]
-
-    def test_one_without_a_statement_is_never_sent(self) -> None:
+    def test_a_savepoint_goes_with_the_statement_after_it_or_is_never_sent(self) -> None:
         with messages(connection) as sent, keyed(), transaction.atomic():
             pass
         assert sent == []
-        with messages(connection) as sent, keyed():
+        with messages(connection) as sent, keyed(), transaction.atomic():
             insert("a")
+        assert sent == [2, 1]  # BEGIN and INSERT, COMMIT: a bare view's three are two
+        with messages(connection) as sent, keyed():
+            insert("b")
             with transaction.atomic(), transaction.atomic():
                 pass
-            insert("b")
-        assert sent == [2, 1, 1]
+            for name in "cd":
+                with transaction.atomic():
+                    insert(name)
+        assert sent == [2, 2, 3, 1]
+        assert names() == ["a", "b", "c", "d"]
 
     def test_outside_of_a_keyed_call_or_with_server_side_binding_nothing_waits(self, request: Any) -> None:
         with messages(connection) as sent, transaction.atomic():
