@@ -1,14 +1,14 @@
 """WeChat's three ways to pay, its bills and its changing certificates, over real HTTP against the sandbox."""
 
 import re
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
 from idempotency.ids import new_id
-from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.errors import OutcomeUnknown
 from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod
 from payments.providers.base import TradeStatus
 from payments.providers.documents import CHINA
@@ -49,13 +49,6 @@ def test_a_link_runs_out_and_the_same_call_gives_a_fresh_one(wechat: WeChatPay, 
     assert (over.status_code, "This link is over" in over.text) == (410, True)
     again = opened(wechat, number, PayMethod.H5)
     assert httpx.get(again.url, trust_env=False).status_code == 302
-
-
-def test_days_without_a_bill(wechat: WeChatPay) -> None:
-    assert wechat.bill(day=date(2020, 1, 1)) == ()
-    for query in ("bill_date=2999-01-01", "bill_date=yesterday", "bill_date=2020-01-01&bill_type=SUCCESS"):
-        with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
-            wechat._call("GET", f"/v3/bill/tradebill?{query}")
 
 
 def test_a_file_is_for_the_merchant_with_its_token_only(wechat: WeChatPay, sandbox: Sandbox, number: str) -> None:
