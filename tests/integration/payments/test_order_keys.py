@@ -267,22 +267,6 @@ def test_a_long_reason_is_cut(bought: list[Group]) -> None:
     assert payments.refund(bought[0], reason=None).reason == ""  # type: ignore[arg-type]
 
 
-def test_a_refund_names_the_trade_by_the_number_of_its_opening(
-    bought: list[Group], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the charge has another number, as at PayPal, no trade is known by that."""
-    named, genuine = [], provider.refund
-
-    def refund(**given: Any) -> Any:
-        named.append(given["reference"])
-        return genuine(**given)
-
-    monkeypatch.setattr(provider, "refund", refund)
-    Attempt.objects.update(reference="order 1")
-    payments.refund(bought[0])
-    assert named == ["order 1"]
-
-
 @pytest.mark.parametrize("amount", [0, -1, True, 9.0, "1", Decimal("5.00")])
 def test_what_is_no_amount_is_neither_charged_nor_given_back(
     settings: Any, bought: list[Group], monkeypatch: pytest.MonkeyPatch, amount: Any

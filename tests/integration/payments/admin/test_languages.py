@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -53,7 +52,6 @@ from tests.integration.payments.conftest import (
     OpenAttempt,
     fold,
     letter,
-    number_of,
     order_of,
     paid,
     refund_asked,
@@ -342,11 +340,6 @@ class TestActs:
         refund("19.00")  # more than is left
         refund("2.00", number=Refund.objects.latest("created_at").pk)
 
-    def test_resolving(self, operator: Client, everything: None) -> None:
-        for row in (Anomaly.objects.get(kind="unknown_trade", resolved_at=None), *Difference.objects.all()[:2]):
-            for _ in range(2):
-                assert in_chinese(done(operator, page(row, "resolve"), reason="7"))
-
     def test_deciding(self, operator: Client, open_attempt: OpenAttempt, settings: Any) -> None:
         settings.PAYMENTS = changed(REFUNDS={"APPROVE_ABOVE": {"CNY": 1}})
         for act in ("approve", "decline"):
@@ -388,25 +381,3 @@ class TestActs:
         assert in_chinese(done(operator, page(row, "replay"), reason="7"))
         settings.PAYMENTS = changed(WEBHOOKS={})
         assert in_chinese(done(operator, page(row, "replay"), reason="7"))
-
-    def test_recording(self, operator: Client, payment: Payment, open_attempt: OpenAttempt, settings: Any) -> None:
-        given: list[tuple[str, str]] = []  # address of a row's form, and what becomes of it
-        for moved in ("yes", "no"):
-            refund = refund_asked(payment.pk, 100)
-            for row in (open_attempt(), refund):
-                given.append((page(Payment(pk=row.payment_id), f"tell/{row.pk}"), moved))
-        number = number_of(payment.attempts.get())
-        for address, _ in given[:2]:  # its provider can answer
-            assert left(operator.get(address, follow=True)) == []
-        settings.PAYMENTS = changed(PROVIDERS={})
-        configured.forget()
-        for address, _ in given[:2]:  # a number that is known
-            assert in_chinese(done(operator, address, moved="yes", number=number, reason="7"))
-        Refund.objects.update(status="processing", submitted_at=timezone.now())
-        for address, _ in given[:2]:  # too early to have ended
-            assert in_chinese(done(operator, address, moved="no", reason="7"))
-        Refund.objects.update(submitted_at=timezone.now() - OLD)
-        Attempt.objects.exclude(status="succeeded").update(expires_at=timezone.now() - timedelta(days=1))
-        for address, moved in given:
-            said = {"moved": moved, "reason": "7", "number": uuid4().hex if moved == "yes" else ""}
-            assert in_chinese(done(operator, address, **said))

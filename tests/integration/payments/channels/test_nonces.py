@@ -1,7 +1,5 @@
 """Nonces of notifications are remembered, and decide nothing: the database alone acknowledges."""
 
-from typing import Any
-
 import pytest
 import redis
 from django.db import connection, transaction
@@ -49,22 +47,6 @@ def test_what_redis_remembers_acknowledges_nothing(open_attempt: OpenAttempt, re
     assert Notification.objects.count() == 1
 
 
-def test_what_failed_is_not_remembered(
-    open_attempt: OpenAttempt, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempt = open_attempt()
-    note, before = letter(attempt, notification_id="n"), replayed()
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("a fault of ours")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "settle_on", fail)
-        assert note.send().status_code == 500
-    assert note.send().status_code == 204
-    assert (replayed(), payment_of(attempt).paid_minor) == (before, 1990)
-
-
 def test_without_redis_every_copy_is_acknowledged(open_attempt: OpenAttempt, away: None) -> None:
     attempt = open_attempt()
     note, before = letter(attempt), (replayed(), counted(UNSHARED, what="notification nonces"))
@@ -73,8 +55,3 @@ def test_without_redis_every_copy_is_acknowledged(open_attempt: OpenAttempt, awa
     assert replayed() == before[0]
     assert counted(UNSHARED, what="notification nonces") == before[1] + 3
     assert payment_of(attempt).paid_minor == 1990
-
-
-def test_of_alipay_no_nonce_is_remembered(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
-    assert letter(open_attempt("alipay")).send().content == b"success"
-    assert not redis_server.keys("*:seen:*")

@@ -149,16 +149,6 @@ def test_a_kind_of_its_own_is_shown_in_its_way(coins: Callable[..., Coins], sett
     assert page_of(attempt) == "<p></p>"
 
 
-def test_ours_are_entries_of_the_same_registry(settings: Any) -> None:
-    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": []}]  # without the shop's look
-    shown = {
-        kind: registry.plugin("wechat", {}).renderer(kind) for kind in ("qr_code", "redirect", "jsapi", "beep")
-    }
-    assert [bool(one and one.page) for one in shown.values()] == [True, True, False, False]
-    opened = Attempt(channel="wechat", status="pending", next_action_type="qr_code", next_action_url="weixin://x")
-    assert "weixin://x" in page_of(opened)
-
-
 @pytest.mark.parametrize(
     ("more", "why"),
     [

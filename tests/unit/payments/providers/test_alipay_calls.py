@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -34,15 +34,6 @@ def test_a_code_is_asked_for_and_drawn(alipay: Alipay, company: Company) -> None
     assert sent["biz_content"] == (
         f'{{"out_trade_no":"{NUMBER}","total_amount":"19.90","subject":"杯子","time_expire":"2026-11-20 12:00:00"}}'
     )
-
-
-def test_the_page_is_the_default_and_asks_nobody(alipay: Alipay, company: Company) -> None:
-    assert alipay.methods == (PayMethod.PAGE, PayMethod.PRECREATE)
-    for more in ({}, {"method": PayMethod.PAGE}):
-        action = create(alipay, **more)
-        assert action.type is NextActionType.REDIRECT
-        assert "alipay.trade.page.pay" in action.url
-    assert company.asked == []
 
 
 class Bills:
@@ -95,11 +86,6 @@ def test_files_that_are_not_the_bill(alipay: Alipay, bills: Bills, content: byte
     bills.file = (200, {}, content)
     with pytest.raises(OutcomeUnknown):
         alipay.bill(day=DAY)
-
-
-def test_the_bill_of_another_day_is_not_the_bill(alipay: Alipay, bills: Bills) -> None:
-    with pytest.raises(OutcomeUnknown, match=r"ValueError at bill\.py"):
-        alipay.bill(day=DAY + timedelta(days=1))
 
 
 def test_a_file_that_is_too_large_is_left(alipay: Alipay, bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
