@@ -1,4 +1,4 @@
-"""The shop in this process, reached over real HTTP by the real sandbox; and no call out while a transaction is open."""
+"""The shop over real HTTP with the real sandbox; no call out in an open transaction."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ sandbox_of_money = pytest.fixture(a_sandbox, scope="session")
 
 @pytest.fixture(autouse=True)
 def calls_in_a_transaction(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A provider may take seconds to answer: a call that goes out while the database waits for us fails the test.
+    """Fail the test if a call to a provider goes out while a transaction is open.
 
     Every provider's way out is `httpx.Client.send`, Stripe's library included (`payments.providers.transport`).
     Kept and judged at the end, because a timer goes on after whatever one row's work raises.
@@ -42,7 +42,7 @@ def calls_in_a_transaction(transactional_db: None, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def providers(sandbox_of_money: Sandbox) -> Iterator[dict[str, Provider]]:
-    """As `payments.channels.configured` builds them, once: checking private keys takes longer than a test."""
+    """Build the providers once: checking private keys takes longer than a test."""
     built = registry.build(sandbox_of_money.channels(), limits=limits.outbound)
     yield built
     for provider in built.values():
@@ -58,7 +58,7 @@ def till(
     monkeypatch: pytest.MonkeyPatch,
     calls_in_a_transaction: list[str],
 ) -> Iterator[Till]:
-    """A shop with mugs on the shelf, its channels at the sandbox, which behaves well before and after."""
+    """A shop with mugs on the shelf, its channels at a sandbox that behaves well at first."""
     settings.PAYMENTS = limited(CALLS_PER_SECOND=1000)  # time passes faster here than where the limit was chosen
     monkeypatch.setattr(channels, "current", lambda: providers)
     settings.PAYMENTS = changed(BASE_URL=live_server.url, PROVIDERS={name: {} for name in providers})

@@ -1,4 +1,4 @@
-"""Rows M01–M06, M23 of docs/guarantees.md: answers of a provider that are lost, late, or errors for an hour."""
+"""Rows M01–M06, M23 of docs/guarantees.md: answers that are lost, late, or errors."""
 
 from typing import Any
 

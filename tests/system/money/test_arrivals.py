@@ -1,4 +1,4 @@
-"""Rows M16–M19: notifications that are lost, that come many times at once, in no order; and everything at random."""
+"""Rows M16–M19: notifications lost, copied, in no order; and everything at random."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Rows M13–M15, M20–M22, M24: refunds that race, that a person makes there, that are refused, put off, stuck; and disputes."""
+"""Rows M13–M15, M20–M22, M24: refunds that race, are refused or stuck; and disputes."""
 
 import pytest
 
@@ -160,7 +160,7 @@ def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> No
 
 
 def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> None:
-    """The whole amount: were it taken for done, the order would be refunded, and nobody asked any more."""
+    """Were it taken for done, the order would be refunded, and nobody would ask any more."""
     attempt = till.bought("stripe")
     till.sandbox.faults(refund_abnormal=True)
     assert till.refund(attempt, PRICE_MINOR).status_code == 202

@@ -1,4 +1,4 @@
-"""The M rows of docs/guarantees.md and the program agree; and the guard of the package guards."""
+"""The M rows of docs/guarantees.md agree with the program; the package's guard guards."""
 
 import re
 from pathlib import Path

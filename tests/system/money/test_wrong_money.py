@@ -45,7 +45,7 @@ def test_m07_at_stripe_a_canceled_intent_cannot_be_paid(till: Till) -> None:
 
 @pytest.mark.parametrize("lost", [False, True], ids=["notified", "its notification is lost"])
 def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till, lost: bool) -> None:
-    """Alipay has no trade to close until somebody follows our signed address, which is good until it expires."""
+    """Alipay has no trade to close until somebody follows our signed address."""
     till.sandbox.faults(drop_rate=int(lost))
     order = till.order()
     assert till.start(order, "alipay", method="page").status_code == 201
@@ -95,7 +95,7 @@ def test_m09_paid_by_two_or_three_channels(till: Till, ways: tuple[str, ...]) ->
 
 
 def test_m09_at_stripe_a_second_intent_of_our_number_is_paid(till: Till) -> None:
-    """The others take one payment a number. What goes back is the second charge, and the order stays paid."""
+    """The second charge goes back, and the order stays paid."""
     attempt = till.bought("stripe")
     copy = till.copy_intent(attempt)
     till.sandbox.pay(copy)
@@ -164,7 +164,7 @@ def test_m11_paid_to_another_seller_without_a_notification(till: Till, channel: 
 
 @EVERY
 def test_m12_policy_finds_that_somebody_was_faster(till: Till, channel: str) -> None:
-    """What we hold went back by hand; the provider refuses to give it back twice, and a person hears of it."""
+    """The provider refuses to give back twice, and a person hears of it."""
     till.sandbox.faults(wrong_amount=True)
     attempt = till.paid(channel)
     till.all_notified()

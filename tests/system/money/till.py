@@ -1,4 +1,4 @@
-"""A shop's till for tests: orders, payments, refunds by the API, time that passes on demand, and the witness.
+"""A shop's till for tests: the API's calls, time that passes on demand, the witness.
 
 Nothing is scripted: the API is asked through its whole middleware stack, notifications come over HTTP, jobs are those
 that stand in the queue's table, timers are the functions that the worker runs.
@@ -71,7 +71,7 @@ class Till:
     # what the shopper and the shop do
 
     def post(self, path: str, body: Any = None, *, key: str | None = None) -> Any:
-        """One call of the API under a key of its own; a client of its own, so that any thread may call."""
+        """Call the API under a key of its own, from any thread."""
         http = APIClient()
         http.credentials(HTTP_AUTHORIZATION=f"Token {self._token}")
         headers = {"Idempotency-Key": key or uuid4().hex}
@@ -171,7 +171,7 @@ class Till:
         until(lambda: self.sandbox.http.post("/_control/release").json()["released"] == 1)
 
     def work(self) -> int:
-        """Run what stands in the queue, with its retries, until nothing does; how many jobs that were."""
+        """Run the queue's jobs with their retries until none is left; how many they were."""
         done = 0
         take = "DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, task_name, args::text"
         while jobs := sorted(rows(take)):
@@ -202,7 +202,7 @@ class Till:
         raise AssertionError("it never settles")
 
     def compare_today(self, channel: str) -> Any:
-        """Compare today's bill, which the sandbox has, unlike the providers; and yesterday's if midnight has passed."""
+        """Compare today's bill of the sandbox, and yesterday's if midnight has passed."""
         zone = channels.current()[channel].zone
         days = {at.astimezone(zone).date() for at in (Attempt.objects.earliest("id").created_at, timezone.now())}
         return [bills.compare(account=channel, day=day) for day in sorted(days)][-1]
@@ -216,7 +216,7 @@ class Till:
         *anomalies: tuple[str, bool],
         moved: tuple[int, int] | None = None,
     ) -> None:
-        """Settle everything: the state is this, the money that moved is what it says, and the witness agrees."""
+        """Settle everything, and check state, moved money and the witness."""
         self.settle()
         there = (self.state(attempt), self.moved(attempt), self.anomalies())
         assert there == (state, state[2:] if moved is None else moved, [*anomalies]), there
@@ -228,7 +228,7 @@ class Till:
         assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
 
     def charges(self) -> dict[str, dict[str, Any]]:
-        """This test's trades at the sandbox that money moved for, by our number; all of them are ours.
+        """List this test's trades that money moved for, by our number; all of them are ours.
 
         Only at Stripe can there be a second one under our number; the sandbox calls it by Stripe's own.
         """
@@ -288,7 +288,7 @@ def _fits(payment: Payment) -> None:
 
 
 def _run(name: str, arguments: dict[str, Any]) -> None:
-    """As the queue does: a provider that cannot be had is asked again, and left to the timer in the end."""
+    """Run a job with the queue's retries; in the end the timer asks a provider that is away."""
     for _ in range(JOB_TRIES):
         try:
             app.tasks[name].func(**arguments)
@@ -298,7 +298,7 @@ def _run(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _waiting() -> bool:
-    """Whether a job, a refund or an event is left to be done; an attempt that nobody pays may stay open."""
+    """Whether a job, a refund or an event is left; an unpaid attempt may stay open."""
     jobs = rows("SELECT 1 FROM procrastinate_jobs WHERE status = 'todo'")
     refunds = Refund.objects.filter(status__in=["requested", "processing", "uncertain"])
     return bool(jobs) or refunds.exists() or PaymentEvent.objects.filter(handled_at__isnull=True).exists()
