@@ -1,4 +1,4 @@
-"""The channels with key files of the test's own, and notifications signed as their platforms sign them."""
+"""The channels with the test's own key files, and notifications signed for them."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Finds what must never be read outside: keys, tokens, payers, card numbers, in any of the ways they are written."""
+"""Finds keys, tokens, payers and card numbers, however they are written."""
 
 import base64
 import json
@@ -59,7 +59,7 @@ class Scanner:
 
 
 def forms(value: str) -> set[str]:
-    """How a value may be written: as it is, in base64, in hexadecimal, in an address, inside JSON."""
+    """List the ways to write a value: plain, base64, hexadecimal, in an address, in JSON."""
     raw = value.encode()
     written = {value, base64.b64encode(raw).decode().rstrip("="), raw.hex(), quote(value, safe="")}
     return written | {json.dumps(value)[1:-1], repr(value)[1:-1]}
@@ -72,7 +72,7 @@ def luhn(digits: str) -> bool:
 
 
 def private_key_needles(folder: Path) -> dict[str, str]:
-    """Lines of every private key file under `folder`, every eighth: what shows a key shows more than seven."""
+    """Take every eighth line of each private key under `folder`: a leak shows more than seven."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in {".pem", ".key"} and _PRIVATE in (text := path.read_text()):

@@ -1,4 +1,4 @@
-"""The shop as in production (DEBUG off) for the scanner, and as talkative as it can be made.
+"""The shop as in production (DEBUG off), logging as much as it can.
 
 Only `manage.py` runs with DEBUG, because demo data is loaded there alone; so the worker logs as it would then.
 """

@@ -1,4 +1,4 @@
-"""The timer that keeps WeChat's next certificate before the platform signs with it, against the real sandbox."""
+"""The timer keeps WeChat's next certificate before the platform signs with it."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ sandbox = pytest.fixture(a_sandbox, scope="module")
 
 @pytest.fixture
 def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
-    """Our platform keys: the certificates alone, up to the one that signs now; none is announced after it."""
+    """Our platform keys: the certificates up to the one that signs now."""
     rotate(sandbox)
     channels = {"wechat": sandbox.channels()["wechat"]}
     ours = tmp_path / "platform"

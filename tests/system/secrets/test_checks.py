@@ -1,4 +1,4 @@
-"""`manage.py check` explains each mistake about a key with its setting, all at once, and shows nothing of any file."""
+"""`manage.py check` names all mistakes about keys at once, and shows no file's content."""
 
 import re
 import runpy
@@ -83,9 +83,6 @@ def test_a_file_that_cannot_be_read(files: Files) -> None:
         expected = f"{channel.upper()}_{field}: /nowhere/key.pem cannot be read: No such file or directory"
         assert any(expected in message for message in reported())
         files.channels[channel][field] = whole
-
-
-def test_a_folder_in_place_of_a_file(files: Files) -> None:
     files.channels["stripe"]["SECRET_KEY_FILE"] = str(files.folder)
     only("STRIPE_SECRET_KEY_FILE: .* cannot be read: Is a directory")
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's details of an error beside its first line have the values: they are in no log line of ours, and not stored."""
+"""The values in PostgreSQL's details of an error are neither logged nor stored."""
 
 import json
 import logging

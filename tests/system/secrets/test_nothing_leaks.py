@@ -1,4 +1,4 @@
-"""F8: no key, card or payer in a log line, page, metric or answer, whatever goes wrong and however much is logged.
+"""F8: no key, card or payer in a log line, page, metric or answer.
 
 The shop runs with its worker and the sandbox as processes, at LOG_LEVEL=DEBUG. Needles are the real values: of the
 files and settings in use, and of the providers' own documents.
@@ -59,7 +59,7 @@ class Run:
 
 
 class Actor:
-    """Uses the shop as shoppers, providers, strangers and the superuser do, and keeps every answer."""
+    """Uses the shop as shoppers, providers and strangers do, and keeps every answer."""
 
     def __init__(self, shop: RunningShop, token: str) -> None:
         self.shop = shop
@@ -176,7 +176,7 @@ def purchase_and_refund(actor: Actor, channel: str) -> dict[str, Any]:
 
 
 def copies_at_once(actor: Actor, channel: str) -> None:
-    """Purchases of which six copies arrive at once, until PostgreSQL has refused a copy that another one overtook."""
+    """Buy, with six copies of each notification at once, until PostgreSQL refuses a copy."""
     log = actor.shop.folder / "postgresql.log"
     before = log.read_text().count(LOSES)
     actor.faults(duplicates=6, parallel=6)
@@ -191,7 +191,7 @@ def copies_at_once(actor: Actor, channel: str) -> None:
 
 
 def a_card_elsewhere(actor: Actor) -> Any:
-    """Stripe notifies a charge that another system of the same account made by card; it is stored, and moves nothing."""
+    """Notify a charge that another system of the same account made by card."""
     settings = json.loads((actor.shop.folder / "sandbox" / "settings.json").read_text())
     ours = {"Authorization": f"Bearer {settings['STRIPE_SECRET_KEY']}"}
     intents = "/stripe/v1/payment_intents"
@@ -210,7 +210,7 @@ def a_card_elsewhere(actor: Actor) -> Any:
 
 
 def h5_from_a_phone(actor: Actor) -> None:
-    """Payments whose provider is sent the shopper's address: one that stays open, and one that is paid."""
+    """Open two payments with the shopper's address: one stays open, one is paid."""
     phone = {"X-Forwarded-For": PHONE}
     actor.faults(http_500_rate=1)
     actor.open("wechat", method="h5", headers=phone)
@@ -222,7 +222,7 @@ def h5_from_a_phone(actor: Actor) -> None:
 
 
 def what_postgresql_refuses(shop: RunningShop, value: str) -> None:
-    """Its errors about statements that carry `value` as the shop's do, in their text: each kind has it elsewhere."""
+    """Make PostgreSQL refuse statements with `value` in their text, in each way."""
     with shop.database() as database, psycopg.ClientCursor(database) as cursor:
         cursor.execute("CREATE TEMPORARY TABLE planted (value text UNIQUE CHECK (value NOT LIKE '%-'))")
         cursor.execute("INSERT INTO planted VALUES (%s)", [value])
@@ -256,7 +256,7 @@ def a_deadlock(shop: RunningShop, value: str) -> None:
 
 
 def trouble_with_the_provider(actor: Actor) -> None:
-    """Answers that never come, answers of 500, a payment of a wrong amount, certificates that we do not hold."""
+    """Meet lost answers, answers of 500, a wrong amount and unknown certificates."""
     for channel in CHANNELS:
         actor.faults(timeout_after_success=1)
         actor.open(channel)
@@ -278,7 +278,7 @@ def trouble_with_the_provider(actor: Actor) -> None:
 
 
 def strangers(actor: Actor) -> None:
-    """Webhooks with wrong signatures and unreadable bodies, each with a payer and a card inside."""
+    """Send webhooks with wrong signatures or bodies, each with a payer and a card inside."""
     form = f"buyer_id=2088102122458832&card={CARD}&sign_type=RSA2&sign=AAAA&notify_id=1"
     bodies = {
         "wechat": (json.dumps({"id": "1", "payer": {"openid": OPENID}, "card": CARD}), "application/json"),
@@ -318,7 +318,7 @@ def mistakes(actor: Actor, value: str) -> None:
 
 
 def the_superuser_looks(shop: RunningShop) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """(needles: the session and its CSRF secret), (needles: the forms' CSRF tokens), (every page of the admin)."""
+    """Return needles of the session, needles of the forms, and every page of the admin."""
     with httpx.Client(base_url=shop.url, trust_env=False, follow_redirects=True) as client:
         form = client.get("/admin/login/")
         token = _csrf(form.text)
@@ -333,7 +333,7 @@ def the_superuser_looks(shop: RunningShop) -> tuple[dict[str, str], dict[str, st
 
 
 def crawl(client: httpx.Client) -> dict[str, str]:
-    """Every page under /admin/ that links lead to, of `OBJECTS_MAX` objects of each model; of lists the first order."""
+    """Get every page under /admin/ that links lead to, of `OBJECTS_MAX` objects a model."""
     todo, pages = ["/admin/"], {}
     objects: dict[str, set[str]] = {}
     while todo:
@@ -444,7 +444,7 @@ def test_no_page_of_the_admin_shows_a_secret(run: Run) -> None:
 
 
 def test_no_answer_or_error_page_has_a_secret(run: Run) -> None:
-    """Cookies are the caller's own; of our answers only those to strangers and programs are here, who get none."""
+    """Only answers to strangers and programs are here, who get no cookie."""
     assert [found for name, text in run.answers.items() for found in run.scanner.look(name, text)] == []
     assert "payonce_notifications_refused_total" in next(
         text for name, text in run.answers.items() if " /metrics " in name

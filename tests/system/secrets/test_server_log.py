@@ -1,4 +1,4 @@
-"""PostgreSQL's log has no statement: what we start and what we deliver is set so, and a warning names others."""
+"""PostgreSQL's log has no statement: our files say so, and a check warns of others."""
 
 import re
 
