@@ -1,4 +1,4 @@
-"""The whole shop as `make run` starts it, in a process of its own, for tests that need the real thing."""
+"""The whole shop as `make run` starts it, in a process of its own."""
 
 import signal
 import subprocess
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -101,6 +102,13 @@ class RunningShop:
 def order_mug(api: httpx.Client, key: str) -> httpx.Response:
     """Order one under a key."""
     return api.post("/api/v1/orders", json=MUG, headers={"Idempotency-Key": key})
+
+
+def open_payment(api: httpx.Client, order_id: str, channel: str = "wechat") -> Any:
+    """Begin to pay an order; the payment."""
+    headers = {"Idempotency-Key": uuid4().hex}
+    answer = api.post(f"/api/v1/orders/{order_id}/payment", json={"channel": channel}, headers=headers)
+    return answer.raise_for_status().json()
 
 
 def pay_as_shopper(sandbox: httpx.Client, attempt: Mapping[str, Any]) -> None:

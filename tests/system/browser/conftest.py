@@ -92,7 +92,7 @@ def follow(page: Page, link: Locator) -> None:
 
 
 def log_in(page: Page, shop: RunningShop, user: str = "demo") -> None:
-    """Give the page's visitor a session of the user's own; tests that are about a login fill in its form."""
+    """Give the page's visitor a session of the user's own, without the login's form."""
     key = uuid4().hex
     copy = "INSERT INTO django_session SELECT %s, session_data, expire_date FROM django_session WHERE session_key = %s"
     with shop.database() as connection:
@@ -154,7 +154,7 @@ def api(shop: RunningShop) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def operator(request: pytest.FixtureRequest, visit: Visit) -> Iterator[Page]:
-    """The admin's page on a desktop, or in the look that the test names; an error of a script or of the CSP fails it."""
+    """The admin's page on a desktop, or in the named look; an error on its console fails it."""
     size, scheme = getattr(request, "param", ("desktop", "light"))
     page = visit("admin", color_scheme=scheme, **SIZES[size])
     complaints = complaints_of(page)
@@ -174,7 +174,7 @@ def at_each_size(page: Page, sizes: dict[str, dict[str, Any]] = SIZES) -> Iterat
 
 
 def fits(page: Page, sizes: dict[str, dict[str, Any]] = SMALL | SIZES) -> None:
-    """Nothing sticks out to the side, on a small phone (WCAG 2.2, 1.4.10), a phone or a desktop."""
+    """Nothing sticks out to the side on a small phone (WCAG 2.2, 1.4.10), phone or desktop."""
     for _ in at_each_size(page, sizes):
         width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert width <= room

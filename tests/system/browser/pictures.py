@@ -1,4 +1,4 @@
-"""`make pictures`: those of README and docs, and every page in .data/pictures with a contact sheet. No test.
+"""`make pictures`: those of README and docs, and every page in .data/pictures. No test.
 
 A page is taken on phone and desktop, in English and Chinese, light and dark. One that fails or sticks out to the
 side is printed.
@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.running import RunningShop, until
+from tests.running import RunningShop, open_payment, until
 from tests.sandbox import ROOT
 from tests.system.browser.conftest import SIZES, control, follow, log_in, open_page
 
@@ -140,7 +140,7 @@ def flash_sale(shop: RunningShop, units: int, minutes: int) -> None:
 
 
 def staged(shop: RunningShop) -> list[Scene]:
-    """Put everything on the stage; the shop's and the sandbox's pages, and the admin's of a certain state."""
+    """Put everything on the stage; return the pages of the shop, the sandbox and the admin."""
     api = shop.api()
 
     def post(path: str, body: dict[str, Any], key: str = "") -> Any:
@@ -149,7 +149,7 @@ def staged(shop: RunningShop) -> list[Scene]:
     def order(*channels: str, paid: bool = True) -> str:
         items = [{"sku": "mug", "quantity": 2}, {"sku": "poster", "quantity": 1}]
         made: str = post("orders", {"items": items})["id"]
-        opened = [post(f"orders/{made}/payment", {"channel": channel}) for channel in channels]
+        opened = [open_payment(api, made, channel) for channel in channels]
         for attempt in opened[-1]["attempts"] if paid and opened else ():
             control(shop, "pay", {"out_trade_no": attempt["out_trade_no"]})
         if paid and opened:

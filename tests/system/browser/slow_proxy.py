@@ -1,4 +1,4 @@
-"""A forward proxy between the browser and everything else that takes its time for the first request to a server."""
+"""A forward proxy of the browser that delays the first request to a server."""
 
 import socket
 import socketserver

@@ -1,4 +1,4 @@
-"""The documentation of the API, in a real browser: it fits, tries calls out, and its quickstart makes a paid order."""
+"""The documentation of the API in a real browser; its quickstart makes a paid order."""
 
 import html
 import re

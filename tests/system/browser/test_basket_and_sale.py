@@ -1,4 +1,4 @@
-"""The basket and a flash sale's waiting room in a real browser, and what the first page weighs."""
+"""The basket and a sale's waiting room in a real browser; the first page's weight."""
 
 import re
 from typing import Any

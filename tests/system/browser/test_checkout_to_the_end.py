@@ -1,4 +1,4 @@
-"""From a guest's quantity to the receipt and the refund, in a real browser that runs no script."""
+"""From a guest's quantity to receipt and refund, in a real browser without scripts."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A purchase in Chinese whose every answer is lost once, with double clicks, reload, back and a second tab."""
+"""A purchase in Chinese, each answer lost once: double clicks, reload, back, two tabs."""
 
 import re
 
@@ -19,7 +19,7 @@ def shopper(visit: Visit) -> Page:
 
 
 def lose_the_answer(page: Page, path: str) -> list[int]:
-    """The next POST to `path` is handled by the server, and its answer never arrives; its status is seen here."""
+    """Lose the answer to the next POST to `path`, which the server handles; its status."""
     lost: list[int] = []
 
     def lose(route: Route) -> None:

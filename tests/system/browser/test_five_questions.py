@@ -1,4 +1,4 @@
-"""What an operator who has never seen the admin must find within three clicks of its start page.
+"""A new operator finds these answers within three clicks of the admin's start page.
 
 What is uncertain, and whether yesterday's bill agreed, the start page itself says:
 tests/integration/payments/admin/test_desk.py.
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.running import RunningShop, until
+from tests.running import RunningShop, open_payment, until
 from tests.system.browser.conftest import at_each_size, control, fits, follow
 from tests.system.browser.test_payment_admin import opened, paid
 
@@ -39,10 +39,7 @@ class Reader:
 
 
 def test_why_was_it_charged_twice(operator: Page, shop: RunningShop, api: httpx.Client) -> None:
-    payment, key = opened(api), {"Idempotency-Key": uuid4().hex}
-    payment = api.post(
-        f"/api/v1/orders/{payment['order']}/payment", json={"channel": "alipay"}, headers=key
-    ).json()
+    payment = open_payment(api, opened(api)["order"], "alipay")
     control(shop, "faults", {"pay_closed": True})  # the second one was on its way by then
     for attempt in payment["attempts"]:
         control(shop, "pay", {"out_trade_no": attempt["out_trade_no"]})
@@ -62,7 +59,7 @@ def test_why_was_it_charged_twice(operator: Page, shop: RunningShop, api: httpx.
 
 
 def used_thrice(api: httpx.Client) -> str:
-    """Place an order, send it again, then another under the same key; the key, once its log has all of it."""
+    """Send an order, its copy and another one under a key; the key, once all are logged."""
     key = uuid4().hex
     for quantity, status in ((1, 201), (1, 201), (2, 422)):
         order = {"items": [{"sku": "mug", "quantity": quantity}]}

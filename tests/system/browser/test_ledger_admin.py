@@ -1,4 +1,4 @@
-"""The ledger's own pages in the admin, in a real browser: they fit, they are styled, and a decision is made once."""
+"""The ledger's pages of the admin in a real browser: they fit, a decision is made once."""
 
 import re
 from uuid import uuid4
@@ -6,7 +6,6 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from idempotency.locks.engine.session import lock_key
 from tests.running import RunningShop
 from tests.system.browser.conftest import fits, follow
 
@@ -15,7 +14,7 @@ LEDGER = "/admin/idempotency/ledgerentry/"
 
 @pytest.fixture
 def uncertain(shop: RunningShop) -> int:
-    """An entry whose outcome nobody knows, under the longest key there is, with one run; its row's id."""
+    """Insert an uncertain entry with the longest key and one run; its row's id."""
     key = uuid4().hex + "k" * 223
     with shop.database() as connection:
         found = connection.execute(
@@ -31,18 +30,6 @@ def uncertain(shop: RunningShop) -> int:
         ).fetchone()
     assert found is not None
     return int(found[0])
-
-
-def test_a_lock_fits(operator: Page, shop: RunningShop) -> None:
-    name = "order:" + "7" * 200
-    with shop.database() as connection:
-        connection.execute("SELECT pg_advisory_lock(%s)", [lock_key(name)])
-        operator.goto(LEDGER)
-        follow(operator, operator.get_by_role("link", name="Locks"))
-        operator.get_by_label("Name of a lock").fill(name)
-        follow(operator, operator.get_by_role("button", name="Show"))
-        fits(operator)
-        expect(operator.locator(".ledger-hold")).to_contain_text("as long as its session")
 
 
 def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, uncertain: int) -> None:

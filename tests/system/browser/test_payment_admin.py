@@ -7,7 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.running import MUG, RunningShop, until
+from tests.running import RunningShop, open_payment, order_mug, until
 from tests.system.browser.conftest import at_each_size, control, fits, follow
 
 ADMIN = "/admin/payments"
@@ -20,19 +20,12 @@ LISTS = [
 
 def opened(api: httpx.Client) -> dict[str, Any]:
     """The payment of an order of a mug, as the API shows it; nobody has paid."""
-
-    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = api.post(path, json=body, headers={"Idempotency-Key": uuid4().hex})
-        assert answer.status_code == 201, answer.text
-        said: dict[str, Any] = answer.json()
-        return said
-
-    order = post("/api/v1/orders", MUG)
-    return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
+    made: dict[str, Any] = open_payment(api, order_mug(api, uuid4().hex).json()["id"])
+    return made
 
 
 def paid(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
-    """Pay for a mug, and wait until the provider's notification is processed; the payment as it was opened."""
+    """Pay for a mug, and wait until the notification is processed; the opened payment."""
     payment = opened(api)
     number = payment["attempts"][0]["out_trade_no"]
     query = "SELECT count(*) FROM payments_notification WHERE out_trade_no = %s AND processed_at IS NOT NULL"
@@ -54,7 +47,7 @@ def payment(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
 
 @pytest.fixture
 def anomaly(api: httpx.Client, shop: RunningShop) -> int:
-    """Of a payment in another amount, whose money went back; open again for a person. Its row's id."""
+    """Reopen the anomaly of a payment in another amount, whose money went back; its id."""
     control(shop, "faults", {"wrong_amount": True})
     made = paid(api, shop)
     control(shop, "faults", {"wrong_amount": False})
@@ -77,7 +70,7 @@ def rows_of(page: Page, payment: dict[str, Any]) -> list[str]:
 
 
 def list_fits(page: Page) -> None:
-    """Nothing sticks out, no date is broken; on a desktop no column is cut; on a phone a list may be scrolled, and fades."""
+    """Nothing sticks out, no date is broken, no column is cut; a phone's list may scroll."""
     for size in at_each_size(page):
         found = page.locator("#changelist .results").evaluate(
             r"""box => [
@@ -120,8 +113,7 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
             follow(operator, operator.get_by_role("link", name="Process again"))
             fits(operator)
 
-
-def test_the_pages_of_a_delivery_fit(operator: Page, payment: dict[str, Any]) -> None:
+    # of a delivery
     operator.goto(f"{ADMIN}/delivery/?q={payment['id']}")
     list_fits(operator)
     follow(operator, operator.locator("#result_list tbody a").first)

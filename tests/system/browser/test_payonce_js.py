@@ -1,4 +1,4 @@
-"""`payonce.js` in a real browser against the running shop: answers lost, cut short, refused for a while; one order."""
+"""`payonce.js` in a real browser: answers are lost or refused for a while; one order."""
 
 from collections.abc import Callable, Iterator
 from email import message_from_bytes
@@ -55,7 +55,7 @@ def post(page: Page, note: str, **options: Any) -> Any:
 
 
 def answered(page: Page, *ways: Callable[[Route], Any]) -> list[tuple[str, str | None]]:
-    """Have the next orders answered in these ways, and later ones by the server; key and body of each that was sent."""
+    """Have the next orders answered in these ways; return key and body of each request."""
     sent: list[tuple[str, str | None]] = []
 
     def answer(route: Route) -> None:
@@ -205,26 +205,34 @@ def test_two_calls_at_once_are_one_and_the_button_says_so(page: Page, shop: Runn
     assert (said["during"], said["after"]) == ([True, "Buying"], [False, "Buy"])
 
 
-def test_final_answers_forget_the_key(page: Page) -> None:
-    answer = page.evaluate(
-        "async () => (await payonce.post('/api/v1/orders', {}, { headers: { 'X-CSRFToken': 'wrong' } })).status"
-    )
-    assert answer == 403
-    assert page.evaluate(PENDING) == []
+# a call -> what its caller hears, and how many calls are pending afterwards
+HEARD = {
+    "a final answer forgets the key": (
+        "payonce.post('/api/v1/orders', {}, { headers: { 'X-CSRFToken': 'wrong' } }).then(({ status }) => status)",
+        (403, 0),
+    ),
+    "the same body for another address meanwhile is refused": (
+        """Promise.allSettled(["/api/v1/orders", "/nowhere"].map((url) => payonce.post(url, {}, { intent: "same" }))).then(
+             ([first, second]) => [first.value?.status, second.reason instanceof payonce.GaveUp])""",
+        ([403, True], 0),
+    ),
+    "the first call decides how its body is sent": (
+        """payonce.post("/away", { a: 1 }, { attempts: 1 }).catch(() => payonce.post("/away", '{"a":1}', { attempts: 1 }))
+             .catch(() => payonce.pending()[0].body)""",
+        ({"a": 1}, 1),
+    ),
+    "a stream is refused": (
+        "payonce.post('/nowhere', new Blob(['once']).stream()).catch(({ name, message }) => `${name}: ${message}`)",
+        ("TypeError: payonce: a stream cannot be sent again; post a Blob", 0),
+    ),
+}
 
 
-def test_the_same_body_for_another_address_meanwhile_is_refused(page: Page) -> None:
-    refused = page.evaluate(
-        """
-        async () => {
-          const [first, second] = await Promise.allSettled(
-            ["/api/v1/orders", "/nowhere"].map((url) => payonce.post(url, {}, { intent: "same" }))
-          );
-          return [first.value?.status, second.reason instanceof payonce.GaveUp];
-        }
-        """
-    )
-    assert refused == [403, True]
+@pytest.mark.parametrize("what", HEARD)
+def test_what_a_caller_hears(page: Page, what: str) -> None:
+    page.route("**/away", lambda route: route.abort("connectionreset"))
+    call, (said, pending) = HEARD[what]
+    assert (page.evaluate(f"() => {call}"), len(page.evaluate(PENDING))) == (said, pending)
 
 
 BODIES = {
@@ -281,28 +289,6 @@ def test_a_body_as_fetch_takes_it_is_sent_again_byte_for_byte(page: Page, kind: 
         assert (slip.get_filename(), slip.get_payload(decode=True)) == ("payonce.png", b"\0\xff\r\n")
     else:
         assert (body, content_type and content_type.lower()) == SENT[kind]
-
-
-def test_the_first_call_decides_how_its_body_is_sent(page: Page) -> None:
-    page.route("**/upload", lambda route: route.abort("connectionreset"))
-    left = page.evaluate(
-        """
-        async () => {
-          for (const body of [{ a: 1 }, '{"a":1}']) await payonce.post("/upload", body, { attempts: 1 }).catch(() => 0);
-          return payonce.pending()[0].body;
-        }
-        """
-    )
-    assert left == {"a": 1}
-
-
-def test_a_stream_is_refused(page: Page) -> None:
-    body = "new Blob(['once']).stream()"
-    refused = page.evaluate(
-        f"payonce.post('/nowhere', {body}).catch(({{ name, message }}) => name + ': ' + message)"
-    )
-    assert refused == "TypeError: payonce: a stream cannot be sent again; post a Blob"
-    assert page.evaluate(PENDING) == []
 
 
 @pytest.mark.parametrize("way", ["blocked", "full"])

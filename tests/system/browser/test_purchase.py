@@ -1,4 +1,4 @@
-"""A purchase in a real browser: double clicks, back, reload, no script; one order and one charge each time."""
+"""A purchase in a real browser, however often a button is pressed: one order, one charge."""
 
 import contextlib
 import re
@@ -78,7 +78,7 @@ def choose(page: Page, channel: str) -> None:
 
 
 def pressed_until(page: Page, wanted: Locator) -> None:
-    """What a shopper without a script does after Pay: press on, or Pay again where the provider was slow."""
+    """Press on as a shopper without a script does, or Pay again where the provider was slow."""
     pay_again = page.locator("form.channels button")
 
     def shown() -> bool:
@@ -91,7 +91,7 @@ def pressed_until(page: Page, wanted: Locator) -> None:
 
 
 def shown_as_paid(page: Page, order_id: str) -> bool:
-    """Whether the page says so when a shopper without a script loads it again; the provider may not have answered."""
+    """Whether the page says so when it is loaded again; the provider may not have answered."""
     page.goto(f"/orders/{order_id}?check=1")
     return page.get_by_text("Paid. Thank you!").is_visible()
 

@@ -1,4 +1,4 @@
-"""The sandbox's console in a real browser: from a switch and the shop's order number to the paid order."""
+"""The sandbox's console in a real browser: from an order's number to the paid order."""
 
 from playwright.sync_api import Page, expect
 

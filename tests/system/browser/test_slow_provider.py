@@ -1,4 +1,4 @@
-"""A shopper who has pressed on is not thrown back by the page that they leave, however slowly the next one loads."""
+"""A shopper who has pressed on is not thrown back, however slowly the next page loads."""
 
 import re
 from collections.abc import Iterator

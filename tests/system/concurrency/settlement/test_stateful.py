@@ -1,4 +1,4 @@
-"""Threads that settle one payment's facts against PostgreSQL, in any mixture: after each step its rows add up."""
+"""Threads settle one payment's facts in any mixture; after each step its rows add up."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Real worker processes on the queue: one payment's events one after the other, others beside it, also after a kill."""
+"""Real workers: one payment's events one after the other, also after a kill."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def worker(how: str) -> "subprocess.Popen[bytes]":
 
 @pytest.fixture
 def payments(open_attempt: OpenAttempt) -> list[Payment]:
-    """Six payments with three events each; each has its job, and nobody else's are in the queue."""
+    """Six payments with three events and a job each; no other job is in the queue."""
     rows("DELETE FROM procrastinate_jobs")
     attempts = [open_attempt() for _ in range(6)]
     for attempt in attempts:

@@ -1,4 +1,4 @@
-"""Many buyers with API tokens, made by SQL in the database of a shop that runs in processes of its own."""
+"""Many buyers with API tokens, made by SQL in the database of a running shop."""
 
 from collections.abc import Sequence
 from typing import Self

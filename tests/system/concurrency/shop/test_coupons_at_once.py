@@ -105,7 +105,7 @@ def someone_waits() -> bool:
 
 
 def test_who_comes_too_late_holds_nobody_up(campaign: Campaign) -> None:
-    """Their first look locks in vain what is drawn at that instant: kept, such locks would make a deadlock."""
+    """Locks of a first look in vain, were they kept, would make a deadlock."""
     users = [User.objects.create(username=f"late{number}") for number in range(40)]
 
     def draw(user: User) -> bool:

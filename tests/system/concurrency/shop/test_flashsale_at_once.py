@@ -1,4 +1,4 @@
-"""Flash sales at the same instant, without Redis and while it forgets; see test_three_processes.py too."""
+"""Flash sales at the same instant, without Redis and while it forgets."""
 
 import threading
 from collections import Counter

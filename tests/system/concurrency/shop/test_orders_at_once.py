@@ -1,4 +1,4 @@
-"""Many at the same instant, on real PostgreSQL: both ends of an order, two channels, one like."""
+"""Many at the same instant: both ends of an order, two channels, one like."""
 
 from collections import Counter
 from datetime import timedelta
@@ -20,7 +20,7 @@ from tests.threads import at_once
 def test_a_payment_against_the_cancellation_of_the_order(
     demo: User, mug: Product, channels: Any, turn: int
 ) -> None:
-    """The callback and the cancel at one instant: one of them wins, and the stock agrees with it."""
+    """One of both wins, and the stock agrees with it."""
     order = placed(demo, mug=3)
     checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
     number = number_of(order.id.hex, "wechat")

@@ -31,7 +31,7 @@ Act = tuple[int, dict[str, int]] | None  # a buyer and what they order; None giv
 
 
 def all_at_once(lines: Sequence[Sequence[Act]]) -> Counter[str]:
-    """How often what came out of the acts: `ordered`, `closed`, or a refusal's code; a thread a line."""
+    """Count what came of the acts: `ordered`, `closed` or a refusal's code; a thread a line."""
     return sum(at_once(*[partial(_one_by_one, acts) for acts in lines]), Counter[str]())
 
 
@@ -103,7 +103,7 @@ def test_more_units_than_a_segment_has_are_taken_from_several(crowd: list[int]) 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_two_products_the_other_way_round(crowd: list[int], strategy: str) -> None:
-    """Orders and returns of two products, more than a segment has of each, in opposite order: nobody deadlocks."""
+    """Orders and returns of two products in opposite order do not deadlock."""
     one, other = product("one", strategy, units=150), product("other", strategy, units=150)
     baskets = [{"one": 3, "other": 9}, {"other": 3, "one": 9}]
     acts: list[list[Act]] = [[(user, baskets[n % 2]), None] * 2 for n, user in enumerate(crowd)]
