@@ -3,9 +3,9 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from idempotency.arguments import text
@@ -27,12 +27,21 @@ class Copy:
         return min(self.ends_at, self.used_at + self.idle_seconds) - time.monotonic()
 
 
+@dataclass(slots=True)
+class Flight:
+    """Reads of a key, one after the other, for its callers; `in_vain`: how many found nothing."""
+
+    lock: Any = field(default_factory=threading.RLock)  # a read may get its own key
+    callers: int = 0
+    in_vain: int = 0
+
+
 class Copies:
     """Copies of a map's values in one process, for one tenant, and the messages that end them. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self.lock = threading.RLock()  # held by callers too, around several of these methods
-        self.flights: dict[str, list[Any]] = {}  # a lock and the number of its callers, by key
+        self.flights: dict[str, Flight] = {}
         self.changes = 0
         self.messages: Any = None
         self.listening = ExitStack()
@@ -85,17 +94,22 @@ class Copies:
                 elif not message or message[0] not in "~!":  # what ended by itself, as its copies do
                     self.drop()  # None: some may be missed
 
-    @contextmanager
-    def flight(self, key: str) -> Iterator[None]:
-        """Let one thread at a time read `key`."""
+    def alone(self, key: str, read: Callable[["Copies", str], Any]) -> Any:
+        """Return a copy, or what `read` returns to one thread at a time; those that wait share its `MISSING`."""
         with self.lock:
-            flight = self.flights.setdefault(key, [threading.RLock(), 0])  # a read may get its own key
-            flight[1] += 1
+            flight = self.flights.setdefault(key, Flight())
+            flight.callers += 1
+            in_vain = flight.in_vain
         try:
-            with flight[0]:
-                yield
+            with flight.lock:
+                value = self.get(key)
+                if value is MISSING and flight.in_vain == in_vain:
+                    changes = self.changes
+                    value = read(self, key)
+                    flight.in_vain += value is MISSING and changes == self.changes
+                return value
         finally:
             with self.lock:
-                flight[1] -= 1
-                if not flight[1]:
+                flight.callers -= 1
+                if not flight.callers:
                     del self.flights[key]

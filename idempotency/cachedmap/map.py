@@ -96,7 +96,7 @@ class CachedMap(InRedis[V], Listenable):
         copies = self._copies()
         value = copies.get(key)
         if value is MISSING:
-            value = self._alone(copies, key, self._fetch)
+            value = copies.alone(key, self._fetch)
         return default if value is MISSING else value
 
     def get_many(self, keys: Iterable[str]) -> dict[str, V]:
@@ -106,7 +106,7 @@ class CachedMap(InRedis[V], Listenable):
         missing = [key for key, value in found.items() if value is MISSING]
         reply = self._ask("get", *missing) if self._stored and missing else None
         if reply is None:
-            found |= {key: self._alone(copies, key, self._load) for key in missing}
+            found |= {key: copies.alone(key, self._load) for key in missing}
         else:
             for key, stored, lasts in zip(missing, reply[1::2], reply[2::2], strict=True):
                 if stored is not None:
@@ -202,12 +202,6 @@ class CachedMap(InRedis[V], Listenable):
         """Have this process read again, for every tenant, without waiting for a read under way."""
         for copies in list(self._of_tenant.values()):
             copies.drop()
-
-    def _alone(self, copies: Copies, key: str, read: Callable[[Copies, str], Any]) -> Any:
-        """Return a copy, or what `read` returns to one thread at a time."""
-        with copies.flight(key):
-            value = copies.get(key)
-            return read(copies, key) if value is MISSING else value
 
     def _fetch(self, copies: Copies, key: str) -> Any:
         """Return the value from Redis, or else read it; `MISSING` where there is none."""

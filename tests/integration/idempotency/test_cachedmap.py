@@ -289,6 +289,30 @@ def test_single_flight_one_of_many_processes_and_threads_reads(single: Any, maps
     assert reads == ["a"]
 
 
+@pytest.mark.parametrize("found", [{"a": "A"}, {}])
+@pytest.mark.parametrize("name", ["names", ""])
+def test_of_many_keys_too_one_thread_reads_what_redis_does_not_store(
+    single: Any, maps: Any, name: str, found: dict[str, str]
+) -> None:
+    inside, reads = threading.Event(), list[str]()
+
+    def read(key: str) -> str | None:
+        reads.append(key)
+        if len(reads) == 1:
+            inside.set()
+            until(lambda: len(reads) > 1 or one._copies().flights["a"].callers == 2)
+        return found.get(key)
+
+    one = maps(name, client=single, read=read, stored=False)
+
+    def second() -> dict[str, str]:
+        inside.wait(30)
+        return one.get_many(["a"])  # type: ignore[no-any-return]
+
+    assert in_threads(lambda: one.get_many(["a"]), second) == [found] * 2
+    assert reads == ["a"]
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_what_was_read_before_a_change_is_stored_nowhere(single: Any, maps: Any, stored: bool) -> None:
     values = iter(["old", "new", "newer"])
