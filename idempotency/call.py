@@ -112,10 +112,14 @@ def refuse_deferred(function: Callable[..., Any], by: str) -> None:
     # of Celery and RQ, `django.tasks`, procrastinate, dramatiq, huey
     queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "send", "call_local"))
     if queued or isgeneratorfunction(function) or isasyncgenfunction(function):
-        raise TypeError(
-            f"{function!r} returns before its work is done: put {by} on the function that does it, below the "
-            "decorator of a task queue."
-        )
+        raise deferred(function, by)
+
+
+def deferred(function: Callable[..., Any], by: str) -> TypeError:
+    return TypeError(
+        f"{function!r} returns before its work is done: put {by} on the function that does it, below the "
+        "decorator of a task queue."
+    )
 
 
 def first_missing(names: Iterable[str], taken: Signature) -> str | None:

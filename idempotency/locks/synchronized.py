@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from functools import wraps
-from inspect import signature
+from inspect import isasyncgen, isawaitable, isgenerator, signature
 from string import Formatter
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from asgiref.sync import iscoroutinefunction
 
-from idempotency.call import first_missing, refuse_deferred
+from idempotency.call import deferred, first_missing, refuse_deferred
 from idempotency.locks.engine.contexts import Settings
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.mutex import AsyncLock, Lock
@@ -50,7 +50,10 @@ def synchronized(
                     held.enter_context(Lock(named(*args, **kwargs), **settings))
                 except skipped:
                     return None
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if isawaitable(result) or isgenerator(result) or isasyncgen(result):  # work after the release
+                    raise deferred(function, "@synchronized")
+                return result
 
         @wraps(function)
         async def arun(*args: Any, **kwargs: Any) -> Any:

@@ -126,6 +126,17 @@ def test_what_could_not_be_named_or_held_is_refused(name: str, function: Any, se
         synchronized(name)(function)
 
 
+def test_work_that_would_be_done_after_the_release_is_refused(desk: Bench) -> None:
+    """As of a decorator that hides from Python what is async."""
+    work = asyncio.sleep(0)
+    try:
+        for later in (work, _generator(), _async_generator()):
+            with pytest.raises(TypeError, match="returns before its work is done"):
+                synchronized("order", client=desk.client)(lambda later=later: later)()
+    finally:
+        work.close()
+
+
 def test_what_to_do_is_one_of_three() -> None:
     with pytest.raises(ValueError, match="when_taken must be wait, skip or raise, not 'skipp'"):
         synchronized("order", when_taken="skipp")  # type: ignore[arg-type]
