@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction
 
 T = TypeVar("T")
 
@@ -66,6 +68,11 @@ def name(what: str, value: str, most: int = 96) -> str:
 
 
 def callback(name: str, call: Callable[..., T] | None) -> Callable[..., T] | None:
-    if call is not None and not callable(call):
-        raise ValueError(f"{name} must be a function or None, not {call!r}")
+    if call is not None and not is_function(call):
+        raise ValueError(f"{name} must be a function without async, or None, not {call!r}")
     return call
+
+
+def is_function(value: Any) -> bool:
+    """Return whether it can be called, and nobody need await what it returns."""
+    return callable(value) and not iscoroutinefunction(value)

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 
-from idempotency.arguments import bounded, text, whole_number
+from idempotency.arguments import bounded, callback, text, whole_number
 from idempotency.cachedmap.changes import Listenable
 from idempotency.cachedmap.copies import MISSING, Copies
 from idempotency.cachedmap.in_redis import MICROSECONDS, Entry, InRedis, awaited
@@ -70,7 +70,8 @@ class CachedMap(InRedis[V], Listenable):
         if text("name", name) and not stored and read is None:
             raise TypeError(f"The map {name!r} stores nothing in Redis: give it read= for what a change ends.")
         self.name, self._client, self._stored = name, client, stored and bool(name)
-        self._read, self._write, self._dumps, self._loads = read, write, dumps, loads
+        self._read, self._write = callback("read", read), callback("write", write)
+        self._dumps, self._loads = dumps, loads
         self._lives = Entry(None, ttl_seconds, idle_seconds)
         self._entries_max = whole_number("entries_max", entries_max)
         self._copy_seconds = bounded("copy_seconds", copy_seconds, or_zero=True)

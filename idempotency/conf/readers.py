@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from idempotency.arguments import LONGEST_SECONDS
+from idempotency.arguments import LONGEST_SECONDS, is_function
 from idempotency.extras import needed
 
 MARKED, UNSAFE = "marked", "unsafe"
@@ -101,11 +101,11 @@ def dotted_path(name: str, value: Any) -> None:
             f"not {value!r}."
         )
     try:
-        if value is None or callable(import_string(value)):
+        if value is None or is_function(import_string(value)):
             return
     except (ImportError, AttributeError) as error:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] cannot be imported: {error}.") from error
-    raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
+    raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function without async, and {value!r} is none.")
 
 
 def keyed(name: str, value: Any) -> None:

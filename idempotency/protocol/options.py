@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.http.response import HttpResponseBase
 
+from idempotency.arguments import is_function
 from idempotency.conf.readers import UP_TO, is_header_name, is_names, is_number
 from idempotency.errors import Problem
 from idempotency.modes import Mode
@@ -42,12 +43,13 @@ def refuse_unfit(policy: Any) -> None:
 
 def _wants(policy: Any) -> list[tuple[str, bool, str]]:
     """List option, fitness and requirement of each."""
+    function = "give a function without async"
     return [
         ("mode", _is_mode(policy.mode), "give a Mode or Phases"),
         (
             "required",
-            policy.required in (None, True, False) or callable(policy.required),
-            "give a bool or a function",
+            policy.required in (None, True, False) or is_function(policy.required),
+            f"{function}, or a bool",
         ),
         ("wait", _is_seconds(policy.wait), f"give seconds, 0 or more, {UP_TO}"),
         ("lease", _is_seconds(policy.lease) and policy.lease != 0, f"give seconds, more than 0, {UP_TO}"),
@@ -58,12 +60,12 @@ def _wants(policy: Any) -> list[tuple[str, bool, str]]:
             policy.header is None or is_header_name(policy.header),
             "give one with no other meaning",
         ),
-        ("principal", policy.principal is None or callable(policy.principal), "give a function"),
-        ("ignore", callable(policy.ignore) or is_names(policy.ignore or ()), "give names, or a function"),
+        ("principal", policy.principal is None or is_function(policy.principal), function),
+        ("ignore", is_function(policy.ignore) or is_names(policy.ignore or ()), f"{function}, or names"),
         ("redact", is_names(policy.redact), "give a list of names"),
         ("window", _is_seconds(policy.window) and policy.window != 0, f"give seconds, more than 0, {UP_TO}"),
-        ("on_problem", policy.on_problem is None or callable(policy.on_problem), "give a function"),
-        ("on_replay", policy.on_replay is None or callable(policy.on_replay), "give a function"),
+        ("on_problem", policy.on_problem is None or is_function(policy.on_problem), function),
+        ("on_replay", policy.on_replay is None or is_function(policy.on_replay), function),
     ]
 
 

@@ -48,6 +48,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
         ({"PRINCIPAL": "idempotency.redis.fastpath.breaker"}, "must name a function"),
+        ({"ON_REPLAY": "idempotency.locks.aio.close"}, "must name a function without async"),
         ({"ANONYMOUS": "reject"}, "'accept' or 'refuse'"),
         ({"REDIS_PREFIX": None}, "must be a text"),
         ({"LOCK_SERVERS": {"redis": "one"}}, "a list of an odd number of URLs"),

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 
 from idempotency import locks
 from idempotency.arguments import LONGEST_SECONDS
+from idempotency.cachedmap import CachedMap
 from idempotency.locks import aio
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, transaction_lock, write_fenced
 from idempotency.locks.zookeeper import AsyncZooKeeperLock, ZooKeeperLock
@@ -30,7 +31,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "release_seconds": (*NO_WAITS, None),
     "hold_seconds_max": (*NO_TIMES, None),
     **dict.fromkeys(("lease_seconds", "life_seconds", "interval_seconds", "ttl_seconds"), NO_TIMES),
-    **dict.fromkeys(("on_lost", "on_expired", "on_released", "known"), (5,)),
+    **dict.fromkeys(("on_lost", "on_expired", "on_released", "known", "read", "write"), (5, aio.close)),
     **dict.fromkeys(("name", "member", "message"), (*NO_TEXTS, None)),
     **dict.fromkeys(("prefix", "folder", "caller", "owner"), NO_TEXTS),
     **dict.fromkeys(("permits", "permits_per_client"), (math.nan, 2.5, "2", 2**53, True)),
@@ -78,6 +79,7 @@ def takers(one: Bench, folder: Path) -> dict[str, list[Callable[..., Any]]]:
         "ttl_seconds": [seen],
         **{f"on_{end}": [*of_redis, expirable] for end in ("lost", "expired", "released")},
         "known": [partial(seen().note, "a")],
+        **{each: [partial(CachedMap, "names")] for each in ("read", "write")},
         "name": [
             *of_redis,
             *of_others,

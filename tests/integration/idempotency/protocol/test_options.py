@@ -320,6 +320,9 @@ def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(opened: Open
     assert effects() == 0
 
 
+async def _awaited(*_: Any) -> Any: ...
+
+
 def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"lifetme": 3}, r"no option 'lifetme'; did you mean 'lifetime'\?"),
@@ -337,7 +340,8 @@ def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written() -> Non
         ({"redact": "card"}, "redact='card'.*list of names"),
         ({"window": 0}, "window=0.*more than 0"),
         ({"on_problem": 1}, "on_problem=1"),
-        ({"on_replay": 1}, "on_replay=1"),
+        *(({each: _awaited}, "without async") for each in ("required", "principal", "ignore", "on_problem")),
+        ({"on_replay": _awaited}, "without async"),
     ]
     for door in (views.idempotent, drf.idempotent, ninja.idempotent):
         for options, sentence in wrong:
