@@ -13,10 +13,10 @@ import redis
 import redis.asyncio
 import redis.asyncio.retry
 import valkey
+import valkey.asyncio
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from idempotency import locks
 from idempotency.locks import LockError, LockUnavailable
 from idempotency.locks.engine.hub import ACL
 from tests.integration.idempotency.locks.conftest import TIMEOUTS, Bench, a_bench
@@ -135,27 +135,16 @@ class TestPermissions:
             second.do(lock.release)
 
 
-def test_a_client_of_valkey_py_outlives_a_flush_of_scripts(servers: Callable[[str], Any]) -> None:
-    with (
-        a_bench("Valkey", servers("Valkey"), tasks=False) as desk,
-        valkey.Valkey.from_url(desk.servers.url) as client,
-    ):
-        lock = locks.Lock("thing", client=client)
+@pytest.mark.parametrize("made_by", [valkey.Valkey, valkey.asyncio.Valkey])
+def test_a_client_of_valkey_py_outlives_a_flush_of_scripts(servers: Callable[[str], Any], made_by: Any) -> None:
+    tasks = made_by is valkey.asyncio.Valkey
+    with a_bench("Valkey", servers("Valkey"), tasks=tasks) as bench:
+        actor, client = bench.actor(), made_by.from_url(bench.servers.url)
+        lock = bench.locks.Lock("thing", client=client)
         for _ in range(2):
-            assert lock.acquire(wait_seconds=0) is True
-            lock.release()
-            client.script_flush()
-
-
-async def test_so_does_its_client_of_asyncio(servers: Callable[[str], Any]) -> None:
-    from valkey.asyncio import Valkey
-
-    from idempotency.locks import aio
-
-    async with Valkey.from_url(servers("Valkey").url) as client:
-        lock = aio.Lock("thing of asyncio", client=client)
-        for _ in range(2):
-            assert await lock.acquire(wait_seconds=0) is True
-            await lock.release()
-            await client.script_flush()
-        await aio.close()
+            assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
+            actor.do(lock.release)
+            bench.plain.script_flush()
+        actor.do(bench.locks.close if tasks else client.close)
+        if tasks:
+            actor.do(client.aclose)

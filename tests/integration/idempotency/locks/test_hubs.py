@@ -40,15 +40,6 @@ class TestTheProjectsOwnClient:
         for actor in actors:
             actor.end()
 
-    def test_two_clients_of_one_server_are_kept_apart(self, desk: Bench) -> None:
-        with redis.Redis.from_url(desk.servers.url) as other:
-            both = [
-                locks.PermitExpirableSemaphore("thing", permits=1, client=client)
-                for client in (desk.client, other)
-            ]
-            given = [each.acquire(lease_seconds=60, wait_seconds=0) for each in both]
-            assert [permit is not None for permit in given] == [True, False]
-
 
 class TestClientsThatComeOnce:
     """A client that nobody uses any more takes its hub along, with its threads and connections."""
