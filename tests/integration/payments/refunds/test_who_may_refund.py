@@ -33,34 +33,23 @@ def ask(clerk: User, payment: Payment) -> Any:
 
 
 @pytest.mark.parametrize("owned", [True, False])
-@pytest.mark.parametrize(
-    ("permissions", "status", "code"),
-    [
-        ([], 404, "payment_not_found"),
-        (["view_payment"], 403, "refund_not_allowed"),
-        (["view_payment", "add_refund"], 201, ""),
-    ],
-)
 def test_who_may_refund_anothers_payment(
-    new_order: Callable[[], Order],
-    provider: ScriptedProvider,
-    clerk: User,
-    permissions: list[str],
-    status: int,
-    code: str,
-    owned: bool,
+    new_order: Callable[[], Order], provider: ScriptedProvider, clerk: User, owned: bool
 ) -> None:
     """What is nobody's is not everybody's; and a replay asks for the permission again."""
     attempt = opened(new_order(), owned=owned)
     submission.submit_attempt(attempt.pk)
     fold(provider.pay(attempt.out_trade_no))
     payment = Payment.objects.get()
-    may(clerk, *permissions)
-    answer = ask(clerk, payment)
-    assert (answer.status_code, answer.json().get("code", "")) == (status, code)
-    assert Refund.objects.count() == (status == 201)
-    if status == 201:
-        for fewer, refused in (([], 404), (["view_payment"], 403)):
-            may(clerk, *fewer)
-            assert ask(clerk, payment).status_code == refused
-        assert Refund.objects.count() == 1
+    seen, both = ["view_payment"], ["view_payment", "add_refund"]
+    for permissions, status, code, refunds in (
+        ([], 404, "payment_not_found", 0),
+        (seen, 403, "refund_not_allowed", 0),
+        (both, 201, "", 1),
+        ([], 404, "payment_not_found", 1),
+        (seen, 403, "refund_not_allowed", 1),
+    ):
+        may(clerk, *permissions)
+        answer = ask(clerk, payment)
+        assert (answer.status_code, answer.json().get("code", "")) == (status, code)
+        assert Refund.objects.count() == refunds
