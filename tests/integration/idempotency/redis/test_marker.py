@@ -50,18 +50,6 @@ def commands(server: redis.Redis, call: Callable[[], object]) -> set[str]:
     return {name.removeprefix("cmdstat_") for name in server.info("commandstats")} - {"config|resetstat", "config"}
 
 
-def test_a_key_is_claimed_once_and_answered_from_then_on(server: redis.Redis) -> None:
-    mine = claim()
-    assert isinstance(mine, marker.Claimed)
-    assert claim("second") == marker.Running(b"f" * 32)
-    assert 0 < server.pttl(NAME) <= 60_000
-    finish()
-    assert claim("third") == marker.Finished(b"f" * 32, ANSWER)
-    marker.release(NAME, mine)
-    assert marker.look(NAME) == marker.Finished(b"f" * 32, ANSWER)
-    assert 0 < server.pttl(NAME) <= 60_000
-
-
 def test_no_script_runs_where_the_server_needs_none(server: redis.Redis) -> None:
     claim()
     finish(wait=True)
@@ -69,17 +57,6 @@ def test_no_script_runs_where_the_server_needs_none(server: redis.Redis) -> None
     knows = server.info("server")["redis_version"] >= "7"
     assert commands(server, claim) == ({"set"} if knows else {"evalsha", "set"})
     assert commands(server, lambda: finish(wait=True)) == {"set", "publish"}
-
-
-@pytest.mark.parametrize("wait", [True, False])
-def test_an_end_is_published_after_the_answer_is_there(server: redis.Redis, wait: bool) -> None:
-    with server.pubsub() as subscribed:
-        subscribed.subscribe(NAME)
-        assert subscribed.get_message(timeout=30)["type"] == "subscribe"
-        claim()
-        finish(wait=wait)
-        assert subscribed.get_message(timeout=30)["data"] == b"finished"
-        assert isinstance(marker.look(NAME), marker.Finished)
 
 
 def test_an_answer_that_redis_refuses_opens_the_breaker_where_it_is_waited_for(server: redis.Redis) -> None:
