@@ -1,7 +1,6 @@
 """The owner of background threads: one's fault ends no other, and none is left over."""
 
 import logging
-import multiprocessing
 import re
 import threading
 from collections.abc import Iterator
@@ -57,26 +56,6 @@ def test_all_are_stopped_and_joined_and_what_they_meet_then_is_no_news(caplog: p
     assert background.stop(seconds=30) == []
     assert not any(worker.is_alive() for worker in workers)
     assert caplog.records == []
-
-
-def test_one_that_does_not_end_in_time_is_named() -> None:
-    ends = threading.Event()
-    Worker("test-worker", lambda worker: ends.wait()).start()
-    try:
-        assert background.stop(seconds=0.01) == ["test-worker"]
-    finally:
-        ends.set()
-
-
-def test_a_forked_child_has_none() -> None:
-    Worker("test-worker", lambda worker: worker.stopping.wait()).start()
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=lambda: theirs.send((len(background._workers), background.stop(seconds=0))))
-    child.start()
-    child.join(30)
-    assert ours.recv() == (0, [])
-    assert len(background._workers) == 1
 
 
 def test_nothing_else_starts_a_thread() -> None:

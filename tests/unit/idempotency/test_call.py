@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from asgiref.sync import iscoroutinefunction
 from django.test import RequestFactory
 from django.views.decorators.gzip import gzip_page
 
@@ -39,15 +38,6 @@ def test_a_parameter_of_that_name_is_found_through_decorators_and_a_local_variab
     assert not takes_call(without)
     assert with_call(without) is without
     assert not takes_call(print)
-
-
-def test_each_handler_gets_the_call_of_its_request() -> None:
-    request: Any = RequestFactory().post("/")
-    request.idempotency = call = object()
-    assert with_call(plain)(request) is call_of(request) is call
-    assert with_call(View.post, request_at=1)(View(), request) is call
-    assert with_call(by_keyword)(request, call="another") == "another"
-    assert iscoroutinefunction(with_call(asynchronous))
 
 
 def test_a_request_that_is_no_keyed_call_says_so() -> None:

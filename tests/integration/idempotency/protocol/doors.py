@@ -198,18 +198,8 @@ class Partly(Guarded, APIView):
         return of_rest_framework(request)
 
 
-class Guard:
-    """A decorator that is an object; it may be what authorises."""
-
-    def __init__(self, view: Any) -> None:
-        wraps(view)(self)
-        self.view = view
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return guarded(self.view)(request)
-
-
 def hiding(view: Any) -> Any:
+    """Hide the view from us; the decorator may be what authorises."""
     views_held = [view]
 
     @wraps(view)

@@ -100,21 +100,6 @@ def test_a_refusing_step_is_undone_and_an_atomic_one_cannot_say_that_an_outcome_
     assert effects() == 0
 
 
-def test_a_run_that_lost_its_lease_leaves_nothing(caller: Caller, effects: Effects) -> None:
-    winners: list[Any] = []
-
-    def be_overtaken() -> None:
-        STEPS["during"] = None
-        end_the_lease()
-        winners.append(post(caller))
-
-    STEPS["during"] = be_overtaken
-    loser = post(caller)
-    assert loser.content == winners[0].content
-    assert effects() == 2
-    assert LedgerEntry.objects.get().fence == 2
-
-
 def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
