@@ -75,6 +75,13 @@ def alone(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent
+def previewed(request: HttpRequest, pk: int) -> HttpResponse:
+    """Render the form for another use than its answer."""
+    render(request, "order.html", {"form": OrderForm(), "basket": basket_or_404(Group, pk=pk)})
+    return redirect(order(request.POST["note"]))
+
+
+@idempotent
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
@@ -94,6 +101,7 @@ def odd(request: HttpRequest) -> HttpResponseBase:
 
 urlpatterns = [
     path("baskets/<int:pk>", _view["place_order"]),
+    path("previewed/<int:pk>", previewed),
     path("alone", alone),
     path("async", asynchronous),
     path("raising", raising),

@@ -165,6 +165,14 @@ def test_a_form_that_is_shown_with_its_errors_can_be_corrected(browser: Browser,
     assert effects() == 1
 
 
+def test_only_a_page_leaves_an_intent_open(browser: Browser, basket: Group, effects: Effects) -> None:
+    tab = browser.open()
+    browser.address = f"/previewed/{basket.pk}"
+    assert browser.send(tab, note="a").status_code == 302
+    assert browser.send(tab, note="b").status_code == 422
+    assert effects() == 1
+
+
 def test_a_refused_form_can_be_corrected_and_sent_again_from_a_new_page(
     browser: Browser, effects: Effects
 ) -> None:

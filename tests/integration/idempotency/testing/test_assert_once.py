@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.db import transaction
 from django.http import HttpRequest
 from django.test import Client, RequestFactory, override_settings
 from rest_framework.test import APIClient
 
 from idempotency.models import LedgerEntry
-from idempotency.testing import assert_once
+from idempotency.testing import assert_once, faults
 from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.testing import views
 
@@ -158,3 +158,19 @@ class TestWrongUse:
 
         with pytest.raises(AssertionError, match="A parallel copy raised ZeroDivisionError: the handler broke"):
             assert_once(view, request_of, effects=effects)
+
+
+def test_the_cache_of_the_sessions_is_not_lost_with_redis() -> None:
+    """Else the caller would be another one."""
+    memory = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    with override_settings(
+        CACHES={name: {**memory, "LOCATION": name} for name in ("default", "sessions")},
+        SESSION_ENGINE="django.contrib.sessions.backends.cached_db",
+        SESSION_CACHE_ALIAS="sessions",
+        IDEMPOTENCY={"REDIS": None},
+    ):
+        for name in ("default", "sessions"):
+            caches[name].set("a", 1)
+        with faults.redis_lost():
+            assert (caches["default"].get("a"), caches["sessions"].get("a")) == (None, 1)
+        assert caches["default"].get("a") == 1
