@@ -525,7 +525,6 @@ def test_a_server_that_logs_statements_is_a_warning() -> None:
         ("log_error_verbosity", "default"),
         ("log_statement", "mod"),
         ("log_min_duration_statement", "250ms"),
-        ("log_min_duration_sample", "0"),
         ("log_transaction_sample_rate", "0.5"),
         ("auto_explain.log_min_duration", "1s"),
     ]
