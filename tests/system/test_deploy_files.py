@@ -1,4 +1,4 @@
-"""The files under deploy/, the image and compose.yaml: what they promise, read by the programs that use them."""
+"""deploy/, the image and compose.yaml, read by the programs that use them."""
 
 import ipaddress
 import json
@@ -56,7 +56,7 @@ def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guar
 
 
 class Web(Server):
-    """In place of a web process: answers with the headers that it was sent; holds what is asked of `/hold`."""
+    """A web process's stand-in: answers with the headers it was sent; holds `/hold`."""
 
     def __init__(self) -> None:
         self.held: list[str] = []
@@ -101,15 +101,13 @@ def statuses(client: httpx.Client, method: str, path: str, times: int) -> list[i
     return [client.request(method, path).status_code for _ in range(times)]
 
 
-def test_nginx_believes_the_edge_that_is_configured(nginx: str) -> None:
+def test_nginx_believes_the_edge_that_is_configured_and_nobody_else(nginx: str) -> None:
     with caller(nginx) as edge:
         said = edge.get("/").json()
         assert said["x-forwarded-proto"] == "https"
         assert said["x-forwarded-for"] == "203.0.113.7, 203.0.113.7"
         assert edge.get("/", headers={"X-Forwarded-Proto": "http"}).json()["x-forwarded-proto"] == "http"
 
-
-def test_nginx_believes_nobody_else(nginx: str) -> None:
     with caller(nginx, source=NO_EDGE) as stranger:
         said = stranger.get("/").json()
     assert said["x-forwarded-proto"] == "http"

@@ -1,4 +1,4 @@
-"""Embedded servers: data survives, nothing outlives the starter, a killed start is mended by the next one."""
+"""Embedded servers: data survive, nothing outlives the starter, a killed start is mended."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def names_on(folder: Path) -> set[str]:
 
 
 def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[str]:
-    """`python -m shop.devserver.embedded` on `folder` around `command`, in a process of its own."""
+    """Run `command` between embedded servers on `folder`, in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "shop.devserver.embedded", "--fast", "--data-dir", str(folder), "--", *command],
         cwd=ROOT,
@@ -188,13 +188,10 @@ def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(used: Path) -> N
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
 
 
-def test_a_data_folder_that_cannot_be_is_named(open_folder: Path) -> None:
+def test_data_that_cannot_be_used_are_named(open_folder: Path) -> None:
     (open_folder / "file").touch()
     with pytest.raises(EmbeddedError, match=r"DATA_DIR .*file.* cannot be used: Not a directory"):
         EmbeddedServers(open_folder / "file" / "below").start()
-
-
-def test_data_of_another_major_version_is_refused(open_folder: Path) -> None:
     (open_folder / "postgresql").mkdir()
     (open_folder / "postgresql" / "PG_VERSION").write_text("16\n")
     with pytest.raises(EmbeddedError, match="expecting version 18 but found version 16"):

@@ -1,4 +1,4 @@
-"""Settings that come from the environment; which mistakes stop a start, tests/system/test_service.py shows."""
+"""Settings from the environment; mistakes that stop a start: tests/system/test_service.py."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The API's own description, believed: whatever it allows to be sent, the answer is one that it promises.
+"""The API answers whatever its own description allows as the description promises.
 
 What is sent follows from the description and from constants of the code that is loaded, not from chance: the same
 run again sends the same.

@@ -12,13 +12,12 @@ from rest_framework.authtoken.models import Token
 from shop.models import Coupon, FlashSale, Product
 
 
-def test_refuses_without_debug(transactional_db: None) -> None:
+def test_loads_what_the_contract_names_with_debug_alone(
+    transactional_db: None, settings: Any, capsys: Any
+) -> None:
     with pytest.raises(CommandError, match="DEBUG is off"):
         call_command("load_demo")
     assert not User.objects.exists()
-
-
-def test_loads_what_the_contract_names(transactional_db: None, settings: Any, capsys: Any) -> None:
     settings.DEBUG = True
     call_command("load_demo")
 

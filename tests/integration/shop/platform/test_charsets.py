@@ -1,4 +1,4 @@
-"""A charset that is none of text is refused with 400 by both of the shop's entry points, and nobody is woken."""
+"""A charset that is none of text is refused with 400 by both entry points of the shop."""
 
 import asyncio
 import logging

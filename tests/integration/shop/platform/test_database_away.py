@@ -1,4 +1,4 @@
-"""A database that cannot be written to now: 503 with Retry-After by whatever name it comes and wherever it is met."""
+"""A database that cannot be written to: 503 with Retry-After, wherever it is met."""
 
 import contextlib
 import select
@@ -110,7 +110,7 @@ def test_a_lost_connection_has_no_need_of_a_name() -> None:
 
 
 def test_a_session_that_the_server_ended_is_lost() -> None:
-    """Its reason is one of class 25, as the program's errors are; where the end outruns it, the driver has its own."""
+    """The server's reason is of class 25, or the driver has its own."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET idle_in_transaction_session_timeout = 1")

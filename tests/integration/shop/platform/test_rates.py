@@ -1,4 +1,4 @@
-"""How often a password may be wrong and a form be sent: counted before anything is done, over all processes."""
+"""The rates of wrong passwords and forms, counted first and over all processes."""
 
 from typing import Any
 

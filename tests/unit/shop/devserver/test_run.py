@@ -15,6 +15,7 @@ def test_defaults_and_three_web_processes() -> None:
     plan = Plan.of({})
     assert (plan.ports, plan.sandbox_port, plan.url) == ((8000,), 8001, "http://127.0.0.1:8000")
     assert Plan.of({"WEB": "3", "PORT": "9000", "SANDBOX_PORT": "9001"}).ports == (9000, 9010, 9020)
+    assert Plan.of({"DATA_DIR": ""}).data_dir == plan.data_dir == Path.cwd() / ".data"
 
 
 @pytest.mark.parametrize(
@@ -30,10 +31,6 @@ def test_defaults_and_three_web_processes() -> None:
 def test_a_mistake_is_named(environment: dict[str, str], named: str) -> None:
     with pytest.raises(RunError, match=named):
         Plan.of(environment)
-
-
-def test_an_empty_data_dir_is_none() -> None:
-    assert Plan.of({"DATA_DIR": ""}).data_dir == Plan.of({}).data_dir == Path.cwd() / ".data"
 
 
 def test_without_debug_the_secret_is_for_the_operator_to_set(tmp_path: Path) -> None:
