@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from shop.models import Order, Product
-from tests.integration.shop.web.test_pages import Visit, form_of
+from tests.integration.shop.web.test_pages import Visit, buy
 
 
 @pytest.fixture
@@ -20,9 +20,7 @@ def order_id(caller: Any, mug: Product, channels: Any) -> str:
 
 @pytest.fixture
 def order(shopper: Client, demo: User, mug: Product) -> Order:
-    shopper.post(
-        "/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy") | {"quantity": "2"}
-    )
+    buy(shopper, quantity="2")
     return Order.objects.get()
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth import SESSION_KEY
@@ -30,14 +29,10 @@ ADD_MUG = "/basket/mug/add"
 def the_form(page: Any, *, button: str = "") -> dict[str, str]:
     """Return the basket's fields, with the token of the button that goes to `button`."""
     html = page.content.decode()
-    fields = {}
-    for tag in re.findall(r'<input form="basket"[^>]*>', html):
-        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
-        fields[attributes["name"]] = attributes["value"]
     [form] = re.findall(r'<form id="basket".*?</form>', html, re.S)
-    for tag in re.findall(r"<input[^>]*>", form):
-        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
-        fields[attributes["name"]] = attributes["value"]
+    tags = re.findall(r'<input form="basket"[^>]*>', html) + re.findall(r"<input[^>]*>", form)
+    named = [dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in tags]
+    fields = {one["name"]: one["value"] for one in named}
     if button:
         fields["idempotency_token"] = re.findall(rf'formaction="{button}"[^>]*value="([^"]+)"', form)[0]
     return fields
@@ -250,8 +245,7 @@ def test_what_is_not_in_the_basket_is_not_ordered_from_it(shopper: Client, poste
     for fields in tabs:
         assert shopper.post("/basket/order", fields)["Location"] == "/basket"
         assert (Order.objects.count(), held(shopper)) == (0, {"poster": 1})
-    fields = the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.mug": "0", "held.mug": "2"}
-    assert shopper.post("/basket/order", fields).status_code == 302
+    assert order_all(shopper, **{"quantity.mug": "0", "held.mug": "2"})[1].status_code == 302
     assert Order.objects.get().items.get().sku == "poster", "what is not wanted need not be there"
 
 
@@ -270,10 +264,7 @@ def test_quantities_are_set_and_products_taken_out(shopper: Client, poster: Prod
     assert (wrong.status_code, b'id="error-poster"' in wrong.content) == (400, True)
     many = shopper.post("/basket/change", the_form(shopper.get("/basket")) | {"quantity.poster": "100"})
     assert "At most 99." in many.content.decode()
-    nothing = shopper.post(
-        "/basket/order", the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.poster": "0"}
-    )
-    assert nothing["Location"] == "/basket"
+    assert order_all(shopper, **{"quantity.poster": "0"})[1]["Location"] == "/basket"
     assert not Order.objects.exists()
     without = the_form(shopper.get("/basket"))
     del without["idempotency_token"]
@@ -350,8 +341,14 @@ def test_the_order_and_the_basket_are_one_commit(shopper: Client, monkeypatch: p
         inside.append(connection.in_atomic_block and Order.objects.count() == 1)
         write(self, *args, **kwargs)
 
+    def break_after(**given: Any) -> None:
+        monkeypatch.setattr(orders, "create_order", create)
+        create(**given)
+        raise RuntimeError
+
+    create = orders.create_order
     monkeypatch.setattr(Session, "save", save)
-    monkeypatch.setattr(orders, "create_order", _breaking_after(orders.create_order))
+    monkeypatch.setattr(orders, "create_order", break_after)
     shopper.raise_request_exception = False
     assert shopper.post("/basket/order", fields).status_code == 500
     assert (held(shopper), Order.objects.count()) == ({"mug": 2}, 0)
@@ -369,15 +366,3 @@ def test_sessions_that_are_over_are_removed_batch_by_batch(
     Session.objects.bulk_create(Session(session_key=f"{key:032}", expire_date=end) for key, end in enumerate(ends))
     assert [tasks.clear_sessions(timestamp=0) for _ in range(3)] == [6, 3, 0]
     assert Session.objects.get().session_key == f"{9:032}"
-
-
-def _breaking_after(work: Any) -> Any:
-    calls = iter([RuntimeError(uuid4().hex)])
-
-    def broken(**kwargs: Any) -> Any:
-        made = work(**kwargs)
-        for error in calls:
-            raise error
-        return made
-
-    return broken

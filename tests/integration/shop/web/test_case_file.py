@@ -1,4 +1,4 @@
-"""The case file of a payment shows what the shopper saw, whose forms are calls under a key like the API's."""
+"""The case file of a payment shows the shopper's forms, which are calls under a key."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The order's page and the API show one moment, also when a payment comes in while they read."""
+"""The order's page and the API show one moment, though a payment comes in meanwhile."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,7 +37,7 @@ def paid_after_a_read_of(order_id: str, channels: Any) -> Paid:
 
 @pytest.mark.parametrize("table", ["shop_order", "payments_attempt"])
 def test_the_page(table: str, order_id: str, demo: User, paid_after_a_read_of: Paid) -> None:
-    """Else a shopper who has paid is asked to choose how to pay, until the page is loaded again."""
+    """Else a shopper who has paid is asked how to pay, until the page is loaded again."""
     with paid_after_a_read_of(table):
         found = view_of(order_id=UUID(order_id), user_id=demo.pk)
     assert (found.stage, found.charge) == (Stage.PAYING, None)

@@ -1,4 +1,4 @@
-"""The receipt of a paid order: one e-mail, in the language of the order, whatever is sent or run twice."""
+"""The receipt of a paid order: one e-mail, in its language, whatever runs twice."""
 
 import asyncio
 import traceback
@@ -21,7 +21,7 @@ from shop import tasks
 from shop.models import Order, Product
 from shop.orders.fulfilment import OutOfOrder, on_event
 from tests.integration.shop.settling import number_of, settle
-from tests.integration.shop.web.test_pages import form_of, pay
+from tests.integration.shop.web.test_pages import buy, pay
 from tests.threads import as_a_job
 
 
@@ -35,7 +35,7 @@ def paid(request: pytest.FixtureRequest, shopper: Client, demo: User, mug: Produ
     """Paid in a language, by a buyer who has an address unless the test says another."""
     shopper.cookies["django_language"], email = getattr(request, "param", ("en", "demo@example.com"))
     User.objects.update(email=email)
-    shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+    buy(shopper)
     order = Order.objects.get()
     pay(shopper, order, "wechat")
     fact = channels["wechat"].pay(number_of(order.id.hex, "wechat"))

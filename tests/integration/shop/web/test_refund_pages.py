@@ -229,9 +229,7 @@ class TestOnAPhone:
         again = visit.form("/go-on")
         visit.fact()
         assert visit.shopper.post(f"{visit.path}/go-on", again).status_code == 302
-        assert Payment.objects.get().status == "succeeded", (
-            "a paid trade gets no fresh link: its provider was asked"
-        )
+        assert Payment.objects.get().status == "succeeded", "the provider was asked"
 
     def test_a_code_that_is_over_is_replaced(self, visit: Visit) -> None:
         visit.shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"
@@ -257,11 +255,6 @@ class TestOnAPhone:
 class TestMoneyThatDoesNotCount:
     """It came in and goes back: the shopper sees both, whatever became of the order."""
 
-    def given_back(self, visit: Visit) -> None:
-        refund = Refund.objects.get()
-        assert refund.payment.order_id == visit.order.id
-        given_back(refund, visit.channels)
-
     def test_another_amount_leaves_the_order_to_be_paid(self, visit: Visit) -> None:
         visit.pay()
         before = visit.status()["state"]
@@ -272,7 +265,7 @@ class TestMoneyThatDoesNotCount:
         assert "Pay ¥39.80" in page
         assert visit.status()["state"] != before, "the open page is renewed"
 
-        self.given_back(visit)
+        given_back(Refund.objects.get(), visit.channels)
         page = visit.page()
         assert f"{said} We refunded the payment of ¥10.00." in page
         assert "¥10.00 · wrong amount" in page
@@ -292,7 +285,7 @@ class TestMoneyThatDoesNotCount:
         assert "We received a payment after this order was closed. We are refunding the payment of ¥39.80." in page
         assert "If a payment still arrives" not in page
         assert visit.status()["final"] is False
-        self.given_back(visit)
+        given_back(Refund.objects.get(), visit.channels)
         assert "We refunded the payment of ¥39.80." in visit.page()
         assert visit.status()["final"] is True
 
