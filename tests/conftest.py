@@ -1,4 +1,4 @@
-"""Fixtures that every test may lean on: a clean marker store, and the real servers' addresses."""
+"""Fixtures for every test: a clean marker store, and the real servers' addresses."""
 
 import gc
 import os
@@ -51,7 +51,7 @@ def redis_server() -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def collector_off() -> Iterator[None]:
-    """For bodies nested so deep that they cannot be read: what garbage collection calls at that depth fails too."""
+    """Keep garbage collection off, whose calls fail at the depth of a body nested too deep."""
     gc.disable()
     yield
     gc.enable()
@@ -117,14 +117,14 @@ def _no_thread_outlives_its_test() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Keys of both sides of the providers; the sandbox's own code signs with them, in this process."""
+    """Keys of both sides of the providers; the sandbox's code signs with them here."""
     state.open_folder(tmp_path_factory.mktemp("platform"))
     return state.keys()
 
 
 @pytest.fixture(scope="session")
 def stores() -> Iterator[Callable[[str], Any]]:
-    """The session's kinds of Redis by name, each started when it is first asked for; no other fixture starts them."""
+    """The session's kinds of Redis by name, each started when it is first asked for."""
     from tests.system.stores.stores import STORES, Store
 
     started: dict[str, Store] = {}
@@ -150,7 +150,7 @@ def guardian() -> Iterator[Guardian]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that PostgreSQL's system user may enter; pytest's own ones are closed to it where we are root."""
+    """A folder that PostgreSQL's system user may enter, unlike pytest's own where we are root."""
     with a_folder_of_its_own() as folder:
         yield folder
 

@@ -24,7 +24,7 @@ def empty_tables(_: Any = None) -> None:
 
 @contextmanager
 def filled(statements: str, tables: tuple[str, ...]) -> Iterator[None]:
-    """Have many rows in `tables` for a while, made by `statements`; PostgreSQL's statistics know of them."""
+    """Have many rows in `tables` for a while, analysed, made by `statements`."""
     analyse = f"VACUUM ANALYZE {', '.join(tables)}"
     rows(statements)
     rows(analyse)

@@ -18,7 +18,7 @@ LATIN = re.compile(r"[A-Za-z][A-Za-z'’-]+")
 
 
 class _Visible(HTMLParser):
-    """Texts of a page that a person may see or hear, with no script, nothing marked as data, no side bar."""
+    """Texts of a page that a person may see or hear; no script, no data, no side bar."""
 
     def __init__(self) -> None:
         super().__init__()

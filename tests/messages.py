@@ -11,7 +11,7 @@ _MESSAGE = re.compile(r"^[-\d]+ [:.\d]+\t([FB])\t\d+\t(\w+)", re.MULTILINE)
 
 @contextmanager
 def messages(database: Any) -> Iterator[list[int]]:
-    """Yield a list that holds, after the block, the number of statements in each message that was waited for."""
+    """Yield a list; after the block it has the number of statements of each awaited message."""
     sent: list[int] = []
     with tempfile.TemporaryFile("w+") as traced:
         database.connection.pgconn.trace(traced.fileno())

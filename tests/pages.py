@@ -13,12 +13,12 @@ def text_of(page: str) -> str:
 
 
 def blocks(page: str, language: str = "python") -> list[str]:
-    """List the code blocks of a page that are in this language; unpack them, so that one more is noticed."""
+    """List a page's code blocks in this language; unpack them, so that one more is noticed."""
     return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
 
 
 def run(block: str, **given: Any) -> dict[str, Any]:
-    """Run a block with the names that it takes from the reader's project; return these and its own."""
+    """Run a block with names of the reader's project; return these and its own."""
     names: dict[str, Any] = {"__name__": "page", **given}
     exec(compile(block, "page", "exec"), names)
     return names

@@ -1,4 +1,4 @@
-"""Ports for servers of tests: each process of a run has a range of its own, so that no two find the same one free.
+"""Ports for servers of tests: each process of a run has a range of its own.
 
 The ranges, and those of Redis Cluster's buses above them, lie below the ports that connections are given.
 """
@@ -16,7 +16,7 @@ RANGES = 5
 
 
 def _candidates() -> Iterator[int]:
-    """Round and round through this process's range, from anywhere in it: other runs may be going on."""
+    """Go round through this process's range, from anywhere in it: other runs may be going on."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     index = (int(worker.removeprefix("gw")) + 1) % RANGES if worker else 0
     start = random.randrange(RANGE)
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int, *, bus: bool = False) -> list[int]:
-    """Different loopback ports that nobody listens on right now; with `bus`, nor on the ones of their buses."""
+    """Find loopback ports that nobody listens on; with `bus`, nor on those of their buses."""
     found = []
     for port in itertools.islice(_ports, RANGE):
         if is_free(port) and (not bus or is_free(port + BUS_OFFSET)):

@@ -18,7 +18,7 @@ from tests.sandbox import ROOT
 
 
 def on_the_tests_database(name: str | None = None) -> dict[str, str]:
-    """Build the environment of a process whose settings are the tests' and lead to their database, or that of `name`."""
+    """Build a process's environment with the tests' settings and database, or that of `name`."""
     path = f"/{name or connection.settings_dict['NAME']}"
     url = urlsplit(os.environ["DATABASE_URL"])._replace(path=path).geturl()
     return {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
@@ -26,7 +26,7 @@ def on_the_tests_database(name: str | None = None) -> dict[str, str]:
 
 @contextmanager
 def a_database(*, like: str = "template1") -> Iterator[str]:
-    """The name of a database of its own on the tests' server, `like` another one that nobody uses."""
+    """Make a database on the tests' server, `like` another one that nobody uses; its name."""
     name = f"of_a_test_{uuid4().hex[:12]}"
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as server:
         server.execute(f'CREATE DATABASE "{name}" TEMPLATE "{like}"')
@@ -38,7 +38,7 @@ def a_database(*, like: str = "template1") -> Iterator[str]:
 
 @contextmanager
 def on_its_own(statement: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run a statement under the tests' settings, on their database, in a process that ends with the block."""
+    """Run a statement on the tests' database in a process that ends with the block."""
     with subprocess.Popen(
         [sys.executable, "-c", f"import django; django.setup(); {statement}"],
         cwd=ROOT,
@@ -53,7 +53,7 @@ def on_its_own(statement: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def stand_still(process: int) -> None:
-    """Stop a process, and return when none of its threads runs: on a busy machine one may still answer."""
+    """Stop a process, and return when none of its threads runs."""
     os.kill(process, signal.SIGSTOP)
     states = Path(f"/proc/{process}/task").glob
     until(lambda: all(_state_of(task) in "tTZX" for task in states("*")))

@@ -1,4 +1,4 @@
-"""The data of a shop just after its first start, made once a session; a start on a copy of it is much cheaper."""
+"""The data of a shop after its first start, made once a session and copied."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ FIRST_START = "{python} manage.py migrate --verbosity 0 && {python} manage.py lo
 
 
 def lay_out(folder: Path) -> None:
-    """Fill the empty `folder` with servers' data, keys, schema and demo data, as `shop.devserver.run` would."""
+    """Fill the empty `folder` with servers' data, keys, schema and demo data."""
     # `cp` keeps the owner, who is not us where we are root
     subprocess.run(["cp", "-a", f"{_made()}/.", str(folder)], check=True)
 

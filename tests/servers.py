@@ -1,4 +1,4 @@
-"""pytest plugin (`-p tests.servers`): real PostgreSQL and Redis for the run, and no skip that hides under CI.
+"""pytest plugin (`-p tests.servers`): real PostgreSQL and Redis; under CI a skip fails.
 
 Loaded before Django's settings are. Where `DATABASE_URL` and `REDIS_URL` are set, those servers are used.
 """
@@ -39,7 +39,7 @@ os.environ.setdefault("PUBLIC_URL", "http://testserver")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start what is missing, in a data folder of the tests' own; with `-n` each process has servers of its own."""
+    """Start missing servers in the tests' data folder; with `-n` each process has its own."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and os.environ.get("DATABASE_URL") == NOWHERE:
         del os.environ["DATABASE_URL"], os.environ["REDIS_URL"]

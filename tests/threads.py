@@ -1,4 +1,4 @@
-"""Run the same thing in many threads at the same instant, or in a worker's, with database connections of their own."""
+"""Run work in many threads at the same instant, or in a worker's thread."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def at_once(*jobs: Callable[[], T]) -> list[T]:
-    """Start every job at one barrier; their results in order. The first exception of a job is raised here."""
+    """Start every job at one barrier; return their results, or raise the first exception."""
     barrier = threading.Barrier(len(jobs), timeout=30)
     results: list[T | None] = [None] * len(jobs)
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""A real ZooKeeper, standing alone, for tests: a Java process on loopback whose ticks are short.
+"""A real ZooKeeper for tests: a Java process on loopback with short ticks.
 
 Registered with a guardian, so it ends with the test process however that one ends; its data are in a throwaway
 folder. Never used by the product.

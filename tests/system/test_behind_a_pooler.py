@@ -1,4 +1,4 @@
-"""Behind PgBouncer: what a transaction has works there; what a session has is refused, or not used."""
+"""Behind PgBouncer a transaction's locks work; a session's are refused or not used."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def pooled(
     request: pytest.FixtureRequest, transactional_db: None, open_folder: Path, guardian: Guardian
 ) -> Iterator[str]:
-    """An alias that leads through PgBouncer, with one connection to the database where it pools by transaction."""
+    """An alias that leads through PgBouncer; one server connection if by transaction."""
     folder, size = open_folder / "pgbouncer", 1 if request.param == "transaction" else 5
     database = on_the_tests_database()["DATABASE_URL"]
     start_pgbouncer(guardian, folder, database, pool_mode=request.param, default_pool_size=size)

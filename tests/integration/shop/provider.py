@@ -1,4 +1,4 @@
-"""A payment provider inside the test's process: remembers its trades and does what the test scripts.
+"""A payment provider in the test's process that does what the test scripts.
 
 It stands in for the other company, not for any part of this project; the wire protocols have tests of their own.
 """

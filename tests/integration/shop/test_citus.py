@@ -1,4 +1,4 @@
-"""Past one primary: `deploy/citus.sql` fits the schema, and the shop works where its tables stand elsewhere.
+"""`deploy/citus.sql` fits the schema, and the shop works where its tables are elsewhere.
 
 No Citus runs here. PostgreSQL judges what it can: its hash partitions ask the same of unique keys, a schema can have
 another name than `public`, and a view can stand where a node has a table with a shard's number behind its name.
@@ -59,7 +59,7 @@ STILL_REFUSED = {
 
 @pytest.mark.django_db
 def test_postgresql_takes_the_spread_tables_as_its_own_partitions() -> None:
-    """Hash partitions ask of unique keys what shards ask: refused before the key changes, taken after them."""
+    """Hash partitions ask of unique keys what shards ask."""
 
     def refused() -> set[str]:
         found = set()
@@ -94,7 +94,7 @@ def mug(db: None) -> Product:
 def test_a_shop_works_in_a_schema_of_its_own_under_the_names_of_a_node(
     open_attempt: Callable[..., Attempt], shopper: User
 ) -> None:
-    """Payment, refund, journal, an order with a key and its replay; and what a trigger refuses is refused still."""
+    """Payment, refund, journal, a keyed order and its replay work; triggers still refuse."""
     rows("ALTER SCHEMA public RENAME TO shop_a; SET LOCAL search_path = shop_a")
     rows(AS_ON_A_NODE)
     attempt = open_attempt()
@@ -114,7 +114,7 @@ def test_a_shop_works_in_a_schema_of_its_own_under_the_names_of_a_node(
 
 @pytest.mark.django_db
 def test_what_a_node_would_run_differently_is_known() -> None:
-    """Triggers for each row alone, and no function that asks for its table's name, which is a shard's on a node."""
+    """Triggers are for each row; no function asks for its table's name, a shard's there."""
     assert rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgtype::int & 1 = 0") == []
     asking = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosrc ~ 'TG_(TABLE|REL)'"
     assert rows(asking) == []

@@ -1,4 +1,4 @@
-"""The fault lab: the whole shop under load while everything under it breaks, and a checker of what it promised.
+"""The fault lab: the shop under load while everything breaks, and a checker.
 
     make chaos DURATION=60 SEED=1        python -m tests.system.chaos --duration 60 --seed 1
 

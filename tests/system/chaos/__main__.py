@@ -1,4 +1,4 @@
-"""`python -m tests.system.chaos [--duration 60] [--seed 1] [--runs 1] [--plan] [--keep]`; `make chaos` calls it.
+"""`python -m tests.system.chaos [--duration 60] [--seed 1] [--runs 1] [--plan] [--keep]`
 
 The last line is `chaos: N requests, N faults, 0 violations`. Exit 1, with the seed, on a violation; 2 if the lab itself
 failed.

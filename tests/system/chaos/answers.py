@@ -1,4 +1,4 @@
-"""Answers that clients got, against what is there: the part of the checker that reads the history."""
+"""The part of the checker that reads the history: answers against what is there."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def unanswered(history: History) -> Iterator[str]:
 
 
 def same_answers(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
-    """One key, one answer. Who heard 202 hears 202 with the newer state, or in the end the refusal that came of it."""
+    """One key, one answer; after 202 the newer state under 202, or a refusal."""
     for intent in history.of():
         finals = [answer for answer in intent.answers if answer.is_final]
         known = {(answer.status, answer.body) for answer in finals if answer.status != 202}
@@ -49,7 +49,7 @@ def expected_refusals(history: History, database: psycopg.Connection, stage: Sta
 
 
 def orders_are_there(history: History, database: psycopg.Connection, stage: Stage) -> Iterator[str]:
-    """An order that was acknowledged exists, is its user's and its key's; one that was refused does not."""
+    """Acknowledged orders exist, with their user and key; refused ones do not."""
     rows = database.execute("SELECT id, user_id, note FROM shop_order").fetchall()
     by_id = {order_id.hex: (user_id, note) for order_id, user_id, note in rows}
     notes = {note for _, _, note in rows}

@@ -1,4 +1,4 @@
-"""The judge: the answers that clients got, what the database has and what the sandbox charged must agree.
+"""The judge: clients' answers, the database and the sandbox's charges must agree.
 
 Each violation is a sentence. `open_ends` names what is on its way and must not be any more once the system has come
 to rest; `violations` names what must never be.
@@ -208,7 +208,7 @@ def _stock(seen: Evidence) -> Iterator[str]:
 
 
 def _money(seen: Evidence) -> Iterator[str]:
-    """At most one kept charge an order, and what we believe of each is what was charged and not given back."""
+    """An order keeps one charge at most, and we believe what was really charged."""
     attempts = {row[0].hex: row for row in seen.database.execute(TRADES).fetchall()}
     kept: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for charge in seen.charges:

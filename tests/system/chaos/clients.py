@@ -1,4 +1,4 @@
-"""Shoppers: they order, pay by one channel or two, cancel, refund, rush and draw; and they never give a key up.
+"""Shoppers who order, pay, cancel, refund, rush and draw, and never give a key up.
 
 An answer that does not come, a 5xx, a 429 or "in progress" is asked for again under the same key, at the next web
 process (row A18 of docs/guarantees.md), until there is one or the run ends.
@@ -29,7 +29,7 @@ Plan = Iterator[Visit]
 
 
 class Shop:
-    """The web processes and the shopper's wallet, as clients reach them. For any number of threads."""
+    """The web processes and the shopper's wallet, for any number of threads."""
 
     def __init__(
         self, urls: list[str], sandbox_url: str, history: History, *, timeout_seconds: float = ANSWER_SECONDS
@@ -67,7 +67,7 @@ class Shop:
         return self.history.add(intent, Answer(at=now, seconds=now - began, web=web, **heard))
 
     def ask(self, intent: Intent, *, web: int, copies: int = 1) -> Answer | None:
-        """Send it until it is answered; with `copies`, so many at the same instant. None: the run ended first."""
+        """Send it, in `copies` at once, until it is answered; None: the run ended first."""
         if copies > 1:
             duplicates = [
                 self._copies.submit(self._until_answered, intent, web + other) for other in range(copies)

@@ -1,4 +1,4 @@
-"""Breaking the lab as the plan says, and healing it; by one thread, which is its supervisor as well."""
+"""Breaks and heals the lab as the plan says, by one thread that supervises it too."""
 
 import signal
 import time

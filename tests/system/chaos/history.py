@@ -1,4 +1,4 @@
-"""What clients meant, and what they heard: every intent with every answer to it. Written by any number of threads."""
+"""Every intent of the clients, with every answer to it; written by many threads."""
 
 import json
 import threading
@@ -51,11 +51,11 @@ class Answer:
 
     @property
     def is_settled(self) -> bool:
-        """Final, and not 202 of an outcome that nobody knows yet: a sound client asks on under the same key."""
+        """Whether it is final, and no 202 of an outcome that nobody knows yet."""
         return self.is_final and (self.status != 202 or not self._is_open())
 
     def _is_open(self) -> bool:
-        """Whether the document of a 202 (an order being cancelled, a payment, a refund) may still go either way."""
+        """Whether the order, payment or refund of a 202 may still go either way."""
         story = self.document
         tried = [attempt["status"] for attempt in story.get("attempts", [])]
         if "items" in story:

@@ -1,4 +1,4 @@
-"""The system under test: everything that `make run` starts, in a folder of its own, with handles to break it by.
+"""The system under test: all that `make run` starts, with handles to break it by.
 
 `shop.devserver.run.Run` starts it. The lab is its supervisor: what ends by itself is started again, as systemd or
 a cluster would. Used by one thread (processes are started and ended here alone), beside clients in any number.
@@ -142,7 +142,7 @@ class Lab(Run):
                 process.resume() if resume else process.suspend()
 
     def kill_server(self, name: str, *, number: signal.Signals = signal.SIGKILL) -> None:
-        """PostgreSQL or Redis ends at once: SIGKILL to all of it, or SIGQUIT (PostgreSQL's immediate shutdown)."""
+        """End PostgreSQL or Redis at once: SIGKILL, or SIGQUIT (an immediate shutdown)."""
         child, family = self._server(name), self._family(name)
         for process in family if number == signal.SIGKILL else family[:1]:
             with suppress(psutil.Error):

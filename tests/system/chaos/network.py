@@ -1,4 +1,4 @@
-"""The wires between the shop's parts, which can be cut, silenced and slowed down: small proxies in a thread.
+"""Wires between the shop's parts, which can be cut, silenced and slowed down.
 
 Every web process has a wire of its own to PostgreSQL, to Redis and to the providers. A balancer in front takes the
 providers' notifications to whichever web process answers.

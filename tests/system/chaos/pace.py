@@ -1,4 +1,4 @@
-"""Production's timers at ten times the pace, so that in a minute happens what takes ten; and a clock that is wrong.
+"""Production's timers at ten times the pace, and a clock that is wrong.
 
 Leases, back-offs and periods only: which timer does what stays as it is. Leases are short, so a run is
 overtaken whenever its process stands still or the database is away for a moment.

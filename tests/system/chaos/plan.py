@@ -1,4 +1,4 @@
-"""Everything of a run that chance decides, drawn from its seed before it begins: faults, visits, clocks, weather.
+"""All that chance decides of a run, drawn from its seed: faults, visits, clocks, weather.
 
 How fast the machine is decides how far the visits get, and which request a fault hits; what is done, to what, when
 and for how long is the seed's.

@@ -1,4 +1,4 @@
-"""After the faults: everything works again, clients ask once more for missing answers, timers do the rest."""
+"""After the faults: clients ask again for missing answers, timers do the rest."""
 
 import random
 import time

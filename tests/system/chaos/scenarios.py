@@ -1,4 +1,4 @@
-"""Short ways to where a bug shows: the same clients, the same checker, a chosen mix of actions and faults.
+"""Short ways to where a bug shows: a chosen mix of actions and faults.
 
 Each is sound by itself: without a planted bug it ends with no violation.
 """
@@ -68,7 +68,7 @@ class Bench:
                 self._put_back(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
 
     def _put_back(self, constraint: str) -> None:
-        """Once what breaks it is gone; a request that was on its way may still have left some of it."""
+        """Put it back once nothing breaks it; a late request may have left something."""
 
         def put_back() -> None:
             self._clear()
@@ -92,7 +92,7 @@ class Bench:
             redis.flushall()
 
     def _forget_trades(self) -> None:
-        """Also those that the sandbox still notifies: it ends in the middle of it, and begins again."""
+        """Forget also trades that the sandbox still notifies; it starts again for that."""
         with closing(
             sqlite3.connect(self.lab.plan.data_dir / "sandbox" / "sandbox.sqlite3", timeout=10)
         ) as trades:
@@ -171,7 +171,7 @@ def double_clicks(scene: Scene) -> None:
 
 
 def outlived_lease(scene: Scene) -> None:
-    """The first run of a payment stands still in its call; a retry is answered, the shopper pays, the first goes on."""
+    """Stop a payment's first run in its call; answer a retry, pay, and let the first go on."""
     intent, first_web = scene.payment(visit(1)), scene.lab.webs[0]
     with scene.first_web_far_from_providers(1.0), ThreadPoolExecutor(1) as pool:
         first = pool.submit(scene.shop.send, intent, web=0)
@@ -215,7 +215,7 @@ def late_retries(scene: Scene) -> None:
         scene.shopper.order(visit(user))
 
     def runs(where: str) -> int:
-        """The newest of the reaper's runs, by the time that it was scheduled for; a job that succeeded is gone."""
+        """Return the schedule of the reaper's newest run; a job that succeeded is gone."""
         row = scene.bench.database.execute(
             "SELECT max(run.defer_timestamp) FROM procrastinate_periodic_defers AS run LEFT JOIN procrastinate_jobs "
             f"AS job ON job.id = run.job_id WHERE run.task_name = 'shop.reap_ledger' AND {where}"

@@ -1,4 +1,4 @@
-"""The shop's settings in the fault lab: production's, at ten times the pace; and a planted bug where a test asks.
+"""The shop's settings in the fault lab: production's at ten times the pace.
 
 Environment of the lab's own: `CHAOS_CLOCK_SECONDS`, by how much this process's clock is wrong; `CHAOS_PLANTED`, the
 file that names the bug (`tests.system.chaos.planted`). Neither means anything outside `tests/system/chaos`.

@@ -1,4 +1,4 @@
-"""What stands in the shop before a run: users with tokens, few posters, a small flash sale. Written past the shop."""
+"""Stage of a run: users with tokens, few posters, a small sale, written by SQL."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`python -m tests.system.fuzz [--seconds N | --runs N] [READER ...]`: each reader in a process of its own, led by Atheris.
+"""`python -m tests.system.fuzz [--seconds N | --runs N] [READER ...]`, led by Atheris.
 
 What was found interesting is kept under .data/fuzz and begun with the next time. Ends with 1 at the first broken
 promise, and names the file with the bytes that broke it; `--bytes FILE READER` gives them to the reader once more.

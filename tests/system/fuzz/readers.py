@@ -1,4 +1,4 @@
-"""Readers of bytes from outside, and what must hold for each of them whatever the bytes are.
+"""Readers of bytes from outside, and the promises that hold whatever the bytes are.
 
 A reader returns what it made of the bytes (None: refused as it says it refuses), and raises AssertionError, or
 anything that nobody expects, where a promise is broken. Nothing here needs a database or a server.
@@ -65,7 +65,7 @@ def providers() -> dict[str, Any]:
 
 @reads("k1", '"k1"', r'"a \"b\" \\"', "0d2f4d0b-9c5e-4c3a-8a55-b0f5a1a3b2c1")
 def key(data: bytes) -> str | None:
-    """`Idempotency-Key`: 1 to 255 visible ASCII characters, the same however often it is quoted; else 400."""
+    """`Idempotency-Key`: 1 to 255 visible ASCII characters, however it is quoted; else 400."""
     try:
         found = parse_key(data.decode("latin-1"))
     except Problem as problem:
@@ -82,7 +82,7 @@ def key(data: bytes) -> str | None:
 
 @reads('{"a": [1, 1.0, "x"], "b": null}', '{"b":{},"a":[]}', '{"a":1,"a":2}', b"\xff", "[[[[]]]]")
 def body(data: bytes) -> bytes:
-    """A body of JSON can be compared whatever it is, and white space around it is no other request."""
+    """Any body of JSON can be compared; white space around it is no other request."""
     found, spaced = (
         canonical(RequestFactory().post("/", sent, content_type="application/json"))
         for sent in (data, b" \n" + data + b"\t ")
@@ -97,7 +97,7 @@ def body(data: bytes) -> bytes:
 
 @reads("203.0.113.7", "203.0.113.7, 10.0.0.2", "::ffff:203.0.113.7", "fe80::1%eth0, 10.0.0.3", "unknown, ")
 def forwarded_for(data: bytes) -> str:
-    """`X-Forwarded-For` through a trusted proxy: always an address, and never one of the proxies but the peer."""
+    """`X-Forwarded-For` through a trusted proxy: an address, and no proxy's but the peer's."""
     before, settings.TRUSTED_PROXIES = settings.TRUSTED_PROXIES, [ip_network("10.0.0.0/8")]
     try:
         found = client_ip({"REMOTE_ADDR": PROXY, "HTTP_X_FORWARDED_FOR": data.decode("latin-1")})

@@ -1,4 +1,4 @@
-"""Each stock strategy against a plain number, what the database refuses, and readers of the number."""
+"""Each stock strategy against a plain number, and what the database refuses."""
 
 import random
 from datetime import timedelta
@@ -125,7 +125,7 @@ def test_the_database_refuses(mug: Product) -> None:
 
 
 def test_who_always_loses_by_version_is_served_by_the_lock(mug: Product) -> None:
-    """Before each of its conditional updates somebody else buys; a retry loop would go on for ever."""
+    """Somebody buys before each conditional update; a retry loop would go on for ever."""
     stock.arrange(product_id=mug.pk, strategy="version", segments=4)
     lost = []
 

@@ -1,4 +1,4 @@
-"""Bugs of others, planted in the web processes and the worker of the lab, to see whether the checker finds them.
+"""Bugs of others, planted in the lab's processes for the checker to find.
 
 Loaded only where `CHAOS_PLANTED` names a file (`tests.system.chaos.settings`); the bug that the file names is on, at the
 next call. What a bug needs gone from the database the test drops, and puts back (`tests.system.chaos.scenarios`).
@@ -58,7 +58,7 @@ class Planted(AppConfig):
 
 
 def plant(bug: Bug, module: str, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let the decorated function run in place of `module.name` while the bug is on; the original is its first argument.
+    """Run the decorated function instead of `module.name`, its first argument, while it is on.
 
     Args:
         module: of the function; `package.module:Class` for a method.
