@@ -165,7 +165,7 @@ class InRedis(Generic[V]):
     @contextmanager
     def _flight(self, key: str) -> Iterator[None]:
         """Let one process at a time read `key`; a process that waits for long reads too."""
-        held, lock = False, Lock(f"map:{self.name}:{key}", client=self._client)
+        held, lock = False, Lock(f"map:{self.name}:{key}", client=self._client, release_seconds=0)
         with suppress(LockError):
             held = lock.acquire(wait_seconds=FLIGHT_SECONDS)
         try:

@@ -16,6 +16,7 @@ import pytest
 import redis
 
 from idempotency.cachedmap import CachedMap, Change, Entry
+from idempotency.locks import Lock
 from idempotency.redis import fastpath
 from idempotency.redis.fastpath import Script
 from tests.conftest import hanging
@@ -360,6 +361,14 @@ def test_with_redis_away_a_process_goes_by_its_own_copies_and_says_so(
     until(lambda: (fastpath.takes_writes(), one.get("a"), maps(read=source.read).get("a"))[2] == 2)
     until(lambda: (one.get("missing"), one.alone)[1] is False)
     assert maps(copy_seconds=0).get("a") in {2, None}  # what was there before is gone
+
+
+def test_a_value_is_not_kept_back_by_a_redis_that_hangs_meanwhile(
+    redis_server: redis.Redis, maps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Lock.__init__.__kwdefaults__, "release_seconds", LONG)
+    with contextlib.ExitStack() as meanwhile:
+        assert maps(read=lambda _: meanwhile.enter_context(hanging(redis_server)) or 1).get("a") == 1
 
 
 @pytest.mark.django_db
