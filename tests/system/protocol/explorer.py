@@ -1,4 +1,4 @@
-"""Every order in which a few requests can interleave, on the real code, the real PostgreSQL and the real Redis.
+"""Every order in which a few requests can interleave, on real code and real stores.
 
 Actors are threads that stop before each call to the marker or the ledger and inside the handler. One at a time is
 let go on, as a list of choices says; a choice may also kill an actor where it stands, or let something happen to
@@ -14,7 +14,6 @@ chapter 5. And actors are alike until they move: of those that have not, the fir
 """
 
 import queue
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ STOP_SECONDS = 30
 
 
 class Killed(BaseException):
-    """The process died here: nothing of it runs after this, and the server rolls its transaction back."""
+    """The process died here: the server rolls its transaction back."""
 
 
 class Violation(AssertionError):
@@ -94,7 +93,7 @@ _current = threading.local()
 
 
 def stop(where: str, *, touches: str = "") -> None:
-    """Called in an actor's thread before its next command on the store it `touches`: wait to be let go on, or die."""
+    """Wait to be let go on, or die, before an actor's next command on the store it `touches`."""
     actor: Actor | None = getattr(_current, "actor", None)
     if actor is None:
         return
@@ -136,7 +135,6 @@ class Run:
     """
 
     choices: list[int]
-    rng: random.Random | None = None
     reduced: bool = True
     taken: list[int] = field(default_factory=list)
     options: list[list[bool]] = field(default_factory=list)
@@ -204,8 +202,6 @@ class Run:
 
     def _choose(self, options: list[Option]) -> Option:
         index = len(self.taken)
-        if self.rng is not None:
-            return self.rng.choice(options)
         if all(option in self._asleep for option in options):
             raise Redundant
         choice = self.choices[index] if index < len(self.choices) else 0
@@ -234,10 +230,7 @@ class Run:
 
 
 class _Player(threading.Thread):
-    """Plays one actor after the other, over one connection to the database, which only a kill or a failure ends.
-
-    Most of the time of a run would else be that of making connections.
-    """
+    """Play one actor after the other, over one connection: to make them takes most of a run's time."""
 
     def __init__(self) -> None:
         super().__init__(name="actor", daemon=True)
@@ -287,13 +280,6 @@ def every_list(execute: Callable[[Run], None], *, runs_max: int, reduced: bool =
             raise AssertionError(f"more than {runs_max} orders; make the case smaller")
         choices = _following(run)
     return count
-
-
-def random_lists(execute: Callable[[Run], None], *, seed: int, runs: int) -> None:
-    """Execute under `runs` lists of choices drawn from `seed`."""
-    rng = random.Random(seed)
-    for _ in range(runs):
-        _with_order(execute, Run([], rng=rng))
 
 
 def _with_order(execute: Callable[[Run], None], run: Run) -> None:
