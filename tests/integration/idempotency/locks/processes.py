@@ -1,4 +1,4 @@
-"""Processes with Django on the tests' database that do one thing after the other, and live for the whole session.
+"""Processes with Django on the tests' database that live for the whole session.
 
 What they run is a function of a module, by name; nothing of ours is shared with them but the servers.
 """
@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks.engine import places
-from idempotency.locks.postgres import AdvisoryLock
+from idempotency.locks.postgres import AdvisoryLock, write_fenced
 from idempotency.locks.zookeeper import ZooKeeperLock
 from tests.processes import stand_still
 
@@ -162,7 +162,7 @@ def _evaluated(address: str, kind: str, name: str, settings: dict[str, Any], exp
         lock = ZooKeeperLock(name, client=_zookeeper(address), **settings)
     else:
         lock = getattr(locks, kind)(name, client=_redis(address), **settings)
-    return eval(expression, {"lock": lock, "os": os, "Path": Path})
+    return eval(expression, {"lock": lock, "os": os, "Path": Path, "write": write})
 
 
 @functools.cache
@@ -180,6 +180,11 @@ def account_model() -> Any:
             db_table = "lock_tests_account"
 
     return Account
+
+
+def write(token: int, balance: int) -> None:
+    """Write under a fence."""
+    write_fenced(account_model().objects.filter(pk=1), token=token, balance=balance)
 
 
 @contextlib.contextmanager

@@ -1,18 +1,18 @@
 """A holder that stood still while its lock went to another: the database refuses its write."""
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.db import transaction
 
-from idempotency.locks import Lock
 from idempotency.locks.errors import LockLost
-from idempotency.locks.postgres import AdvisoryLock, StaleToken, write_fenced
+from idempotency.locks.postgres import StaleToken, write_fenced
 from tests import pages
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.mutexes import asked, terminate
-from tests.integration.idempotency.locks.processes import Pool, account_model, account_table
+from tests.integration.idempotency.locks.processes import Pool, account_model, account_table, hands, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,59 +24,34 @@ def account(transactional_db: None) -> Iterator[Callable[[], tuple[int, int]]]:
         yield lambda: model.objects.values_list("balance", "fence").get(pk=1)
 
 
-def write(token: int, balance: int) -> None:
-    write_fenced(account_model().objects.filter(pk=1), token=token, balance=balance)
-
-
-def lock_of(kind: str) -> Any:
-    """In Redis that of the settings."""
-    return {"redis": Lock, "postgres": AdvisoryLock}[kind]("account 1")
-
-
-def take(kind: str, **lease: float) -> Any:
-    lock = lock_of(kind)
-    assert lock.acquire(**lease)
-    return lock.token
-
-
-def take_for_a_moment() -> Any:
-    return take("redis", lease_seconds=0.3)
-
-
-def write_under(kind: str, balance: int) -> None:
-    write(lock_of(kind).token, balance)
-
-
-def give(kind: str) -> None:
-    lock_of(kind).release()
-
-
-@pytest.mark.parametrize("kind", ["redis", "postgres"])
+@pytest.mark.parametrize(("kind", "lease"), [("Lock", "lease_seconds=0.3"), ("AdvisoryLock", "")])
 def test_a_holder_that_stood_still_while_its_lock_went_to_another_is_refused(
-    account: Any, pool: Pool, kind: str
+    account: Any, pool: Pool, kind: str, lease: str
 ) -> None:
-    stale, later = pool(2)
-    first = stale.do(take_for_a_moment) if kind == "redis" else stale.do(take, kind)
-    stale.do(write_under, kind, 100)
+    stale, later = hands(pool(2), os.environ["REDIS_URL"], kind)[1]
+    write_as_holder = "write(lock.token, {})".format
+    assert stale.do(f"lock.acquire({lease})")
+    first = stale.do("lock.token")
+    stale.do(write_as_holder(100))
     stale.stop()
-    stale.begin(write_under, kind, 666)
-    stale.begin(give, kind)
-    if kind == "postgres":
+    for late in (write_as_holder(666), "lock.release()"):
+        stale.begin(late)
+    if kind == "AdvisoryLock":
         terminate()  # and in Redis the lease ends
-    second = later.do(take, kind)
+    assert later.do("lock.acquire()")
+    second = later.do("lock.token")
     assert second > first
-    later.do(write_under, kind, 200)
+    later.do(write_as_holder(200))
     stale.go_on()
     with pytest.raises(StaleToken):
-        stale.result()
+        stale.answer()
     with pytest.raises(LockLost):
-        stale.result()
+        stale.answer()
     assert account() == (200, second)
-    later.do(give, kind)
+    later.do("lock.release()")
 
 
 def test_a_late_write_waits_for_the_row_and_then_is_refused(account: Any, pool: Pool) -> None:
-    """The condition is asked again after the wait: what it was before the later holder's commit does not count."""
     (stale,) = pool(1)
     with transaction.atomic():
         write(8, 200)
