@@ -1,4 +1,4 @@
-"""The wheel and the environment, made once; a foreign project with Redis, one without, one for mistakes."""
+"""Wheel and environment, made once; foreign projects with Redis, without, with mistakes."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 @contextmanager
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of this run, for one of its processes at a time: what one has made there, the others find."""
+    """The folder of this run, for one of its processes at a time."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with (folder / "foreign.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Doors of foreign projects: each leaves a note in its own way, and says alike what became of the call."""
+"""Doors of foreign projects: each leaves a note in its own way, and reports alike."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ User = Literal["ann", "bob"]
 
 
 class Result(NamedTuple):
-    """What became of a call: its outcome, what it gave back, and whether it said that this was stored before."""
+    """Outcome of a call, what it gave back, and whether it said that this was stored before."""
 
     outcome: Outcome
     value: Any = None
@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
 
 class Door:
-    """A project's way of leaving a note, from many threads at once; its server is started again after each death."""
+    """A project's way of leaving a note, from many threads at once; it survives its server."""
 
     says_replayed = True
 
@@ -41,7 +41,7 @@ class Door:
         self.server = Server(self.project)
 
     def leave(self, text: str, *, key: str, user: User = "ann", copies: int = 1, dying: bool = False) -> Result:
-        """Leave a note, as one of `copies` equal calls; a dying one loses its process after the commit."""
+        """Leave a note, as one of `copies`; a dying call loses its process after the commit."""
         headers = {"Idempotency-Key": key, **({"X-Die": "now"} if dying else {})}
         try:
             answer = self.send(text, user, headers)
@@ -120,7 +120,7 @@ class CheckoutDoor(Door):
 
 
 class TenantDoor(Door):
-    """User 1 of each of two tenants of django-tenants, logged in: the same key there is another call."""
+    """User 1 of each of two tenants of django-tenants: the same key there is another call."""
 
     hosts = {"ann": "a.example.org", "bob": "b.example.org"}
 
@@ -152,7 +152,7 @@ class TenantDoor(Door):
 
 
 class CeleryDoor(Door):
-    """A view that waits for a task; the worker has eight processes, and a dying call is the death of one of them."""
+    """A view that waits for a task; a dying call kills one of the worker's eight processes."""
 
     def __init__(self, project: ForeignProject) -> None:
         super().__init__(project)

@@ -1,4 +1,4 @@
-"""The foreign project at work: its Python, its database, its commands, its server, and a guest who calls it."""
+"""The foreign project: its Python, database, commands and server, and a guest."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class Wheels:
 
 
 def build_wheels(folder: Path) -> Wheels:
-    """Build both wheels in a copy as the release workflow does for its tag; none twice in a folder."""
+    """Build both wheels in a copy as the release workflow does for its tag, once a folder."""
     source, wheels = folder / "source", folder / "wheels"
     if wheels.exists():
         return _wheels_in(wheels)
@@ -81,7 +81,7 @@ def _wheels_in(folder: Path) -> Wheels:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """An environment with the wheel and what it needs at least, in the tested versions; its Python."""
+    """Install the wheel and what it needs at least, in the tested versions; return its Python."""
     python = folder / "bin" / "python"
     if folder.exists():
         return python
@@ -92,7 +92,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def install_beside(wheels: Wheels, folder: Path) -> Path:
-    """An environment with both wheels, which finds every other package where this one has it; its Python."""
+    """Install both wheels beside this environment's other packages; return their Python."""
     python = folder / "bin" / "python"
     if folder.exists():
         return python
@@ -106,7 +106,7 @@ def install_beside(wheels: Wheels, folder: Path) -> Path:
 
 
 def at_once(call: Callable[[], T], *, copies: int) -> list[T]:
-    """What so many threads get that call it from one barrier on; without a database, unlike `tests.threads`."""
+    """Call from as many threads at once; without a database, unlike `tests.threads`."""
     barrier = threading.Barrier(copies, timeout=60)
 
     def copy() -> T:
@@ -186,7 +186,7 @@ class ForeignProject:
             return connection.execute(query, parameters).fetchall()
 
     def booking(self, booked: dict[str, str]) -> tuple[str, int, int, int]:
-        """Status of a booking, and how often it was paid; what was paid and refunded, in minor units."""
+        """Status of a booking, how often it was paid, and what was paid and refunded."""
         asked = (
             "SELECT one.status, paid_times, paid_minor, refunded_minor FROM bookings_booking one, payments_payment two"
             " WHERE one.id::text = %s AND two.id = %s"
@@ -217,7 +217,7 @@ class ForeignProject:
         return done.stdout
 
     def evaluate(self, source: str) -> Any:
-        """What a Python program prints as JSON, run by the project's Python with nothing of the project loaded."""
+        """What a Python program prints as JSON, run by the project's Python alone."""
         done = run([str(self.python), "-I", "-c", source], self.environment)
         return json.loads(done.stdout)
 
@@ -232,7 +232,7 @@ class ForeignProject:
 
 
 class Server:
-    """One process of the foreign project, under its settings or others. Killing it is the only way it ends.
+    """One process of the foreign project, under its settings or others, until it is killed.
 
     Attributes:
         printed: until its socket listens, the result of the system checks included.
@@ -264,7 +264,7 @@ class Server:
         return Path(self._log.name).read_text()
 
     def _wait_until_bound(self) -> str:
-        """It prints its address once the socket listens; the end of its output means that it has ended."""
+        """Wait for the address, printed once the socket listens."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.printed += line

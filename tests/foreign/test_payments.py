@@ -1,4 +1,4 @@
-"""Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
+"""Payments without the shop: bookings, users and a prefix of its own, three providers."""
 
 import re
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_so_is_one_whose_primary_key_is_a_uuid(beside: Path, sandbox: Sandbox, t
 def test_so_is_one_that_changes_between_the_reading_of_its_version_and_the_write(
     hotel: Hotel, sandbox: Sandbox
 ) -> None:
-    """Whatever is read before the change is read again: no money goes back, and none counts twice."""
+    """What was read before the change is read again; none counts twice."""
     port, project = free_port(), copy(hotel.project)
     project.environment = {**project.environment, "BASE_URL": f"http://127.0.0.1:{port}"}
     server = Server(project, "with_versions", port=port)

@@ -1,4 +1,4 @@
-"""The provider of docs/how-to/write-a-provider.md, in a project that has the wheels and nothing else of ours."""
+"""The provider of docs/how-to/write-a-provider.md, in a project that has the wheels alone."""
 
 import ast
 import json

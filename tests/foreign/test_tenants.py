@@ -1,4 +1,4 @@
-"""Two tenants of one project, each with a schema of its own (django-tenants), over real HTTP."""
+"""Two tenants of one project, each with a schema of its own (django-tenants)."""
 
 import re
 from collections.abc import Callable, Iterator

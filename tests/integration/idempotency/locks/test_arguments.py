@@ -1,4 +1,4 @@
-"""A wrong argument is a `ValueError` that names it, before a command is sent: of every kind, on both faces."""
+"""A wrong argument is a `ValueError` that names it, before a command is sent."""
 
 import decimal
 import math

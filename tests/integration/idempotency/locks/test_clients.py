@@ -1,4 +1,4 @@
-"""Clients as people have them: with retries of their own, with little permission, of another make."""
+"""Clients with retries of their own, with little permission, of another make."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_the_wait_is_a_bound_whatever_the_client_retries(one: Bench, kind: str) 
 
 @pytest.mark.parametrize("kind", ["Lock", "RateLimiter", "CountDownLatch"])
 def test_the_wait_is_a_bound_however_long_the_client_waits_for_a_silent_server(one: Bench, kind: str) -> None:
-    """On a connection that is there, and on the next one, which is not greeted; all of them at once."""
+    """On an open connection, and on the next one, which is not greeted."""
     server = one.plain.info("server")["process_id"]
     with client_for(one, socket_timeout=900, socket_connect_timeout=900) as client:
         made = getattr(one.locks, kind)("thing", client=client, **OPTIONS.get(kind, {}))

@@ -1,4 +1,4 @@
-"""The server's clock steps by an hour, forward and back, while locks are held and waited for.
+"""The server's clock steps by an hour, both ways, while locks are held and waited for.
 
 No other clock is asked than the server's, and all that it shows is in its own records. So a step of it by
 an hour is the same as records that are an hour older or younger; that is what the test does to them.
@@ -106,7 +106,6 @@ def test_a_limit_is_the_same_by_a_clock_that_steps_back(desk: Bench, kind: str, 
 
 
 def test_a_client_goes_by_no_wall_clock() -> None:
-    """Nothing of the package asks what time it is."""
     package = Path(__file__).parents[4] / "idempotency" / "locks"
     for module in package.rglob("*.py"):
         text = module.read_text()

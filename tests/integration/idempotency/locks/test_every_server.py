@@ -1,4 +1,4 @@
-"""What each class promises: locks with one holder over every server, the others over Redis, Valkey, Cluster, Sentinel."""
+"""Promises of each class: mutexes over every server, the others over Redis and its kin."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What is known to break other locks, done to ours: losses, renewals that fail, servers that are away, odd threads."""
+"""Known faults of other locks: losses, failing renewals, servers away, odd threads."""
 
 import _thread
 import threading

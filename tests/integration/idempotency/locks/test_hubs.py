@@ -1,4 +1,4 @@
-"""Hubs: what the clients, threads and short-lived owners of a process share, and what they leave behind."""
+"""Hubs: what clients, threads and short-lived owners share and leave behind."""
 
 import asyncio
 import gc
@@ -121,7 +121,6 @@ class TestOwnersThatComeOnce:
 
 
 def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> None:
-    """A writer that died in the queue must not keep readers from readers for as long as it counts as alive."""
     lock = desk.make("ReadWriteLock")
     first, second = desk.actors(2)
     assert first.do(lock.read.acquire)

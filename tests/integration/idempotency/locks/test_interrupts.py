@@ -1,4 +1,4 @@
-"""A signal handler's exception ends every wait at once, whatever its class, and leaves nothing held or queued."""
+"""A signal handler's exception ends every wait at once and leaves nothing held or queued."""
 
 import signal
 import sys
@@ -29,7 +29,7 @@ class Stop(BaseException):
 
 @contextmanager
 def raising(error: BaseException, *, when: Callable[[], Any]) -> Iterator[None]:
-    """SIGUSR1 once `when` is true, seen from another thread; its handler raises `error` in the main thread."""
+    """Send SIGUSR1 once `when` is true; its handler raises `error` in the main thread."""
 
     def handler(*_: Any) -> None:
         raise error
@@ -54,7 +54,7 @@ def waits() -> bool:
 
 
 def taken(desk: Bench, kind: str) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
-    """Something of this kind that nobody can get: how to take it, to wait for it, and to give it back."""
+    """Return how to take something of this kind, to wait for it, and to give it back."""
     if kind == "CountDownLatch":
         latch = desk.make("CountDownLatch")
         return lambda: latch.open(1), latch.wait, latch.count_down

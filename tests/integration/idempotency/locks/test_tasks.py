@@ -1,4 +1,4 @@
-"""What asyncio alone can do to a lock: child tasks, cancellations at any moment, threads beside the loop."""
+"""Cancellations at any moment, and threads beside the loop."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.integration.idempotency.locks.conftest import Bench
 
 
 def held_up(patched: pytest.MonkeyPatch, when: str) -> threading.Event:
-    """Have the first command stay, `before` it is sent or `after` its reply came, until it is cancelled."""
+    """Hold the first command up, `before` it is sent or `after` its reply, until cancelled."""
     once, asked = Script.run_async, threading.Event()
 
     async def slow(script: Script, *arguments: Any) -> Any:
@@ -79,7 +79,6 @@ def test_a_release_is_done_though_anyio_cancels_it_at_each_turn_of_the_loop(
 def test_a_cancelled_wait_for_a_rate_leaves_its_time_to_others(
     desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
 ) -> None:
-    """Also where the cancellation comes before the command is sent, or before its reply is seen."""
     limiter, actor = desk_of_tasks.make(kind, permits=2, interval_seconds=600), desk_of_tasks.actor()
     actor.do(lambda: limiter.acquire(2))
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Semaphores whose number of permits the server stores, and permits taken and given back by the piece."""
+"""Semaphores whose total the server stores, and permits given back by the piece."""
 
 import itertools
 from collections.abc import Callable

@@ -119,7 +119,7 @@ def taking(hub: Hub, *, wait_seconds: float | None) -> Steps[Any]:
 
 
 def until_it_waits(steps: Steps[Any], reply: Any, answer: Any) -> tuple[str, Any]:
-    """Go on to the next question, answer it, and return the question's request and the bell it then waits for."""
+    """Answer the next question, and return its request and the bell it then waits for."""
     asked = steps.send(reply)
     assert isinstance(asked, Ask)
     waited = steps.send(answer)
@@ -142,7 +142,7 @@ def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
 
 
 def test_a_loss_while_nobody_has_hung_a_bell_is_heard_all_the_same() -> None:
-    """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
+    """Between its answer and its bell, a waiter must not miss that it should look."""
     hub, queued = Alone(None, Mailbox()), [0, 20, 2_000_000, 1_000_000]
     steps = taking(hub, wait_seconds=None)
     next(steps)
