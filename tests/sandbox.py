@@ -38,10 +38,6 @@ class Sandbox:
                 raise RuntimeError("the sandbox did not start")
             time.sleep(0.05)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End the process and wait for it; its exit code."""
         self.http.close()

@@ -1,4 +1,4 @@
-"""Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
+"""Orders with any primary key: one payment each, found under the project's key."""
 
 import re
 from contextlib import suppress
@@ -22,13 +22,12 @@ import payments
 from idempotency.postgres.statements import UnitOfWork
 from payments.admin.pages import link_to_order
 from payments.api.serializers import PaymentSerializer
-from payments.attempts import calling, closing
+from payments.attempts import closing
 from payments.channels import configured
 from payments.checks import check_payments, check_rows
 from payments.conf import orders
 from payments.errors import (
     AmountChanged,
-    ChannelUnavailable,
     MethodUnavailable,
     OrderNotPayable,
     RefundExceedsPaid,
@@ -271,7 +270,7 @@ def test_a_long_reason_is_cut(bought: list[Group]) -> None:
 def test_what_is_no_amount_is_neither_charged_nor_given_back(
     settings: Any, bought: list[Group], monkeypatch: pytest.MonkeyPatch, amount: Any
 ) -> None:
-    """It would be cut to an int, and the order of a project that counts in yuan be charged or refunded in fen."""
+    """Cut to an int, an amount in yuan would be charged in fen."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
     monkeypatch.setattr(Priced, "price_minor", amount)
     third = Group.objects.create(name="a third")
@@ -432,7 +431,7 @@ def test_an_order_that_is_gone_is_not_payable(settings: Any) -> None:
 @pytest.mark.usefixtures("channels")
 @pytest.mark.parametrize("adapter", ["Reading", "Saving"])
 def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any, adapter: str) -> None:
-    """Its adapter reads or saves the order, and would fail for ever; another missing row is its own mistake."""
+    """Reading a gone order would fail for ever; another missing row is the adapter's mistake."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter}")
     Group.objects.create(pk=8, name="twice")
     gone, there = opened_for(7), opened_for(8)
@@ -443,7 +442,7 @@ def test_the_money_of_an_order_that_is_gone_goes_back(settings: Any, adapter: st
 
 @pytest.mark.usefixtures("channels")
 def test_an_order_that_is_being_paid_cannot_be_deleted(settings: Any) -> None:
-    """The adapter's `save()` would insert it again, and the money would count for an order that nobody sees."""
+    """The adapter's `save()` would insert it again, and nobody would see that order."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Loading")
     Group.objects.create(pk=7, name="open")
     assert letter(opened_for(7)).send().status_code == 204
@@ -464,7 +463,7 @@ class Hiding(Manager[Group]):
 
 @pytest.mark.usefixtures("channels")
 def test_an_order_is_gone_where_orders_are_written(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The money of one that a late replica or a manager does not show stays; its notification comes again."""
+    """A hidden order keeps its money; its notification comes again."""
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
     Group.objects.create(pk=8, name="open")
     settings.DATABASE_ROUTERS = [Replica()]
@@ -552,7 +551,7 @@ def warned_of_orders() -> list[str]:
 
 
 def test_an_order_of_a_former_model_is_none_of_todays(settings: Any, provider: ScriptedProvider) -> None:
-    """Each has a payment of its own, and what is settled of the former's touches none of today's."""
+    """Each has its own payment; settling the former's touches none of today's."""
     rooms, members = (f"{__name__}.{one.__name__}" for one in (Numbered, Members))
     settings.PAYMENTS = changed(ORDER=rooms)
     room, member = Group.objects.create(pk=7, name="a room"), User.objects.create(pk=7, username="ann")
@@ -579,40 +578,3 @@ def test_an_order_of_a_former_model_is_none_of_todays(settings: Any, provider: S
     Payment.objects.filter(pk=second.payment_id).update(order_model="auth.group")  # as after a renaming
     assert warned_of_orders() == []
     assert (payments.status(room), asked[1:]) == ("succeeded", [(7, "paid")])
-
-
-@pytest.mark.usefixtures("channels")
-def test_a_channel_that_is_not_configured_is_refused_beside_those_that_are(settings: Any) -> None:
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
-    with pytest.raises(ChannelUnavailable, match=r"^There is no payment channel None here"):
-        payments.start(Group.objects.create(name="a room"), method=None)  # type: ignore[arg-type]
-    known = ", ".join(sorted(configured.current()))
-    with pytest.raises(
-        ChannelUnavailable, match=f"^There is no payment channel barter here: choose one of {known}.$"
-    ):
-        calling.provider("barter")
-
-
-def test_a_refusal_says_what_can_be_done(settings: Any, provider: ScriptedProvider) -> None:
-    """In a sentence for who asked, whatever else stands in it."""
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
-    order = Group.objects.create(name="a room")
-
-    def refused(method: str = "wechat.native") -> str:
-        with pytest.raises(payments.PaymentRefused) as found:
-            payments.start(order, method=method)
-        return str(found.value)
-
-    cash = refused("wechat.cash")
-    assert cash.startswith("This payment channel has no method cash: choose one of native, h5, jsapi, ")
-    attempt = payments.start(order, method="wechat.native")
-    with pytest.raises(
-        RefundExceedsPaid, match=r"^Nothing is left to refund: no more than what was paid goes back\.$"
-    ):
-        payments.refund(order)
-    fold(provider.pay(attempt.out_trade_no), source="notification")
-    with pytest.raises(RefundExceedsPaid, match=r"^Only 5\.00 CNY can still be refunded: ask for less\.$"):
-        payments.refund(order, amount_minor=501)
-    assert refused() == "This order is already paid: nothing is left to pay."
-    with pytest.raises(TypeError):
-        payments.PaymentRefused()  # type: ignore[call-arg]

@@ -24,10 +24,6 @@ def test_beside_django_payments_the_start_says_what_to_do(tmp_path: Path, monkey
     assert "Uninstall both" in message
 
 
-def test_alone_it_starts() -> None:
-    apps.get_app_config("payments").ready()
-
-
 @pytest.mark.parametrize(("app", "installed"), [("idempotency", []), ("payments", ["idempotency"])])
 def test_a_project_that_left_the_app_out_is_given_its_name(app: str, installed: list[str]) -> None:
     start = f"""if True:

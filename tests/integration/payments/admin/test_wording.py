@@ -1,6 +1,5 @@
 """What columns, advice and badges say is what they count and what is to do."""
 
-import re
 from html import unescape
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import override
 
 from payments.models import Anomaly, Attempt, Delivery
-from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid, refunded
+from tests.integration.payments.conftest import OpenAttempt, fold, letter, refunded
 from tests.payments_settings import changed
 
 LISTS = "/admin/payments/"
@@ -52,22 +51,6 @@ def test_a_delivery_that_failed_is_no_fresh_one(
         Delivery.objects.update(log=tries, attempts=len(tries))
         for shown in (admin_client.get(f"{LISTS}delivery/").text, page_of(admin_client, Delivery.objects.get())):
             assert badge in shown.replace('"', "")
-
-
-def test_the_journal_names_accounts_and_directions(admin_client: Client, open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(paid(attempt), refunded(attempt, 90, attempt.out_trade_no))
-    merchant = attempt.merchant
-    shown = admin_client.get(f"{LISTS}journalentry/").text
-    assert re.findall('field-moved">(.*?)<', shown) == ["refunded", "paid"]
-    for address in ("journalline/", "journalentry/trial-balance/"):
-        shown = admin_client.get(f"{LISTS}{address}").text
-        assert f'title="provider:wechat:{merchant}">WeChat Pay ({merchant})<' in shown
-        assert 'title="orders">Orders<' in shown
-        shown = admin_client.get(f"{LISTS}{address}", headers=CHINESE).text
-        assert f'title="provider:wechat:{merchant}">微信支付（{merchant}）<' in shown
-        assert 'title="orders">订单款<' in shown
-    assert '<td class="field-credit">–</td>' in admin_client.get(f"{LISTS}journalline/").text
 
 
 def test_a_calls_error_has_a_sentence_beside_it(admin_client: Client, open_attempt: OpenAttempt) -> None:

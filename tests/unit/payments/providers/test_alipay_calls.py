@@ -1,4 +1,4 @@
-"""Alipay's QR codes, bills and overlapping keys: what is sent, and which answers prove nothing."""
+"""Alipay's QR codes and bills: what is sent, and which answers prove nothing."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -37,7 +37,7 @@ def test_a_code_is_asked_for_and_drawn(alipay: Alipay, company: Company) -> None
 
 
 class Bills:
-    """The company has a bill: the question is answered with its address, the address with the file."""
+    """A bill: the question is answered with its address, the address with the file."""
 
     def __init__(self, company: Company, settings: dict[str, str]) -> None:
         self.company = company

@@ -152,11 +152,7 @@ def test_what_is_no_form(alipay: Alipay, body: bytes) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"notify_id": None},
-        {"trade_status": None},
-        {"out_trade_no": None},
-        {"trade_no": None},
-        {"total_amount": None},
+        *({name: None} for name in ("notify_id", "trade_status", "out_trade_no", "trade_no", "total_amount")),
         {"total_amount": "1e3"},
         {"gmt_payment": "yesterday"},
         {"trade_status": "TRADE_CLOSED", "out_trade_no": None},

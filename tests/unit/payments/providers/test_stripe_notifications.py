@@ -1,4 +1,4 @@
-"""Which of Stripe's events are believed: genuine, of now, of our account and mode, and readable."""
+"""Stripe's events: believed if genuine, of now, of our account and mode, and readable."""
 
 import json
 from dataclasses import replace
@@ -190,7 +190,7 @@ def test_what_moves_no_money_of_ours_is_no_fact(stripe: StripeIntents, kind: str
 
 
 def test_a_thin_event_says_nothing(stripe: StripeIntents) -> None:
-    """Sent by mistake to this endpoint, it would be sent again for three days, and the endpoint turned off."""
+    """Refused, it would be sent again for three days, and the endpoint turned off."""
     thin = {"id": "evt_2", "object": "v2.core.event", "type": "payment_intent.succeeded", "livemode": False}
     notice = read(stripe, json.dumps({**thin, "created": "2026-09-17T06:20:52.246Z"}).encode())
     assert (notice.notification_id, notice.facts, notice.refund) == ("evt_2", (), None)
@@ -249,9 +249,7 @@ def test_an_event_of_another_account_is_about_its_money() -> None:
         *(event(id=number) for number in (None, "i" * 129)),
         *(event(type=kind) for kind in (7, "t" * 65)),
         event(data={}),
-        event(document={**INTENT, "amount_received": "1990"}),
-        event(document={**INTENT, "amount_received": True}),
-        event(document={**INTENT, "amount_received": -1}),
+        *(event(document={**INTENT, "amount_received": amount}) for amount in ("1990", True, -1)),
         event(document={**INTENT, "currency": None}),
         event(document={**INTENT, "metadata": [NUMBER]}),
         event(created="now"),

@@ -1,4 +1,4 @@
-"""WeChat's three ways to pay: what is sent, what the shopper's page gets, and what proves nothing."""
+"""WeChat's ways to pay: what is sent, and what the shopper's page gets."""
 
 import json
 
@@ -10,19 +10,6 @@ from payments.sandbox import keys
 from tests.unit.payments.providers.conftest import Company, create, signed
 
 SHOPPER = Payer(openid="oUpF8uMuAJO", client_ip="203.0.113.7")
-
-
-def test_the_ways_and_the_one_that_is_used_where_none_is_asked_for(wechat: WeChatPay, company: Company) -> None:
-    assert wechat.methods == (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
-    company.answer = signed({"code_url": "weixin://wxpay/bizpayurl?pr=x"})
-    for method in (None, PayMethod.NATIVE):
-        action = create(wechat, method=method, payer=SHOPPER)
-        assert (action.type, action.url) == (NextActionType.QR_CODE, "weixin://wxpay/bizpayurl?pr=x")
-    body, again = map(json.loads, company.bodies)
-    assert body == again
-    assert body["time_expire"] == "2026-11-20T12:00:00+08:00"
-    assert not {"payer", "scene_info"} & set(body)  # what a method does not need is not sent
-    assert [path for path, _ in company.asked] == ["/v3/pay/transactions/native"] * 2
 
 
 def test_jsapi_hands_over_signed_arguments(wechat: WeChatPay, company: Company, platform: keys.Keys) -> None:
