@@ -1,4 +1,4 @@
-"""The case file: sentences at its head, sums that add up, a history that only grows, an export."""
+"""The case file: sentences, sums that add up, a history that only grows, an export."""
 
 import re
 from dataclasses import replace

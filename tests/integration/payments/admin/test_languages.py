@@ -1,4 +1,4 @@
-"""The admin of payments for a reader of Chinese: no page, act or export is left in English but data and names."""
+"""The admin in Chinese: no page, act or export is left in English, but data and names."""
 
 import csv
 import re
@@ -229,7 +229,7 @@ def test_every_list_filter_and_row(operator: Client, payment: Payment, monkeypat
 
 
 def pages_of(operator: Client, model: Any) -> list[str]:
-    """List what is left in English in the model's list, by each of its filters, and on a page of each state."""
+    """List what is left in English in a model's list, by each filter, and on each state's page."""
     listed = f"/admin/payments/{model._meta.model_name}/"
     answer = operator.get(listed)
     found = left(answer)

@@ -1,4 +1,4 @@
-"""Payments in the admin: everything to see, nothing to edit, and actions that say what they do and what came of it."""
+"""Payments in the admin: all to see, nothing to edit, acts that say what came of them."""
 
 import re
 from collections.abc import Callable
@@ -68,7 +68,7 @@ REFUSED = ProviderRejected("NOT_ENOUGH", "balance too small")
 
 
 class Answering(Cashier):
-    """Answers for trades and refunds as the test says; `failure` is raised instead, by everything."""
+    """A provider that answers as the test says; each method raises `failure` if that is set."""
 
     trade: TradeStatus = TradeStatus.PENDING
 

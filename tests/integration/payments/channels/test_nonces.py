@@ -1,4 +1,4 @@
-"""Nonces of notifications are remembered, and decide nothing: the database alone acknowledges."""
+"""Nonces of notifications decide nothing: the database alone acknowledges."""
 
 import pytest
 import redis
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def replayed() -> float:
-    """Counted when Redis' answer is read: by what is asked next on the connection that was used last."""
+    """Ask Redis once more, so that its last answer is read and counted."""
     shared(
         "a question", lambda client: ExpiringSet("any", ttl_seconds=1, client=client).add("any"), otherwise=True
     )
@@ -37,7 +37,7 @@ def test_the_same_bytes_are_not_a_copy_signed_again(open_attempt: OpenAttempt, r
 
 
 def test_what_redis_remembers_acknowledges_nothing(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
-    """A database that was restored, or a standby promoted too early, must get its notification back from a copy."""
+    """A restored database gets its notification back from a copy."""
     note = letter(open_attempt(), notification_id="n")
     assert note.send().status_code == 204
     with transaction.atomic(), connection.cursor() as cursor:

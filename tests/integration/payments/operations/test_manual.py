@@ -1,4 +1,4 @@
-"""Outcomes that an operator records where the provider cannot answer: each counts as a fact, once."""
+"""Outcomes that an operator records for a provider without an answer: each counts once."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -296,7 +296,7 @@ class TestWhatIsToldLater:
 
     @pytest.fixture
     def by_word(self, by: Operator, cut: Cut, on_again: Callable[[], None]) -> ByWord:
-        """Record the outcome of a row while nobody can be asked; afterwards its provider can be again."""
+        """Record a row's outcome while nobody can be asked; then switch its provider on again."""
 
         def decide(row: Attempt | Refund, moved: bool) -> None:
             cut(row)

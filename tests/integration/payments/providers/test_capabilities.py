@@ -1,4 +1,4 @@
-"""Channels as plug-ins: found by place or path and named nowhere else; one that cannot do all that others can."""
+"""Channels as plug-ins: found by place or path, named nowhere else, with what they can do."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -296,7 +296,7 @@ def test_a_package_that_builds_no_provider_is_named(
 
 
 def test_the_timer_goes_on_with_the_others(coins: Callable[..., Coins]) -> None:
-    """One whose time is over, at a channel that closes nothing, keeps no other from being asked about."""
+    """An expired attempt of a channel that closes nothing holds no other up."""
     provider = coins(Capability.CLOSE)
     late, other = (payments.start(Group.objects.create(name=name), method="coins") for name in "ab")
     late.payment.attempts.update(expires_at=late.created_at)

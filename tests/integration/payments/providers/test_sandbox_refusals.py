@@ -1,4 +1,4 @@
-"""The sandbox is as strict as the platforms: what it refuses, with their codes, and what its pages say."""
+"""The sandbox is as strict as the platforms: it refuses with their codes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -84,7 +84,7 @@ def test_wechat_keeps_a_number_to_its_order_and_refunds_within_it(sandbox: Sandb
 
 
 def test_a_forged_request_is_refused(sandbox: Sandbox, number: str) -> None:
-    """The other side really verifies: our clients with a key that is not the merchant's get nothing done."""
+    """A client with a key that is not the merchant's gets nothing done."""
     channels = sandbox.channels()
     channels["wechat"]["MCH_KEY_FILE"] = channels["alipay"]["APP_KEY_FILE"]
     channels["alipay"]["APP_KEY_FILE"] = sandbox.channels()["wechat"]["MCH_KEY_FILE"]

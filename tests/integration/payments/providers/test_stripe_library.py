@@ -1,4 +1,4 @@
-"""Stripe's own library, as anybody would use it, agrees with the sandbox; and the sandbox is as strict as Stripe."""
+"""Stripe's own library agrees with the sandbox, which is as strict as Stripe."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

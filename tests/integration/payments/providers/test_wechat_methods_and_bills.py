@@ -1,4 +1,4 @@
-"""WeChat's three ways to pay, its bills and its changing certificates, over real HTTP against the sandbox."""
+"""WeChat's ways to pay and its bills, over real HTTP against the sandbox."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Notifications as rows: held when early, in quarantine when changed, processed again on demand."""
+"""Notifications as rows: held if early, quarantined if changed, processed again on demand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_a_known_id_with_other_content_goes_into_quarantine_once(open_attempt: O
 def test_a_copy_of_what_an_earlier_version_kept_is_a_copy(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, applied: bool, verdict: str
 ) -> None:
-    """Versions may make the digest of other things; where it differs, today's code reads the kept bytes too."""
+    """Versions may digest other things; today's code then reads the stored bytes too."""
     attempt = open_attempt()
     with monkeypatch.context() as patch:
         if not applied:

@@ -1,4 +1,4 @@
-"""docs/contract.md, 3: what is accepted, what is refused, and what each answer leaves behind."""
+"""What is accepted or refused, and what each answer leaves behind (docs/contract.md, 3)."""
 
 import io
 import json
@@ -156,7 +156,7 @@ def test_signed_but_not_readable_is_400(open_attempt: OpenAttempt, channel: str)
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(open_attempt: OpenAttempt, channel: str) -> None:
-    """No copy would change it, so it is acknowledged. Which facts fit is in test_notifications.py."""
+    """No copy would change it, so it is acknowledged; test_notifications.py has all kinds."""
     note = letter(open_attempt(channel), charged_minor=10**20)
     for _ in range(3):
         assert acknowledged(note.send(), channel)
@@ -257,7 +257,7 @@ def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, cha
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
-    """Round trips and the statements in each, as libpq sees them; a duplicate ends after the first.
+    """Count statements by round trip, as libpq sees them; a duplicate ends after the first.
 
     Of a first copy: is it stored, and what is known of its payment; then BEGIN, lock of the payment, step of the
     order, payment, fact with journal, attempt, event, notification, COMMIT.
@@ -274,7 +274,7 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
 
 
 def test_a_session_plans_each_statement_once(open_attempt: OpenAttempt, settings: Any) -> None:
-    """PostgreSQL plans one again and again that it believes to be cheaper so; planning took most of its time."""
+    """PostgreSQL may plan a statement each time; planning took most of its time."""
     settings.PAYMENTS = changed(WEBHOOKS={"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}})
     notes = [letter(open_attempt(), charged_minor=wrong) for wrong in [None, 1] for _ in range(12)]
     connection.close()
@@ -304,7 +304,7 @@ def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settin
 
 
 def test_a_project_that_lets_nobody_in_takes_it(open_attempt: OpenAttempt, settings: Any) -> None:
-    """And whose every request is one transaction: what it says commits before it is acknowledged."""
+    """With ATOMIC_REQUESTS too: it commits before it is acknowledged."""
     settings.MIDDLEWARE = [*OF_EVERYBODY, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "KEYED": "marked"}  # or the first request is refused (E002)
     attempt = open_attempt()
