@@ -181,53 +181,47 @@ async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) 
     await sync_to_async(connections.close_all)()  # what this test itself asked
 
 
+PLANNED = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
+OF_EVERY_GUEST = [str(AnonymousUser()), "user:None", "guest/undefined", "key=null", "Guest", "user:"]
+
+
 @pytest.mark.parametrize(
-    "known",
-    [{"user": User()}, {"session": SignedCookie()}],
-    ids=["by a user without a number", "by a session that changes its key"],
+    ("known", "idempotency", "principal", "sentence"),
+    [
+        ({"user": User()}, {}, None, r"IDEMPOTENCY\['PRINCIPAL'\]"),  # without a number
+        ({"session": SignedCookie()}, {}, None, r"IDEMPOTENCY\['PRINCIPAL'\]"),  # which changes its key
+        *(({}, PLANNED, no_name, "must return the caller's name") for no_name in (None, "  ", 7, "x" * 256)),
+        *(
+            ({"user": nobody}, PLANNED, name, rf"names this caller {name!r}, as it would every other guest")
+            for name in OF_EVERY_GUEST
+            for nobody in (None, AnonymousUser(), User())
+        ),
+    ],
 )
-def test_a_caller_that_nothing_names_is_an_error_and_not_everybody(effects: Effects, known: Any) -> None:
+def test_a_caller_that_nothing_names_is_an_error_and_not_everybody(
+    effects: Effects, settings: Any, known: Any, idempotency: Any, principal: Any, sentence: str
+) -> None:
+    settings.IDEMPOTENCY, PLAN["principal"] = idempotency, principal
     request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
     vars(request).update(known)
-    with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
+    with pytest.raises(RuntimeError, match=sentence):
         plain(request)
     assert effects() == 0
 
 
-def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effects, settings: Any) -> None:
-    settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
-    for principal in (None, "", "  ", 7, "x" * 256):
-        PLAN["principal"] = principal
-        with pytest.raises(RuntimeError, match="must return the caller's name"):
-            plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
-    assert effects() == 0
-
-
-@pytest.mark.parametrize(
-    "name",
-    [str(AnonymousUser()), "user:None", "guest/undefined", "key=null", "anonymous", "Guest", "user:"],
-)
-def test_a_principal_that_every_guest_has_is_an_error_and_not_everybody(
-    effects: Effects, settings: Any, user: User, name: str
-) -> None:
-    settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
-    PLAN["principal"] = name
-    for nobody in (None, AnonymousUser(), User()):  # nor has a user of a token that lacks its number
+def test_a_principal_may_look_like_one_of_every_guest(effects: Effects, settings: Any, user: User) -> None:
+    settings.IDEMPOTENCY = PLANNED
+    names = ["guest:5f0e", "device:abc_", "YWJjZA==", "https://issuer.example/", "team none"]
+    for who, name in [*((user, name) for name in OF_EVERY_GUEST), *((None, name) for name in names)]:
+        PLAN["principal"] = name
         request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
-        request.user = nobody  # type: ignore[assignment]
-        with pytest.raises(RuntimeError, match=rf"names this caller {name!r}, as it would every other guest"):
-            plain(request)
-    assert effects() == 0
-    request.user = user  # whose name it may be
-    assert plain(request).status_code == 303
-    for somebody in ("guest:5f0e", "device:abc_", "YWJjZA==", "https://issuer.example/", "team none"):
-        PLAN["principal"] = somebody
-        assert plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})).status_code == 303
+        request.user = who  # type: ignore[assignment]
+        assert plain(request).status_code == 303
 
 
 def test_a_page_with_a_form_is_shown_to_a_guest_whom_the_principal_does_not_name(settings: Any) -> None:
     """Only the call needs a caller."""
-    settings.IDEMPOTENCY = {"PRINCIPAL": "tests.integration.idempotency.urls.planned_principal"}
+    settings.IDEMPOTENCY = PLANNED
     PLAN["principal"] = "user:None"
     assert issue_for_page(RequestFactory().get("/plain"), intent="a basket")
 
