@@ -35,12 +35,6 @@ class Sends:
         assert Group.objects.count() == 1
 
 
-class Plain(Sends, TestCase):
-    """Without the mixin the second is answered as the first was."""
-
-    keyed_client = KeyedClient()
-
-
 class Atomic(IdempotencyTestMixin, Sends, TestCase):
     pass
 

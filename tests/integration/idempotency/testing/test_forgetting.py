@@ -35,11 +35,6 @@ def test_each_test_of_a_case_is_the_first(case: type[unittest.TestCase]) -> None
     assert outcome(case) == (2, [])
 
 
-@pytest.mark.django_db(transaction=True)
-def test_without_the_mixin_it_is_not() -> None:
-    assert outcome(suites.Plain) == (2, ["AssertionError: a test before is remembered"])
-
-
 @pytest.mark.django_db
 @pytest.mark.parametrize("turn", [1, 2])
 def test_each_test_of_pytest_is_the_first(keyed_client: KeyedClient, turn: int) -> None:  # noqa: F811
