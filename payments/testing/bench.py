@@ -264,4 +264,7 @@ class Bench:
 
     def read(self, headers: Mapping[str, str], body: bytes, *, age: timedelta = timedelta()) -> Notice:
         """Let the plug-in read it as if it arrived `age` later."""
-        return self.provider.read_notification(headers=headers, body=body, now=datetime.now(UTC) + age)
+        before = self.relay.calls
+        notice = self.provider.read_notification(headers=headers, body=body, now=datetime.now(UTC) + age)
+        must(self.relay.calls == before, "the provider is called to read a notification; what it says must do")
+        return notice

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from traceback import extract_tb
 
 from payments.providers.plugin import Plugin
 from payments.testing.bench import Bench, Simulator
@@ -67,7 +68,8 @@ def certify(plugin: Plugin, simulator: Simulator, *, only: Collection[str] = ())
         except Broken as sentence:
             broken[name] = str(sentence)
         except Exception as error:
-            broken[name] = f"{type(error).__name__}: {error}"
+            said = str(error) or f"in {extract_tb(error.__traceback__)[-1].name}"  # as of a method that is missing
+            broken[name] = f"{type(error).__name__}: {said}"
     certificate = Certificate(passed=tuple(passed), skipped=skipped, broken=broken)
     if broken:
         raise NotCertified(certificate)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from idempotency.ids import new_id
-from payments.errors import OutcomeUnknown, ProviderError, ProviderUnavailable
+from payments.errors import OutcomeUnknown, ProviderError, ProviderRejected, ProviderUnavailable
 from payments.providers.base import BillLine, Fact, FactKind, RefundStatus, TradeStatus
 from payments.providers.disputes import DisputeStatus
 from payments.providers.plugin import Capability
@@ -72,12 +72,18 @@ def refunds(bench: Bench) -> None:
     must(ours, "a refund's fact must carry our number of it")
     own = (fact.amount_minor, fact.is_whole) == (PART_MINOR, False)
     must(own, "a refund's fact must state its own amount, not a sum")
-    bench.refund(trade, new_id().hex, AMOUNT_MINOR - PART_MINOR)
+    rest = new_id().hex
+    bench.refund(trade, rest, AMOUNT_MINOR - PART_MINOR)
+    others = {other.provider_txn_id for other in bench.query_refund(trade, rest).facts}
+    must(
+        fact.provider_txn_id not in others, "two refunds have one `provider_txn_id`, so the second would not count"
+    )
     try:
         more = bench.refund(trade, new_id().hex, PART_MINOR)
         must(more.status not in MOVED, "more was given back than had been paid")
-    except ProviderError:
-        pass
+    except ProviderError as error:
+        refused, name = isinstance(error, ProviderRejected), type(error).__name__
+        must(refused, f"a refund that is refused raises {name}, so it would be asked for again for ever")
     must(bench.refunded(trade) == AMOUNT_MINOR, "what went back is not the sum of the refunds")
     must(bench.query(trade).status is TradeStatus.PAID, "a refunded trade was paid, so it must stay PAID")
 

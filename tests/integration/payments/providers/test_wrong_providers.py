@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from idempotency.ids import new_id
-from payments.errors import OutcomeUnknown, ProviderError
+from payments.errors import OutcomeUnknown, ProviderError, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import (
     BillLine,
@@ -140,6 +140,23 @@ def credulous(genuine: Provider, **given: Any) -> RefundResult:
         return RefundResult(status=RefundStatus.PROCESSING)
 
 
+def unreachable(genuine: Provider, **given: Any) -> RefundResult:
+    try:
+        return genuine.refund(**given)
+    except ProviderRejected as refused:
+        raise ProviderUnavailable(str(refused)) from None
+
+
+def asking(genuine: Provider, **given: Any) -> Notice:
+    notice = genuine.read_notification(**given)
+    genuine.query(out_trade_no=notice.facts[0].out_trade_no)
+    return notice
+
+
+def unwritten(genuine: Provider, **given: Any) -> RefundResult:
+    raise NotImplementedError
+
+
 def again(genuine: Provider, **given: Any) -> RefundResult:
     return genuine.refund(**{**given, "out_refund_no": new_id().hex})
 
@@ -184,6 +201,15 @@ OF_WECHAT: list[tuple[str, str, Callable[..., Any], str]] = [
     ("parallel", "refund", again, "one refund, asked for by several threads, moved money twice"),
     ("refunds", "refund", again, "the same refund, asked for twice, moved money twice"),
     ("asking moves nothing", "query_refund", giving, "a question moved money"),
+    (
+        "refunds",
+        "query_refund",
+        changed("query_refund", provider_txn_id="1"),
+        "two refunds have one `provider_txn_id`",
+    ),
+    ("refunds", "refund", unreachable, "a refund that is refused raises ProviderUnavailable"),
+    ("refunds", "query_refund", unwritten, "NotImplementedError: in unwritten"),
+    ("duplicates", "read_notification", asking, "the provider is called to read a notification"),
     ("refunds", "query_refund", changed("query_refund", is_whole=True), "state its own amount, not a sum"),
     ("a payment", "query", changed("query", provider_txn_id="1"), "two payments have one `provider_txn_id`"),
     ("delayed", "query", changed("query", provider_txn_id="another"), "it would count twice"),
