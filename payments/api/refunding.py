@@ -3,8 +3,10 @@
 No caller need retry: `idempotency.maintenance.completer` finishes what was cut off.
 """
 
+from functools import partial
 from uuid import UUID, uuid5
 
+from django.db import transaction
 from django.utils.translation import gettext_noop as _
 
 from idempotency.errors import Problem
@@ -15,6 +17,8 @@ from payments.refunds import steps as refunds
 from payments.states import RefundStatus
 
 refunding = Phases("payments.refund")
+# the step's, or its own where the ledger is in another database: run again, a step finds its work done
+_own_transaction = partial(transaction.atomic, savepoint=False)
 
 
 @refunding.atomic("asked")
@@ -22,12 +26,13 @@ def reserve(progress: Progress) -> RecoveryPoint:
     """Reserve the refund under a number derived from the key. `data`: payment, amount_minor, reason."""
     payment_id = UUID(progress.data["payment"])
     try:
-        refund = refunds.request_refund(
-            payment_id=payment_id,
-            amount_minor=progress.data["amount_minor"],
-            reason=progress.data["reason"],
-            refund_id=uuid5(payment_id, progress.key_digest),
-        )
+        with _own_transaction():
+            refund = refunds.request_refund(
+                payment_id=payment_id,
+                amount_minor=progress.data["amount_minor"],
+                reason=progress.data["reason"],
+                refund_id=uuid5(payment_id, progress.key_digest),
+            )
     except RefundExceedsPaid as refused:
         raise Problem(409, refused.code, str(refused)) from refused
     except RefundUnavailable as refused:
@@ -55,9 +60,10 @@ def submit(progress: Progress) -> Response:
 @refunding.on_abandon
 def withdraw(progress: Progress) -> None:
     """Withdraw a refund that the provider was never asked for; refuse for any other."""
-    refund = refunds.withdraw_refund(
-        UUID(progress.data["refund"]), message="abandoned by an operator before the provider was asked"
-    )
+    with _own_transaction():
+        refund = refunds.withdraw_refund(
+            UUID(progress.data["refund"]), message="abandoned by an operator before the provider was asked"
+        )
     if refund.status == RefundStatus.SUCCEEDED:
         raise NotAbandonable("The provider has made this refund. Resolve the entry instead.")
     if refund.status != RefundStatus.FAILED:

@@ -1,12 +1,15 @@
 """Staff refund the payments of others by a permission, which a replay needs too."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
+from idempotency.protocol.recovery import Progress
+from payments.api import refunding
 from payments.attempts import submission
 from payments.models import Payment, Refund
 from shop.models import Order
@@ -53,3 +56,20 @@ def test_who_may_refund_anothers_payment(
         answer = ask(clerk, payment)
         assert (answer.status_code, answer.json().get("code", "")) == (status, code)
         assert Refund.objects.count() == refunds
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_refund_is_reserved_and_withdrawn_where_the_ledger_is_in_another_database(
+    new_order: Callable[[], Order], provider: ScriptedProvider
+) -> None:
+    """No transaction of the step's is open in the database of payments."""
+    attempt = opened(new_order())
+    submission.submit_attempt(attempt.pk)
+    fold(provider.pay(attempt.out_trade_no))
+    data = {"payment": attempt.payment_id.hex, "amount_minor": 90, "reason": ""}
+    asked = Progress(data=data, key_digest="k1", resumed=False)
+    for _ in range(2):
+        reserved = refunding.reserve(asked)
+    assert Payment.objects.get().reserved_minor == 90
+    refunding.withdraw(replace(asked, data=reserved.data))
+    assert (Payment.objects.get().reserved_minor, Refund.objects.get().status) == (0, "failed")
