@@ -9,6 +9,7 @@ from decimal import Decimal
 EXPONENTS = {
     **dict.fromkeys(("AUD", "CAD", "CHF", "CNY", "EUR", "GBP", "HKD", "SGD", "TWD", "USD"), 2),
     **dict.fromkeys(("JPY", "KRW"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
 }
 
 _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
