@@ -22,8 +22,6 @@ VALUES (%s, '', '', '', '', false, true, false, now())
 """
 _NAMES = "SELECT id, username FROM auth_user WHERE username = ANY (%s) ORDER BY username"
 
-_PID = Statement("SELECT pg_backend_pid()", [])
-
 NAMES = ["a; SELECT '", "b%s"]
 
 
