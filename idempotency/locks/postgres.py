@@ -88,6 +88,8 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
     """
     if skip_locked and wait_seconds is not None:
         raise ValueError("skip_locked does not wait: wait_seconds must be None")
+    if queryset.query.combinator:  # Django would leave FOR UPDATE out
+        raise ValueError("PostgreSQL locks no rows of a union and its like: lock those of each queryset")
     # only its own rows: those of joined tables would be locked in no defined order
     rows = queryset.select_for_update(nowait=waiting(wait_seconds) == 0, skip_locked=skip_locked, of=("self",))
     if not queryset.query.is_sliced:

@@ -416,5 +416,7 @@ def test_what_would_not_be_in_order_is_refused(accounts: Any) -> None:
     with transaction.atomic():
         with pytest.raises(ValueError, match="before it is taken"):
             locked(accounts.objects.order_by("-pk")[:2])
+        with pytest.raises(ValueError, match="locks no rows of a union"):
+            locked(accounts.objects.filter(pk=1).union(accounts.objects.filter(pk=2)))
         with pytest.raises(ValueError, match="skip_locked does not wait"):
             locked(accounts.objects.all(), skip_locked=True, wait_seconds=1)
