@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from copy import copy, deepcopy
-from io import BytesIO
+from io import BytesIO, IOBase
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.handlers.wsgi import WSGIRequest
 from django.test import Client
 
@@ -28,12 +29,23 @@ def sender(
     """
     if isinstance(view, str):
         options = {**post, "headers": {**post.get("headers", {}), header: key}}
-        return lambda: _post(client, view, request, options)
+        data = {name: _in_memory(value) for name, value in request.items()} if type(request) is dict else request
+        return lambda: _post(client, view, deepcopy(data), options)
     if not isinstance(request, WSGIRequest):
         raise TypeError(
             f"Give a view and a request of RequestFactory, or an address and data, and not {request!r}."
         )
     return lambda: _call(view, request, {f"HTTP_{header.upper().replace('-', '_')}": key})
+
+
+def _in_memory(value: Any) -> Any:
+    """Read an open file, for each copy is to send the whole of it."""
+    if isinstance(value, list):
+        return [_in_memory(each) for each in value]
+    if not isinstance(value, IOBase):
+        return value
+    value.seek(0)
+    return SimpleUploadedFile(getattr(value, "name", "file"), value.read())
 
 
 def _post(shared: Client, address: str, data: Any, options: dict[str, Any]) -> Any:

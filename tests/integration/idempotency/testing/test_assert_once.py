@@ -4,11 +4,13 @@ import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache, caches
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import transaction
 from django.http import HttpRequest
 from django.test import Client, RequestFactory, override_settings
@@ -57,6 +59,15 @@ class TestRightViews:
     def test_money_may_be_counted(self, request_of: HttpRequest, effects: Effects) -> None:
         charged: Any = lambda: Decimal("19.90") * effects()  # noqa: E731
         assert_once(views.plain, request_of, effects=charged)
+        assert effects() == TRIALS
+
+    def test_files_go_with_each_copy(self, user: User, effects: Effects, tmp_path: Path) -> None:
+        (tmp_path / "mug.png").write_bytes(b"photo")
+        client = Client()
+        client.force_login(user)
+        with (tmp_path / "mug.png").open("rb") as photo:
+            data = {"sku": "mug", "photo": photo, "more": [SimpleUploadedFile("back.png", b"back")]}
+            assert_once("/orders", data, client=client, effects=effects)
         assert effects() == TRIALS
 
     @pytest.mark.parametrize(
