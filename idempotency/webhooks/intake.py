@@ -231,9 +231,9 @@ def _fault_of(verify: object, *, id: Any, entity: Any, sequence: Any, headers: A
     if (entity is None) is not (sequence is None):
         return " needs entity= and sequence= together, or neither"
     for name, given in {"entity": entity, "sequence": sequence}.items():
-        if given is not None and not callable(given):
+        if given is not None and not arguments.is_function(given):
             return f": {name}= is a function of the event, not {given!r}"
-    if not (id is None or isinstance(id, str) or callable(id)):
+    if not (id is None or isinstance(id, str) or arguments.is_function(id)):
         return f": id= is a header or a function of the event, not {id!r}"
     if id is None and type(verify).id_of is Verifier.id_of and not (verify.id_header or verify.id_member):
         return f": {type(verify).__name__} names no id. Write id="

@@ -272,6 +272,8 @@ async def coroutine(event: Any) -> None: ...
         ({"verify": SECRET}, TypeError, "needs a Verifier"),
         ({"entity": str}, TypeError, "together"),
         ({"entity": "order", "sequence": "number"}, TypeError, "entity= is a function of the event, not 'order'"),
+        ({"entity": coroutine, "sequence": int}, TypeError, "entity= is a function of the event"),
+        ({"id": coroutine}, TypeError, "id= is a header or a function of the event"),
         ({"id": 5}, TypeError, "id= is a header or a function of the event, not 5"),
         ({"headers": "X-Extra"}, TypeError, "headers= is a list of names, not 'X-Extra'"),
         ({"verify": Verifier(SECRET)}, TypeError, "Verifier names no id. Write id="),
