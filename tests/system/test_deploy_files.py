@@ -168,13 +168,6 @@ def test_systemd_takes_a_unit(name: str, tmp_path: Path) -> None:
     copy.write_text(re.sub("ExecStart=\\S+", f"ExecStart={sys.executable}", text))
     verified = subprocess.run([analyze, "verify", copy], capture_output=True, text=True, check=False)
     assert [line for line in verified.stderr.splitlines() if tmp_path.name in line] == []
-    rated = subprocess.run(
-        [analyze, "security", "--offline=true", "--threshold=25", copy],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert rated.returncode == 0, rated.stdout
 
 
 def test_the_image_is_of_one_digest_and_installs_by_hash() -> None:

@@ -240,14 +240,7 @@ def mortal_redis(shop: RunningShop, clients: list[httpx.Client]) -> Iterator[int
     """Yield the process of the shop's Redis; afterwards an empty one stands in its place."""
     folder = shop.folder / "redis"
     yield int((folder / "redis.pid").read_text())
-    where = [
-        "--port",
-        "0",
-        "--unixsocket",
-        str(shop.folder / "run" / "redis" / "redis.sock"),
-        "--dir",
-        str(folder),
-    ]
+    where = ["--port", "0", "--unixsocket", f"{shop.folder}/run/redis/redis.sock", "--dir", str(folder)]
     program = [embedded._redis_binary(), "--daemonize", "yes", "--pidfile", str(folder / "redis.pid")]
     subprocess.run([*program, *where, "--save", ""], check=True, stdout=subprocess.DEVNULL)
     until(lambda: all(client.get("/readyz").json()["redis"] for client in clients))
