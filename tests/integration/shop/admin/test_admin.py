@@ -46,7 +46,7 @@ def page(operator: Client, product: Product) -> dict[str, Any]:
 def send(operator: Client, product: Product, fields: dict[str, Any]) -> str:
     """What the operator reads next."""
     address = f"/admin/shop/product/{product.pk}/change/"
-    return str(operator.post(address, fields, follow=True).content.decode())
+    return str(operator.post(address, fields, follow=True).text)
 
 
 def edit(operator: Client, product: Product, **changes: Any) -> str:
@@ -72,7 +72,7 @@ def test_a_price_is_typed_and_shown_as_money(operator: Client, mug: Product) -> 
     mug.refresh_from_db()
     assert (mug.price_minor, mug.currency) == (1999, "JPY")
     assert page(operator, mug)["price_minor"] == "1999"
-    assert "1,999 JPY" in operator.get("/admin/shop/product/").content.decode()
+    assert "1,999 JPY" in operator.get("/admin/shop/product/").text
 
 
 def test_taking_away_more_than_there_is_or_than_a_column_holds_is_refused(operator: Client, mug: Product) -> None:
@@ -226,7 +226,7 @@ def test_times_are_in_one_style(
     for row in (sale, purchase, coupon, campaign, Like.objects.get(), order):
         listed = f"/admin/shop/{row._meta.model_name}/"
         for address in (listed, f"{listed}{row.pk}/change/"):
-            said = operator.get(address).content.decode()
+            said = operator.get(address).text
             assert "(UTC)" in said
             assert re.search(r"[ap]\.m\.|midnight|noon|¥", said) is None
 
@@ -250,8 +250,8 @@ def test_how_units_are_taken_is_changed_and_they_stay_as_many(
 
     assert stock.units_of(product_id=mug.pk) == 100
     assert list(mug.segments.values_list("units", flat=True)) == [25] * 4
-    assert '<div class="readonly">100</div>' in operator.get(address).content.decode()
-    assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=5").content.decode()
+    assert '<div class="readonly">100</div>' in operator.get(address).text
+    assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=5").text
 
     with transaction.atomic():
         on_payment(order_id=order.id, event="paid")
@@ -274,7 +274,7 @@ def test_who_did_something_is_deleted_and_their_acts_on_money_stay(
     assert "changed successfully" in edit(theirs, mug, name="Cup")
     answer = theirs.post(f"/admin/payments/payment/{payment.id}/ask/", {"reason": "shopper called"})
     assert answer.status_code == 302
-    shown = operator.get(f"/admin/payments/payment/{payment.id}/change/").content.decode()
+    shown = operator.get(f"/admin/payments/payment/{payment.id}/change/").text
     assert "operator, payment" in shown
     chosen = {"action": "delete_selected", "_selected_action": [clerk.pk], "post": "yes"}
     if way == "page":
@@ -285,7 +285,7 @@ def test_who_did_something_is_deleted_and_their_acts_on_money_stay(
     assert LogEntry.objects.filter(user_id=clerk.pk).count() == 0
     kept = AuditEntry.objects.values_list("operator", "operator_id")
     assert list(kept) == [("clerk", str(clerk.pk))] * 2
-    later = operator.get(f"/admin/payments/payment/{payment.id}/change/").content.decode()
+    later = operator.get(f"/admin/payments/payment/{payment.id}/change/").text
     assert later.count("Reason: shopper called.") == shown.count("Reason: shopper called.") == 2
 
 
@@ -326,7 +326,7 @@ class TestAccountsOfOthers:
     ) -> None:
         for user in (clerk, demo):
             before = self.rights(user)
-            assert "finance" not in theirs.get(f"/admin/auth/user/{user.pk}/change/").content.decode()
+            assert "finance" not in theirs.get(f"/admin/auth/user/{user.pk}/change/").text
             assert self.change(theirs, user, email="new@example.com") == 302
             assert (User.objects.get(pk=user.pk).email, self.rights(user)) == ("new@example.com", before)
         body = {"username": "new", "password1": self.SECRET, "password2": self.SECRET, "usable_password": "true"}
@@ -344,7 +344,7 @@ class TestAccountsOfOthers:
             above.groups.add(group)
         address = f"/admin/auth/user/{above.pk}"
         before = vars(User.objects.get(pk=above.pk)) | {"_state": 0}
-        shown = theirs.get(f"{address}/change/").content.decode()
+        shown = theirs.get(f"{address}/change/").text
         assert ('name="_save"' in shown, above.password in shown) == (False, False)
         passwords = {"password1": self.SECRET, "password2": self.SECRET, "usable_password": "true"}
         chosen = {"action": "delete_selected", "_selected_action": [demo.pk, above.pk], "post": "yes"}
@@ -361,13 +361,13 @@ class TestAccountsOfOthers:
     ) -> None:
         above = User.objects.create_superuser("above")
         Token.objects.create(user=above)
-        shown = theirs.get("/admin/auth/user/").content.decode()
+        shown = theirs.get("/admin/auth/user/").text
         assert shown.count('field-has_token"><img src="/static/admin/img/icon-yes') == 2
         chosen = {"action": "end_tokens", "_selected_action": [demo.pk, above.pk]}
         assert theirs.post("/admin/auth/user/", chosen).status_code == 403
         assert Token.objects.count() == 2
         answer = theirs.post("/admin/auth/user/", chosen | {"_selected_action": [demo.pk]}, follow=True)
-        assert "1 API token was taken away." in answer.content.decode()
+        assert "1 API token was taken away." in answer.text
         assert (Token.objects.get().user, caller.get("orders").status_code) == (above, 401)
         assert LogEntry.objects.get().get_change_message() == "Took away the API token."
 

@@ -23,7 +23,7 @@ def codes_of(schema: dict[str, Any]) -> set[str]:
 
 
 def test_every_code_has_a_line_where_a_problems_type_leads(client: Client) -> None:
-    page = client.get("/api/docs/problems").content.decode()
+    page = client.get("/api/docs/problems").text
     lines = set(re.findall(r'<div id="(\w+)">', page))
     schema = client.get("/api/schema/?format=json").json()
     refusals = {one.CODE for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "CODE")}
@@ -54,6 +54,6 @@ def test_it_has_every_call_of_the_contract_by_the_same_name(client: Client) -> N
 @pytest.mark.parametrize("debug", [True, False])
 def test_it_opens_with_a_quickstart(client: Client, settings: Any, debug: bool) -> None:
     settings.DEBUG = debug
-    page = client.get("/api/docs/").content.decode()
+    page = client.get("/api/docs/").text
     assert page.index("data-quickstart") < page.index('id="swagger-ui"')
     assert ("demo-token" in page, "YOUR-TOKEN" in page) == (debug, not debug)

@@ -42,7 +42,7 @@ def shown(_kept: None, mug: Product) -> Any:
 def test_what_is_in_memory_costs_no_sql(shown: Any, client: Client) -> None:
     def costs_nothing() -> bool:  # but where the subscriber has just come back, which means to look again
         with CaptureQueriesContext(connection) as queries:
-            assert "¥19.90" in client.get("/").content.decode()
+            assert "¥19.90" in client.get("/").text
         return len(queries) == 0
 
     until(costs_nothing)

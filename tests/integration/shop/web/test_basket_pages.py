@@ -28,7 +28,7 @@ ADD_MUG = "/basket/mug/add"
 
 def the_form(page: Any, *, button: str = "") -> dict[str, str]:
     """Return the basket's fields, with the token of the button that goes to `button`."""
-    html = page.content.decode()
+    html = page.text
     [form] = re.findall(r'<form id="basket".*?</form>', html, re.S)
     tags = re.findall(r'<input form="basket"[^>]*>', html) + re.findall(r"<input[^>]*>", form)
     named = [dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in tags]
@@ -44,7 +44,7 @@ def guest() -> Client:
 
 def put(client: Client, sku: str, quantity: int) -> Any:
     page = client.get(f"/products/{sku}")
-    token = re.findall(rf'formaction="/basket/{sku}/add"[^>]*value="([^"]+)"', page.content.decode())
+    token = re.findall(rf'formaction="/basket/{sku}/add"[^>]*value="([^"]+)"', page.text)
     fields = form_of(page, f"/basket/{sku}/add") if not token else {"idempotency_token": token[0]}
     body = {**fields, "csrfmiddlewaretoken": csrf_of(page), "quantity": str(quantity)}
     answer = client.post(f"/basket/{sku}/add", body)
@@ -75,17 +75,17 @@ def test_a_double_click_adds_once_and_two_tabs_add_twice(shopper: Client) -> Non
     assert held(shopper) == {"mug": 2}
     put(shopper, "mug", 98)
     assert held(shopper) == {"mug": 99}
-    assert '<span class="count">99</span>' in shopper.get("/").content.decode()
+    assert '<span class="count">99</span>' in shopper.get("/").text
     stale = shopper.post(ADD_MUG, {**shopper.extra_fields, "quantity": "5"})  # type: ignore[attr-defined]
     assert stale["Location"] == "/basket"
-    assert "has been refreshed" in shopper.get("/basket").content.decode()
+    assert "has been refreshed" in shopper.get("/basket").text
     assert held(shopper) == {"mug": 99}
 
 
 def test_buying_and_the_basket_are_two_intents_of_one_page(shopper: Client) -> None:
     page = shopper.get("/products/mug")
     buy = form_of(page, "/products/mug/buy")
-    token = re.findall(r'formaction="/basket/mug/add"[^>]*value="([^"]+)"', page.content.decode())[0]
+    token = re.findall(r'formaction="/basket/mug/add"[^>]*value="([^"]+)"', page.text)[0]
     # a browser sends the field of the form first, then the pressed button's
     body = {**buy, "idempotency_token": [buy["idempotency_token"], token]}
     assert shopper.post(ADD_MUG, body)["Location"] == "/basket"
@@ -97,7 +97,7 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, poster: Product) ->
     client = guest()
     put(client, "mug", 2)
     put(client, "poster", 1)
-    page = client.get("/basket").content.decode()
+    page = client.get("/basket").text
     assert "formaction" not in page
     typed = the_form(client.get("/basket")) | {"quantity.mug": "3", "login": "1"}
     assert client.post("/basket/change", typed)["Location"] == "/accounts/login/?next=/basket"
@@ -148,7 +148,7 @@ def test_looking_leaves_no_session_and_the_first_form_begins_one(poster: Product
     put(client, "mug", 2)
     assert (held(client), Session.objects.count()) == ({"mug": 2}, 1)
     assert client.cookies["sessionid"]["httponly"]
-    assert '<span class="count">2</span>' in client.get("/").content.decode()
+    assert '<span class="count">2</span>' in client.get("/").text
     assert held(guest_with(client)) == {"mug": 2}
 
 
@@ -164,8 +164,8 @@ def test_copies_of_a_guests_first_form_and_tabs_opened_before_it_meet(poster: Pr
     assert held(client) == {"mug": 2, "poster": 2}
     assert Session.objects.count() == 1
     del client.cookies["sessionid"]  # no answer of these came back, and the shopper looks by themselves
-    assert "Poster" in client.get("/basket").content.decode()
-    assert '<span class="count">4</span>' in client.get("/").content.decode()
+    assert "Poster" in client.get("/basket").text
+    assert '<span class="count">4</span>' in client.get("/").text
 
 
 def test_a_guest_whose_session_is_over_begins_another() -> None:
@@ -176,7 +176,7 @@ def test_a_guest_whose_session_is_over_begins_another() -> None:
     put(client, "mug", 3)
     assert held(client) == {"mug": 3}
     client.cookies["sessionid"] = "x" * 32  # of a session that is gone
-    assert '<span class="count">3</span>' in client.get("/basket").content.decode()
+    assert '<span class="count">3</span>' in client.get("/basket").text
     put(client, "mug", 1)
     del client.cookies["sessionid"]
     assert held(client) == {"mug": 4}
@@ -230,7 +230,7 @@ def test_tabs_at_the_same_instant_make_one_order(shopper: Client, poster: Produc
     replays = [shopper.post("/basket/order", fields) for fields in tabs]
     assert [replay["Location"] for replay in replays] == gone_to
     assert {replay["Idempotent-Replayed"] for replay in replays} == {"true"}
-    assert "Your basket has changed since you opened this page." in shopper.get("/basket").content.decode()
+    assert "Your basket has changed since you opened this page." in shopper.get("/basket").text
     assert (Order.objects.count(), held(shopper)) == (1, {"poster": 1})
 
 
@@ -263,7 +263,7 @@ def test_quantities_are_set_and_products_taken_out(shopper: Client, poster: Prod
     wrong = shopper.post("/basket/change", the_form(shopper.get("/basket")) | {"quantity.poster": "-1"})
     assert (wrong.status_code, b'id="error-poster"' in wrong.content) == (400, True)
     many = shopper.post("/basket/change", the_form(shopper.get("/basket")) | {"quantity.poster": "100"})
-    assert "At most 99." in many.content.decode()
+    assert "At most 99." in many.text
     assert order_all(shopper, **{"quantity.poster": "0"})[1]["Location"] == "/basket"
     assert not Order.objects.exists()
     without = the_form(shopper.get("/basket"))
@@ -278,7 +278,7 @@ def test_out_of_stock_is_said_at_the_line_and_can_be_mended(shopper: Client, pos
     fields = the_form(shopper.get("/basket"), button="/basket/order")
     Product.objects.filter(sku="poster").update(stock=4)
     refused = shopper.post("/basket/order", fields)
-    page = refused.content.decode()
+    page = refused.text
     assert (refused.status_code, "Not enough in stock" in page) == (409, True)
     assert re.search(r'id="trouble-poster">Only 4 left<', page)
     assert 'id="trouble-mug"' not in page, "the mugs that were taken first are back before the page is drawn"
@@ -296,11 +296,11 @@ def test_out_of_stock_is_said_at_the_line_and_can_be_mended(shopper: Client, pos
 def test_the_basket_says_what_is_left_and_takes_only_that(shopper: Client, poster: Product) -> None:
     put(shopper, "mug", 3)
     put(shopper, "poster", 9)
-    page = shopper.get("/basket").content.decode()
+    page = shopper.get("/basket").text
     assert ("Only 10 left" in page, 'max="10"' in page, "Take only what" in page) == (True, True, False)
     for stock, left in ((4, {"mug": 3, "poster": 4}), (0, {"mug": 3})):
         Product.objects.filter(sku="poster").update(stock=stock)
-        assert "Take only what" in shopper.get("/basket").content.decode()
+        assert "Take only what" in shopper.get("/basket").text
         fields = the_form(shopper.get("/basket")) | {"fit": "1"}
         for _ in range(2):
             assert shopper.post("/basket/change", fields)["Location"] == "/basket"
@@ -311,13 +311,13 @@ def test_lines_that_cannot_be_ordered(shopper: Client, poster: Product, sneaker:
     put(shopper, "mug", 1)
     put(shopper, "poster", 1)
     Product.objects.filter(sku="poster").update(currency="USD")
-    assert "items in different currencies" in shopper.get("/basket").content.decode()
+    assert "items in different currencies" in shopper.get("/basket").text
     _, refused = order_all(shopper)
     assert (refused.status_code, b"Different currencies" in refused.content) == (409, True)
     Product.objects.filter(sku="poster").update(currency="CNY", flash_only=True)
-    assert "Flash sale only." in shopper.get("/basket").content.decode()
+    assert "Flash sale only." in shopper.get("/basket").text
     Product.objects.filter(sku="poster").delete()
-    assert "No longer available." in shopper.get("/basket").content.decode()
+    assert "No longer available." in shopper.get("/basket").text
     _, refused = order_all(shopper)
     assert (refused.status_code, held(shopper)) == (404, {"mug": 1, "poster": 1})
     unsold = shopper.post("/basket/sneaker/add", {**form_of(shopper.get("/products/mug"), "/products/mug/buy")})

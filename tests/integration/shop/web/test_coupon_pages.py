@@ -36,8 +36,8 @@ def total(order: Order) -> int:
 
 
 def test_a_coupon_is_drawn_used_and_paid_less(shopper: Client, demo: User, coupon: Coupon, channels: Any) -> None:
-    page = shopper.get("/coupons").content.decode()
-    chinese = shopper.get("/coupons", headers={"Accept-Language": "zh-CN"}).content.decode()
+    page = shopper.get("/coupons").text
+    chinese = shopper.get("/coupons", headers={"Accept-Language": "zh-CN"}).text
     assert "8.5 折 · 新人券" in chinese
     assert ("15% off · Welcome" in page, coupon.code in page, "Ready to use" in page) == (True, True, True)
     order = placed(demo, mug=3)
@@ -46,9 +46,9 @@ def test_a_coupon_is_drawn_used_and_paid_less(shopper: Client, demo: User, coupo
     fields = form_of(shopper.get(path), f"{path}/coupon") | {"coupon": coupon.code}
     for _ in range(2):
         assert shopper.post(f"{path}/coupon", fields)["Location"] == path
-    shown = shopper.get(path).content.decode()
+    shown = shopper.get(path).text
     assert all(words in shown for words in ("−¥8.95", "Pay ¥50.75", "Your coupon has been applied."))
-    assert f'href="{path}">Used for an order' in shopper.get("/coupons").content.decode()
+    assert f'href="{path}">Used for an order' in shopper.get("/coupons").text
     pay(shopper, order, "wechat")
     assert Payment.objects.get().amount_minor == 5075
 
@@ -56,7 +56,7 @@ def test_a_coupon_is_drawn_used_and_paid_less(shopper: Client, demo: User, coupo
 def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, coupon: Coupon) -> None:
     first, second = placed(demo, mug=1), placed(demo, mug=1)
     use(shopper, first, coupon)
-    assert "Get a coupon" in shopper.get(f"/orders/{second.id.hex}").content.decode(), "it is used"
+    assert "Get a coupon" in shopper.get(f"/orders/{second.id.hex}").text, "it is used"
     cancel = f"/orders/{first.id.hex}/cancel"
     shopper.post(cancel, form_of(shopper.get(cancel), cancel))
     use(shopper, second, coupon)
@@ -70,12 +70,12 @@ def test_refusals_leave_the_total_alone(shopper: Client, demo: User, coupon: Cou
     for code in ("nothing", "no\0thing"):
         unknown = shopper.post(f"{path}/coupon", form | {"coupon": code})
         assert unknown["Location"] == path
-        assert "be used for this order" in shopper.get(path).content.decode()
+        assert "be used for this order" in shopper.get(path).text
         form = form_of(shopper.get(path), f"{path}/coupon")
     late = form_of(shopper.get(path), f"{path}/coupon")
     pay(shopper, order, "wechat")
     assert shopper.post(f"{path}/coupon", late | {"coupon": coupon.code})["Location"] == path
-    assert "the total can&#x27;t change any more" in shopper.get(path).content.decode()
+    assert "the total can&#x27;t change any more" in shopper.get(path).text
     assert (total(order), Coupon.objects.get(pk=coupon.pk).order) == (1990, None)
 
 

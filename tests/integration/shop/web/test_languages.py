@@ -147,13 +147,13 @@ def test_the_browsers_language_is_spoken() -> None:
         ("en-GB,en;q=0.9", "en", "Good things, paid once."),
         ("fr", "en", "Good things, paid once."),
     ):
-        page = Client().get("/", headers={"Accept-Language": asked}).content.decode()
+        page = Client().get("/", headers={"Accept-Language": asked}).text
         assert f'<html lang="{language}">' in page
         assert words in page
         for name in ("English", "简体中文"):
             assert f">{name}</button>" in page  # each in its own words, so that it is found by who needs it
     missing = Client().get("/products/nothing", headers={"Accept-Language": "zh-CN"})
-    assert (missing.status_code, "商品不存在" in missing.content.decode()) == (404, True)
+    assert (missing.status_code, "商品不存在" in missing.text) == (404, True)
 
 
 def test_our_words_win_over_those_of_djangos_admin() -> None:
@@ -172,9 +172,9 @@ def test_a_product_is_named_in_the_callers_language(demo: User) -> None:
     client.force_login(demo)
     for asked, words in {"zh-CN": ("搪瓷杯", "双层搪瓷。"), "en": ("Enamel mug", "Two coats.")}.items():
         speaking = {"Accept-Language": asked}
-        page = client.get("/products/cup", headers=speaking).content.decode()
+        page = client.get("/products/cup", headers=speaking).text
         assert all(word in page for word in words)
-        assert words[0] in client.get("/", headers=speaking).content.decode()
+        assert words[0] in client.get("/", headers=speaking).text
         assert client.get("/api/v1/products/cup", headers=speaking).json()["name"] == words[0]
         assert client.get("/api/v1/products/bowl", headers=speaking).json()["name"] == "Bowl", (
             "for want of another"

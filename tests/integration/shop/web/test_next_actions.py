@@ -54,16 +54,16 @@ def test_a_next_step_of_its_own_stands_on_the_page(
         Renderer(page=lambda action: format_html("<dl><dt>IBAN</dt><dd>{iban}</dd></dl>", **action.params))
     )
     path = f"/orders/{order.id.hex}"
-    assert "<span>Coins &amp; Co</span>" in shopper.get(path).content.decode()
+    assert "<span>Coins &amp; Co</span>" in shopper.get(path).text
     assert pay(shopper, order, "coins")["Location"] == path
-    shown = shopper.get(path).content.decode()
+    shown = shopper.get(path).text
     assert "<h2>Pay with Coins &amp; Co</h2>" in shown
     assert "<dd>DE02</dd>" in shown
     assert "Waiting for your payment" in shown
 
     Attempt.objects.update(next_action_expires_at=timezone.now())
     over = shopper.get(path)
-    assert ("This has expired." in over.content.decode(), b"DE02" in over.content) == (True, False)
+    assert ("This has expired." in over.text, b"DE02" in over.content) == (True, False)
     assert shopper.post(f"{path}/go-on", form_of(over, f"{path}/go-on"))["Location"] == path
     assert b"DE02" in shopper.get(path).content
     assert [method for method, _ in provider.calls] == ["create", "create"]
@@ -77,7 +77,7 @@ def test_one_that_leads_elsewhere_is_followed_at_once(
     assert pay(shopper, order, "coins")["Location"] == "https://coins.invalid/7"
     Attempt.objects.update(next_action_expires_at=timezone.now() + timedelta(hours=1))
     path = f"/orders/{order.id.hex}"
-    assert "go" in shopper.get(path).content.decode()
+    assert "go" in shopper.get(path).text
 
 
 def test_one_without_a_place_on_the_page_is_left_to_its_script(
@@ -85,4 +85,4 @@ def test_one_without_a_place_on_the_page_is_left_to_its_script(
 ) -> None:
     coins(Renderer())
     pay(shopper, order, "coins")
-    assert "Waiting for your payment" not in shopper.get(f"/orders/{order.id.hex}").content.decode()
+    assert "Waiting for your payment" not in shopper.get(f"/orders/{order.id.hex}").text

@@ -29,18 +29,18 @@ INLINE = re.compile(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|https?://(
 
 def form_of(response: Any, action: str) -> dict[str, str]:
     """The hidden and preset fields of the page's form that posts to `action`."""
-    [form] = re.findall(rf'<form[^>]*action="{re.escape(action)}".*?</form>', response.content.decode(), re.S)
+    [form] = re.findall(rf'<form[^>]*action="{re.escape(action)}".*?</form>', response.text, re.S)
     inputs = [dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in re.findall(r"<input[^>]*>", form)]
     return {field["name"]: field["value"] for field in inputs if field.get("type") != "radio"}
 
 
 def text_of(response: Any) -> str:
     """What a shopper reads."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.text))
 
 
 def csrf_of(page: Any) -> str:
-    return str(re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.content.decode())[0])
+    return str(re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)[0])
 
 
 def log_in(
@@ -107,7 +107,7 @@ class TestCatalogue:
     def test_a_guest_sees_products_and_is_led_to_the_login(
         self, client: Client, mug: Product, poster: Product, sneaker: Product
     ) -> None:
-        page = client.get("/").content.decode()
+        page = client.get("/").text
         assert "¥19.90" in page
         assert "Only 10 left" in page
         assert "Flash sale only" in page
@@ -115,18 +115,18 @@ class TestCatalogue:
         product = client.get("/products/mug")
         sent = client.post("/products/mug/buy", form_of(product, "/basket/mug/add") | {"quantity": "3"})
         assert sent["Location"] == "/accounts/login/?next=/products/mug%3Fquantity%3D3"
-        assert 'value="3"' in client.get("/products/mug?quantity=3").content.decode()
-        assert 'value="1"' in client.get("/products/mug?quantity=x").content.decode()
+        assert 'value="3"' in client.get("/products/mug?quantity=3").text
+        assert 'value="1"' in client.get("/products/mug?quantity=x").text
         Product.objects.filter(sku="poster").update(stock=0)
         for sku in ("poster", "sneaker"):  # sold out, and sold in flash sales alone
-            assert 'class="buy"' not in client.get(f"/products/{sku}").content.decode()
+            assert 'class="buy"' not in client.get(f"/products/{sku}").text
 
     def test_a_product_names_the_channels_that_take_its_currency(
         self, client: Client, mug: Product, channels: Any
     ) -> None:
-        assert "<li>WeChat Pay · Alipay</li>" in client.get("/products/mug").content.decode()
+        assert "<li>WeChat Pay · Alipay</li>" in client.get("/products/mug").text
         channels["wechat"].currencies = frozenset({"USD"})
-        page = client.get("/products/mug").content.decode()
+        page = client.get("/products/mug").text
         assert ("<li>Alipay</li>" in page, "WeChat Pay" in page) == (True, False)
 
     def test_a_member_likes_it_once_however_often_they_press(
@@ -138,7 +138,7 @@ class TestCatalogue:
             for _ in range(2):
                 sent = shopper.post("/products/mug/like", {**fields, "liked": liked})
                 assert sent["Location"] == "/products/mug"
-            page = shopper.get("/products/mug").content.decode()
+            page = shopper.get("/products/mug").text
             assert (f"<span>{shown}</span>" in page, f'aria-pressed="{"true" if liked else "false"}"' in page) == (
                 True,
                 True,
@@ -246,12 +246,12 @@ class TestPaying:
     def test_wechat_shows_a_qr_code(self, visit: Visit, settings: Any) -> None:
         settings.SANDBOX_URL = "http://127.0.0.1:8001"
         preset = re.compile(r'value="(\w+)" required checked')
-        assert preset.findall(visit.get().content.decode()) == ["wechat"]
+        assert preset.findall(visit.get().text) == ["wechat"]
         response = visit.pay()
         assert (response.status_code, response["Location"]) == (302, visit.path)
 
         shown = visit.get()
-        page = shown.content.decode()
+        page = shown.text
         # a picture, because a long press saves no inline SVG
         assert '<img class="qr" src="data:image/png;base64,' in page
         assert 'alt="QR code to pay this order in WeChat"' in page
@@ -294,7 +294,7 @@ class TestPaying:
         refused = visit.pay("wechat", fields)
         assert (refused.status_code, b"You were not charged" in refused.content) == (502, True)
         assert b"internal words" not in refused.content
-        assert f'href="{path}"' in refused.content.decode()
+        assert f'href="{path}"' in refused.text
         wechat.fails(ProviderUnavailable("connection refused"), "create")
         away = visit.pay("wechat", fields)
         assert (away.status_code, away["Retry-After"], b"responding" in away.content) == (503, "2", True)
@@ -315,7 +315,7 @@ class TestPaying:
         assert b"Continue to Alipay" in visit.get().content, "asked a moment ago: it shows what is known"
         Attempt.objects.update(asked_at=None)  # time passes
         visit.get(f"?out_trade_no={number}")
-        page = visit.get().content.decode()
+        page = visit.get().text
         assert "Paid. Thank you!" in page
         assert " data-final" in page
         asked = len(channels["alipay"].calls)
@@ -372,7 +372,7 @@ def test_the_status_changes_when_the_page_would(visit: Visit, other: User) -> No
         answer = visit.get("/status")
         states.append(answer.json())
         assert "no-store" in answer["Cache-Control"]
-        assert f'data-state="{states[-1]["state"]}"' in visit.get().content.decode()
+        assert f'data-state="{states[-1]["state"]}"' in visit.get().text
 
     poll()
     visit.pay()
@@ -408,10 +408,10 @@ class TestHistory:
                 placed(user, mug=1)
         mine = [order.id.hex for order in Order.objects.filter(user=demo, created_at__gte=now)]
 
-        page = shopper.get("/orders").content.decode()
+        page = shopper.get("/orders").text
         assert mine[0][-6:].upper() in page, "as the order's own page is headed"
         assert re.findall(r'class="row" href="/orders/(\w+)"', page) == mine[:20]
-        older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).content.decode()
+        older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).text
         assert re.findall(r'class="row" href="/orders/(\w+)"', older) == mine[20:]
         assert "Newest" in older
         for broken in ("x", "g" * 32, "'" * 32):
@@ -424,11 +424,11 @@ class TestHistory:
         order = placed(demo, mug=2, poster=1)
         shown = {"en": "Mug × 2 and 1 more", "zh-CN": "搪瓷杯 × 2 等 3 件"}
         for language, words in shown.items():
-            assert words in shopper.get("/orders", headers={"Accept-Language": language}).content.decode()
+            assert words in shopper.get("/orders", headers={"Accept-Language": language}).text
         path, chinese = f"/orders/{order.id.hex}", {"Accept-Language": "zh-CN"}
-        assert 'class="item-name">搪瓷杯<' in shopper.get(path, headers=chinese).content.decode()
+        assert 'class="item-name">搪瓷杯<' in shopper.get(path, headers=chinese).text
         Product.objects.filter(sku="mug").update(name="Cup", name_zh="杯")
-        assert 'class="item-name">Mug<' in shopper.get(path, headers=chinese).content.decode(), "as bought"
+        assert 'class="item-name">Mug<' in shopper.get(path, headers=chinese).text, "as bought"
 
 
 def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: User) -> None:

@@ -64,18 +64,23 @@ def test_it_is_queued_with_the_event_and_sent_once(paid: Order, settings: Any) -
         assert part in sent.body
 
 
+def refuse(patched: pytest.MonkeyPatch, refusal: Exception) -> None:
+    """Have the mail server refuse every message."""
+
+    def send(*_: Any) -> int:
+        raise refusal
+
+    patched.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", send)
+
+
 def test_a_mail_server_that_is_away_is_tried_again(paid: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", _refuse)
+        refuse(patched, ConnectionRefusedError())
         with pytest.raises(ConnectionRefusedError):
             tasks.send_receipt(paid.id.hex)
     assert mail.outbox == []
     tasks.send_receipt(paid.id.hex)
     assert len(mail.outbox) == 1
-
-
-def _refuse(*_: Any) -> int:
-    raise ConnectionRefusedError
 
 
 @pytest.mark.parametrize(
@@ -88,10 +93,7 @@ def _refuse(*_: Any) -> int:
 def test_an_address_that_a_mail_server_refuses_is_in_no_log(
     paid: Order, monkeypatch: pytest.MonkeyPatch, refusal: SMTPException
 ) -> None:
-    def refuse(*_: Any) -> int:
-        raise refusal
-
-    monkeypatch.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", refuse)
+    refuse(monkeypatch, refusal)
     with pytest.raises(SMTPException, match=type(refusal).__name__) as raised:
         tasks.send_receipt(paid.id.hex)
     assert "demo@" not in "".join(traceback.format_exception(raised.value))

@@ -66,7 +66,7 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(paid: Visit) -> N
     assert (refund.amount_minor, refund.reason, refund.status) == (550, "too small", "processing")
     assert "¥5.50 · too small With the payment service. Your bank may take a few days" in paid.page()
     assert "We are packing your order." in paid.page(), "a part goes back"
-    assert "Refund in progress" in paid.shopper.get("/orders").content.decode()
+    assert "Refund in progress" in paid.shopper.get("/orders").text
     before = paid.status()
     assert before["final"] is False, "the page goes on looking"
 
@@ -76,7 +76,7 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(paid: Visit) -> N
     assert "¥5.50 · too small Refunded" in paid.page()
     assert "up to ¥34.30" in paid.page()
     assert "We refunded ¥5.50, so you paid ¥34.30." in paid.page()
-    assert "Partly refunded" in paid.shopper.get("/orders").content.decode()
+    assert "Partly refunded" in paid.shopper.get("/orders").text
     assert paid.ask("39.80", fields)["Location"] == paid.path  # the old form with another amount: renewed
     assert Refund.objects.count() == 1
 
@@ -111,7 +111,7 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(paid: Visit) ->
 
     replayed = paid.ask("39.81", sent)
     assert (replayed.status_code, replayed["Idempotent-Replayed"]) == (409, "true")
-    assert "up to ¥29.80" in replayed.content.decode(), "with what is true by now"
+    assert "up to ¥29.80" in replayed.text, "with what is true by now"
     assert paid.ask("29.80").status_code == 302
     nothing_left = paid.ask("39.80", second_tab)
     assert nothing_left["Location"] == paid.path
@@ -121,7 +121,7 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(paid: Visit) ->
 
 def test_a_refund_is_confirmed_first_with_the_amount_and_where_it_goes(paid: Visit) -> None:
     assert "Paid with WeChat Pay Transaction txn-paid-" in paid.page()
-    question = paid.get("/refund", {"amount": "5.5", "reason": "too small"}).content.decode()
+    question = paid.get("/refund", {"amount": "5.5", "reason": "too small"}).text
     for words in ("Request this refund?", "¥5.50", "goes back to WeChat Pay", "too small", "Yes, refund"):
         assert words in question
     assert not Refund.objects.exists()
@@ -135,7 +135,7 @@ def test_refusals_are_sentences(paid: Visit) -> None:
     refused = paid.ask("1")
     assert (refused.status_code, b"Refund declined" in refused.content) == (409, True)
     assert b"internal words" not in refused.content
-    assert "Paid, refund declined" in paid.shopper.get("/orders").content.decode()
+    assert "Paid, refund declined" in paid.shopper.get("/orders").text
     said = "The payment service declined it. No money was moved. We are looking into it. You can request it again. Declined"
     assert f"¥1.00 · too small {said}" in paid.page()
 
@@ -159,7 +159,7 @@ def test_a_refund_that_is_not_carried_out_is_not_shown_as_on_its_way(paid: Visit
     assert "¥39.80 · too small This refund is delayed" in page
     assert "being refunded" not in page
     assert "NOT_ENOUGH" not in page
-    assert "Refund delayed" in paid.shopper.get("/orders").content.decode()
+    assert "Refund delayed" in paid.shopper.get("/orders").text
     assert (delayed["final"], delayed["state"] != before) == (False, True), "the open page is renewed"
 
     given_back(Refund.objects.get(), paid.channels)
@@ -204,7 +204,7 @@ class TestOnAPhone:
             assert switch["channel"] == "wechat"
             answer = visit.shopper.post(f"{visit.path}/method", switch | {"method": method})
             assert answer["Location"].startswith("https://wechat.invalid/" if method == "h5" else visit.path)
-            shown = visit.shopper.get(f"{visit.path}?by=wechat.{method}").content.decode()
+            shown = visit.shopper.get(f"{visit.path}?by=wechat.{method}").text
             assert f'name="method" value="{"native" if method == "h5" else "h5"}"' in shown
         assert sorted(Attempt.objects.values_list("method", flat=True)) == ["h5", "native"], "one of each"
         assert Payment.objects.count() == 1
@@ -235,13 +235,13 @@ class TestOnAPhone:
         visit.shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"
         visit.pay()
         assert Attempt.objects.get().method == "native", "inside WeChat"
-        assert "/method" not in visit.get().content.decode()
-        assert "<svg" in visit.get().content.decode().split("summary")[0]
+        assert "/method" not in visit.get().text
+        assert "<svg" in visit.get().text.split("summary")[0]
         Attempt.objects.update(next_action_expires_at=timezone.now())
         shown = visit.get()
-        assert "This code has expired." in shown.content.decode()
+        assert "This code has expired." in shown.text
         assert visit.shopper.post(f"{visit.path}/go-on", form_of(shown, f"{visit.path}/go-on")).status_code == 302
-        assert "This code has expired." not in visit.get().content.decode()
+        assert "This code has expired." not in visit.get().text
 
     def test_alipay_by_its_page_or_a_code(self, visit: Visit) -> None:
         visit.pay("alipay")
@@ -358,7 +358,7 @@ def test_a_paid_page_is_live_and_promises_nothing_while_a_second_payment_may_com
     assert "¥39.80 · extra payment" in page
     assert "up to ¥39.80" in page, "and what it was paid with can go back"
     assert ("charged once" in page, "so you paid" in page) == (False, False)
-    assert "Refund in progress" not in visit.shopper.get("/orders").content.decode()
+    assert "Refund in progress" not in visit.shopper.get("/orders").text
 
 
 def test_an_order_whose_time_ran_out_says_so(visit: Visit) -> None:

@@ -42,12 +42,12 @@ def poll(client: Client, page: Any) -> Any:
 
 def polled_by(page: Any) -> list[str]:
     """Where the page asks how the sale stands; a state that is not its own makes it load again."""
-    html = page.content.decode()
+    html = page.text
     return [] if "data-final" in html else re.findall(r'data-sale="([^"]+)"', html)
 
 
 def state_of(page: Any) -> str:
-    [state] = re.findall(r'data-state="(\w+)"', page.content.decode())
+    [state] = re.findall(r'data-state="(\w+)"', page.text)
     return str(state)
 
 
@@ -56,7 +56,7 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     now = timezone.now()
     FlashSale.objects.update(starts_at=now + timedelta(minutes=61), ends_at=now + timedelta(hours=2))
     page = shopper.get(PAGE)
-    html = page.content.decode()
+    html = page.text
     assert not INLINE.search(html)
     milliseconds = int(re.findall(r'data-opens-in="(\d+)"', html)[0])
     assert 0 < milliseconds <= 61 * 60_000
@@ -67,7 +67,7 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     refused = shopper.post(BUY, form_of(page, BUY))
     assert (refused.status_code, "started yet, or it" in text_of(refused)) == (409, True)
     assert "Log in now" in text_of(client.get(PAGE))
-    assert f'href="{PAGE}"' in shopper.get("/products/sneaker").content.decode()
+    assert f'href="{PAGE}"' in shopper.get("/products/sneaker").text
 
 
 def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale, settings: Any) -> None:
@@ -95,7 +95,7 @@ def test_two_tabs_and_who_comes_too_late(
     assert (again.status_code, "You got one!" in text_of(again)) == (409, True)
 
     refused = late.post(BUY, form_of(late_page, BUY))
-    assert (refused.status_code, 'role="alert"' in refused.content.decode()) == (409, True)
+    assert (refused.status_code, 'role="alert"' in refused.text) == (409, True)
     assert "Your place in line: 2 " in text_of(refused)
     assert "Items from unpaid orders come back." in text_of(refused)
     assert "In line so far: 2" in text_of(refused)
@@ -132,7 +132,7 @@ def test_a_buyer_after_the_end_and_in_the_next_sale(
     def agreed(*, state: str, asks: bool, order: bool) -> Any:
         page = shopper.get(PAGE)
         assert (state_of(page), poll(shopper, waiting).json()["state"]) == (state, state)
-        assert (bool(polled_by(page)), link in page.content.decode()) == (asks, order)
+        assert (bool(polled_by(page)), link in page.text) == (asks, order)
         return page
 
     agreed(state="bought", asks=False, order=True)
@@ -211,7 +211,7 @@ def test_after_its_end_and_where_there_is_none(shopper: Client, client: Client, 
     FlashSale.objects.update(starts_at=now - timedelta(hours=2), ends_at=now - timedelta(hours=1))
     page = shopper.get(PAGE)
     assert "This sale is over" in text_of(page)
-    assert 'http-equiv="refresh"' not in page.content.decode()
+    assert 'http-equiv="refresh"' not in page.text
     product = text_of(shopper.get("/products/sneaker"))
     assert "No sale is on right now" in product
     assert "Go to the flash sale" not in product
