@@ -66,7 +66,7 @@ test: $(VENV)/dev.stamp programs nginx ## every test, on real servers in a data 
 	@failed=; \
 	part() { name=$$1; shift; $(PY) -m pytest "$$@" $(SUITE) $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
 	part rooms $(PARALLEL) $(ROOMS); \
-	part system -n 3 $(SYSTEM); \
+	part system $(PARALLEL) $(SYSTEM); \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 endif
 
