@@ -1,4 +1,4 @@
 """Reading of a keyed request: its caller, its key, its content.
 
-Pure but for the caller's session. Never: the ledger, Redis, an answer. The protocol and the ledger come in.
+Pure but for the caller's session. Never: the ledger, Redis, an answer. Used by every room above it.
 """

@@ -1,5 +1,5 @@
 """Deliveries: what is decided leaves as signed Standard Webhooks to the project's own endpoints.
 
 In: rows that settlement staged. Out: requests, one at a time a payment, and what became of them. Never: decisions.
-Used by tasks, the admin and the metrics.
+Used by tasks, operations and the metrics.
 """

@@ -1,5 +1,5 @@
 """Settlement: from what a provider says to what is paid, refunded and booked.
 
 In: verified facts (`read` → `decide` → `apply`). Out: committed rows, and events for the order. Never: network.
-Used by webhooks, attempts, refunds, reconciliation and operations.
+Used by every room above it.
 """

@@ -1,5 +1,4 @@
 """Orders: the basket, placing, paying, cancelling, expiring, fulfilment.
 
-Never stock's rows or payment's rows: `shop.stock` and the payments app write those. Used by pages, API, sales,
-tasks.
+Never stock's rows or payment's rows: `shop.stock` and the payments app write those. Used by every room above.
 """
