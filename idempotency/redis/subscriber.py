@@ -39,7 +39,7 @@ class Subscriber:
 
     Attributes:
         mailbox: takes the messages.
-        changing: held while it changes what it is subscribed to, or who it is read for.
+        changing: held while what it is subscribed to, or its connection, changes.
         hub: of locks, once there is one.
     """
 
