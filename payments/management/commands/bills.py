@@ -50,7 +50,7 @@ class Command(LedgerCommand):
             lines = f"{compared.lines} lines, theirs {theirs}, ours {ours}, {found} open differences"
             self.stdout.write(f"{account} {day}: {lines}")
         if failed:
-            raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
+            raise CommandError(f"No bill of {', '.join(failed)}; above is why.")
 
     def _export(self, account: str | None, day: date | None, *, only_open: bool) -> None:
         rows = Difference.objects.select_related("comparison").order_by("id")

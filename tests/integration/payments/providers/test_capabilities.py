@@ -229,7 +229,7 @@ def test_bills_that_it_has_not_are_not_asked_for(coins: Callable[..., Coins]) ->
     paid_by(provider)
     assert bills.compare_recent(now=datetime(2026, 11, 25, tzinfo=UTC)) == 0
     call_command("bills", "compare")
-    with pytest.raises(CommandError, match="No bill of coins"):
+    with pytest.raises(CommandError, match="No bill of coins; above is why"):
         call_command("bills", "compare", "--channel", "coins", "--day", "2026-11-01")
     assert "bill" not in called(provider)
 
