@@ -138,6 +138,7 @@ class Notice:
         event_type: the provider's own word, such as ``TRANSACTION.SUCCESS``.
         facts: empty for an event that moves no money.
         refund: set for one that is `STUCK` or has `FAILED`, perhaps after it had succeeded.
+        out_trade_no: our number of a trade that its shopper has approved, so that the timer captures it at once.
 
     Raises:
         ValueError: id or type does not fit its column, so no operator could be shown it.
@@ -147,6 +148,7 @@ class Notice:
     event_type: str
     facts: tuple[Fact, ...]
     refund: RefundResult | None = None
+    out_trade_no: str = ""
 
     def __post_init__(self) -> None:
         if not (is_keepable(self.notification_id, most=128) and is_keepable(self.event_type, most=64)):

@@ -180,7 +180,8 @@ def enqueue(
     """Queue the copies of one notification, in the caller's transaction.
 
     Args:
-        event: ``paid``, ``refunded``, (Stripe) ``closed``, or the platform's own word about a dispute.
+        event: ``paid``, ``refunded``, ``closed`` (Stripe), ``approved`` (PayPal), or the platform's own word about
+            a dispute.
         refund: for ``refunded``.
         dispute: as `disputes.of`.
     """

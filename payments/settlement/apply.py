@@ -104,7 +104,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
         before = attempts_before(AttemptStatus(attempt.status))
         yield Statement(queries.END_ATTEMPT, [attempt.status, attempt.id, before], rows=1)
     for attempt in decision.to_close:
-        yield Statement(queries.CLOSE_SOON, [attempt.id])
+        yield Statement(queries.ASK_SOON, [attempt.id])
     for refund in decision.refunded:
         yield from _refund_ended(refund, moved=decision.bookings[0].fact)
     for payment in decision.events:

@@ -104,8 +104,11 @@ END_ATTEMPT = (
     "UPDATE payments_attempt SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"
 )
 
-# have the timer close it at once
-CLOSE_SOON = "UPDATE payments_attempt SET next_query_at = statement_timestamp(), query_count = 0 WHERE id = %s"
+# have the timer ask about it at once, or close it; nothing if it has ended
+ASK_SOON = (
+    "UPDATE payments_attempt SET next_query_at = statement_timestamp(), query_count = 0"
+    " WHERE id = %s AND next_query_at IS NOT NULL"
+)
 
 # its money went back
 END_REFUND = "UPDATE payments_refund SET status = 'succeeded', next_query_at = NULL, message = '' WHERE id = %s"

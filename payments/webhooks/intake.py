@@ -15,7 +15,7 @@ from django.utils import timezone
 from prometheus_client import Counter
 
 from idempotency.postgres.availability import database_is_away
-from idempotency.postgres.statements import DIVISION_BY_ZERO, UnitOfWork, send
+from idempotency.postgres.statements import DIVISION_BY_ZERO, Statement, UnitOfWork, send
 from idempotency.response.redaction import reason_of
 from payments.attempts import calling
 from payments.channels.accounts import key_of
@@ -24,13 +24,13 @@ from payments.models import Notification
 from payments.providers.base import Notice, Provider
 from payments.providers.documents import NUMBER_MAX, is_keepable
 from payments.refunds import steps as refunds
-from payments.settlement import backoff, events, notifications, read
+from payments.settlement import backoff, events, notifications, queries, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
 from payments.settlement.decision import Outcome
 from payments.settlement.notifications import Stored
 from payments.settlement.settle import until_settled
-from payments.settlement.state import PaymentState
+from payments.settlement.state import PaymentState, as_id
 from payments.states import AnomalyKind
 from payments.webhooks.digest import digest_of
 
@@ -249,6 +249,8 @@ def _settle(
         work.flush()
         if refunds.take_notice(notice.refund, channel=received.channel, account_key=received.account_key):
             outcomes.append(Outcome.ANOMALY)
+    if approved := as_id(notice.out_trade_no):
+        work.add(Statement(queries.ASK_SOON, [approved]))
     for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
             return Verdict(outcome.value)

@@ -156,7 +156,8 @@ class PayPalOrders(Account):
     def notice(self, document: Any) -> Notice:
         moved, refund = facts.notified(document, merchant=self.merchant)
         number, kind = text_of(document, "id"), text_of(document, "event_type")
-        return Notice(notification_id=number, event_type=kind, facts=moved, refund=refund)
+        approved = facts.approved(document)
+        return Notice(notification_id=number, event_type=kind, facts=moved, refund=refund, out_trade_no=approved)
 
     def _order(self, out_trade_no: str, reference: str) -> Document | None:
         """Fetch the order of our number; None if nobody can have paid it."""

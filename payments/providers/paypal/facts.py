@@ -108,6 +108,13 @@ def notified(event: Document, *, merchant: str) -> tuple[tuple[Fact, ...], Refun
     return (), None
 
 
+def approved(event: Document) -> str:
+    """Return our number of the order that the shopper has approved; empty for any other event."""
+    units = event["resource"].get("purchase_units") if event["event_type"] == "CHECKOUT.ORDER.APPROVED" else None
+    numbers = (unit.get("invoice_id") for unit in units or () if unit.get("custom_id") == OURS)
+    return next((number for number in numbers if is_keepable(number, most=NUMBER_MAX)), "")
+
+
 def disputed_fact(dispute: Document, about: Document, *, merchant: str) -> Fact:
     """Read what is stated of a dispute `about` one transaction; it moves nothing by itself."""
     ended = dispute["status"] == "RESOLVED"

@@ -136,7 +136,10 @@ def approve(out_trade_no: str) -> sqlite3.Row:
     trade = trades.existing("paypal", out_trade_no)
     if trade["state"] == "CLOSED":
         raise trades.Refused("closed")
-    state.store().keep(trade["prepay"], approved=True)
+    if not state.store().kept_of(trade["prepay"]).get("approved"):
+        state.store().keep(trade["prepay"], approved=True)
+        with state.store().write() as connection:
+            trades.enqueue(connection, trade, event="approved")
     return trade
 
 

@@ -141,6 +141,8 @@ def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
         of, resource = "dispute", disputed(trade, dispute)
         if kind == "PAYMENT.CAPTURE.REVERSED":
             of, resource = "refund", refund(_taken(trade, dispute), trade, base)
+    elif notice["event"] == "approved":
+        kind, of, resource = "CHECKOUT.ORDER.APPROVED", "checkout-order", order(trade, base)
     elif made is None:
         kind, of, resource = "PAYMENT.CAPTURE.COMPLETED", "capture", capture(trade, base) | {"payee": payee(trade)}
     else:

@@ -1,15 +1,23 @@
-"""A refund at PayPal through our engine: the order's number is the provider's, and the charge has another one."""
+"""PayPal through our engine: an approval, and a refund whose order has the provider's number, its charge another."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from django.contrib.auth.models import Group
+from django.utils import timezone
 
 import payments
+from idempotency.webhooks.paypal import signed_text
 from payments.attempts import closing
 from payments.channels import configured
+from payments.models import Attempt
+from payments.providers import rsa
+from payments.providers.paypal import HEADERS
+from payments.reconciliation import reconcile
+from payments.webhooks import intake
 from tests.payments_settings import Rooms, changed
 from tests.sandbox import Sandbox
 
@@ -43,3 +51,20 @@ def test_a_refund_finds_the_order_that_was_paid(suite: Group, sandbox: Sandbox) 
     assert [again.status, payments.refund(suite).status] == ["succeeded"] * 2
     assert sandbox.charges()[attempt.out_trade_no]["refunded_minor"] == 500
     assert payments.status(suite) == "refunded"
+
+
+def test_an_approval_has_the_timer_take_the_money(suite: Group, sandbox: Sandbox) -> None:
+    """Of a shopper who took their time and does not return; the next question would come too late."""
+    attempt = payments.start(suite, method="paypal")
+    Attempt.objects.update(next_query_at=attempt.expires_at)
+    sandbox.pay(attempt.out_trade_no)
+    unit = {"invoice_id": attempt.out_trade_no, "custom_id": "payonce"}
+    event = {"id": "WH-1", "event_type": "CHECKOUT.ORDER.APPROVED", "resource": {"purchase_units": [unit]}}
+    body, at = json.dumps(event).encode(), f"{timezone.now():%Y-%m-%dT%H:%M:%SZ}"
+    signed = signed_text(number="1", sent_at=at, webhook_id="unused", body=body)
+    signature = rsa.sign(signed, sandbox.keys.paypal.key)
+    headers = dict(zip(HEADERS, ("1", at, signature, "SHA256withRSA"), strict=False))
+    for _ in range(2):
+        intake.receive(account="paypal", headers=headers, body=body)
+    reconcile.run_due()
+    assert payments.status(suite) == "succeeded"
