@@ -119,8 +119,10 @@ def test_a_waiting_duplicate_runs_when_the_first_breaks(
     PLAN.answers.append(BREAK)
     with store.in_force(**PATIENT):
         first, second = wait_beside(held, post, lambda: waits(path, store))
-    assert (first.status_code, second.status_code) == (500, 201)
-    assert "Idempotent-Replayed" not in second
+    assert (second.status_code, "Idempotent-Replayed" in second) == (201, False)
+    assert first.status_code == 500 or is_replay_of(
+        first, second
+    )  # the duplicate may be done before it is answered
     assert (effects(), len(PLAN.runs)) == (1, 2)
 
 
