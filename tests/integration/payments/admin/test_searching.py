@@ -51,13 +51,6 @@ def test_each_list_knows_our_numbers_in_every_form(admin_client: Client, refund:
     assert counts(refund.payment_id, "payment", "attempt", "refund", "paymentevent") == [[1, 1, 1, 2]] * 3
 
 
-def test_the_desk_leads_to_the_payment(admin_client: Client, refund: Refund) -> None:
-    for number in (refund.payment_id, refund.attempt_id, refund.pk):
-        for term in written(number):
-            found = admin_client.get("/admin/payments/payment/find/", {"q": term})
-            assert found["Location"].endswith(f"/payment/{refund.payment_id}/change/")
-
-
 def test_what_only_reads_as_a_number_of_ours_is_searched_for_as_it_stands(
     admin_client: Client, refund: Refund
 ) -> None:
