@@ -1,6 +1,6 @@
 """A database of the version before, brought forward: nothing is lost, and its schema is that of a fresh one.
 
-The dump was made on 2026-11-24 under commit f23fa6b by `tests.schema.written`, in a test that took an order through a
+The dump was made on 2026-11-24 under commit f23fa6b by its `tests.schema.written`, in a test that took an order through a
 payment, half a refund, a second payment, a notification and a refund that waits, with an audit entry; of each table
 that this left empty it created a row. Its last statement records the migrations of that day.
 """

@@ -1,4 +1,4 @@
-"""Session: a connection to PostgreSQL that has one advisory lock, or waits for it. Used by `advisory`.
+"""Session: a connection to PostgreSQL that has one advisory lock, or waits for it. Used by `postgres`.
 
 Never Django's connection, and never in a transaction longer than a statement. Nothing here blocks for the lock:
 the question is sent, and the caller waits until the connection's socket can be read.
