@@ -176,7 +176,7 @@ def test_a_listener_hears_how_entries_change(client: Any, maps: Any) -> None:
         pass
 
 
-def test_a_task_hears_how_entries_change(settings: Any, redis_server: redis.Redis, maps: Any) -> None:
+def test_a_task_hears_how_entries_change(redis_server: redis.Redis, maps: Any) -> None:
     one = maps(read={}.get)
 
     async def story() -> Change:

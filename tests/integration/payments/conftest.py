@@ -142,7 +142,7 @@ class Cashier(ScriptedProvider):
 
 
 @pytest.fixture
-def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+def provider(monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
     """A cashier; a call made while a transaction is open fails the test."""
     made = Cashier("wechat")
     original = made._begin

@@ -365,7 +365,7 @@ def test_an_attempt_whose_time_is_over_makes_room_for_another(
         assert Attempt.objects.get(pk=first.pk).status == "closed"
 
 
-def test_the_link_of_an_order_is_the_admins(settings: Any, admin_client: Client) -> None:
+def test_the_link_of_an_order_is_the_admins(settings: Any) -> None:
     """Whose addresses quote a key: here `_5F` is no underscore."""
     settings.IDEMPOTENCY = settings.IDEMPOTENCY | {"SUBJECT_ADMIN": {"order": "admin:payments_payment_change"}}
     assert 'href="/admin/payments/payment/A_5F5F/change/"' in link_to_order("A_5F")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def entry(caller: Caller, settings: object) -> LedgerEntry:
+def entry(caller: Caller) -> LedgerEntry:
     return LedgerEntry.objects.create(
         scope="user:1 POST things",
         key="a-key",

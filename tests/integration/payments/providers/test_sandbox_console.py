@@ -83,7 +83,7 @@ def test_a_shopper_pays_in_the_browsers_language(sandbox: Sandbox, number: str) 
     assert latin_in(paid, ["Mug"]) == []
 
 
-def test_every_sentence_of_a_page_is_in_chinese(sandbox: Sandbox) -> None:
+def test_every_sentence_of_a_page_is_in_chinese() -> None:
     said = {*cards.SENTENCES.values(), *(card["effect"] for card in cards.choices())}
     said |= {sentence for switch in console.SWITCHES for sentence in (switch.label, switch.effect)}
     for page in ("base", "home", "pay", "link_over", "unknown"):

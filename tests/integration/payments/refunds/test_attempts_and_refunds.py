@@ -132,7 +132,7 @@ def looks_again_at(attempt: Attempt) -> int:
 
 
 def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
-    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempt, provider: ScriptedProvider
 ) -> None:
     submission.submit_attempt(attempt.id)
     begun = provider.trades.pop(attempt.out_trade_no)

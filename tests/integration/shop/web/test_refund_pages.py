@@ -176,7 +176,7 @@ def test_refunds_are_listed_in_the_order_in_which_they_were_asked(paid: Visit) -
     assert page.index("¥2.00 · too small") < page.index("¥1.00 · too small")
 
 
-def test_only_the_owner_and_only_what_is_paid(stranger: Any, other: User, visit: Visit) -> None:
+def test_only_the_owner_and_only_what_is_paid(other: User, visit: Visit) -> None:
     assert "Request a refund" not in visit.page()
     csrf = form_of(visit.get("/cancel"), f"{visit.path}/cancel")
     unpaid = visit.shopper.post(f"{visit.path}/refund", {**csrf, "amount": "1"})
