@@ -3,8 +3,8 @@
 Writers: `payments.attempts` (payments; calls to providers; attempts until a provider has spoken),
 `payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and states that follow from facts),
 `payments.settlement.notifications` (notifications), `payments.settlement.events` (what became of events),
-`payments.deliveries` (what became of deliveries), `payments.refunds` (refunds), `payments.reconciliation.bills`
-(comparisons and differences), `payments.operations.actions` (audit entries).
+`payments.deliveries` (what became of deliveries), `payments.refunds` (refunds), `payments.reconciliation`
+(comparisons, differences, next questions), `payments.operations.actions` (audit entries).
 """
 
 from django.apps import apps

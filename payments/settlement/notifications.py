@@ -82,6 +82,11 @@ def finish(received: Notification, *, verdict: Notification.Verdict) -> bool:
     return has_new
 
 
+def end_hold(held: Notification, *, verdict: str) -> None:
+    """Give a held notification its last verdict, unless another process has."""
+    rows_of(held).filter(verdict=Verdict.HELD).update(verdict=verdict)
+
+
 def store_failed(received: Notification, *, error: Exception, for_good: bool) -> None:
     """Store a notification although its effect failed and was rolled back, and file an anomaly.
 

@@ -147,8 +147,7 @@ def replay_early(notification_pk: int) -> None:
     if verdict == Verdict.HELD and row.received_at > timezone.now() - EARLY:
         _come_again(row)
     else:
-        ended = Verdict.IGNORED if verdict == Verdict.HELD else verdict
-        Notification.objects.filter(pk=row.pk, verdict=Verdict.HELD).update(verdict=ended)
+        notifications.end_hold(row, verdict=Verdict.IGNORED if verdict == Verdict.HELD else verdict)
 
 
 def _is_early(row: Notification, verdict: str) -> bool:
