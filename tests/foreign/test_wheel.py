@@ -1,6 +1,7 @@
 """What the wheel brings, what it needs at least, and how little a project has to write."""
 
 import ast
+import re
 import zipfile
 from email import message_from_bytes
 from email.message import Message
@@ -124,3 +125,14 @@ def test_three_lines_of_settings_are_enough(name: str) -> None:
     assert plain.module == "settings"
     assert len(ours) == 3
     assert all(line.lineno == line.end_lineno for line in ours)
+
+
+@pytest.mark.parametrize(
+    ("door", "settings", "most"),
+    [("token_api", 3, 5), ("checkout", 3, 6), ("ninja_api", 3, 5), ("tasks_api", 2, 4)],
+)
+def test_a_door_takes_few_lines(door: str, settings: int, most: int) -> None:
+    """With those of the settings. A form's page has two more: its tag, and the library of that."""
+    code = (PROJECT / "doors" / f"{door}.py").read_text()
+    ours = set(re.findall(r"^ *(?:from idempotency|import idempotency|@idempotent|@once).*$", code, re.MULTILINE))
+    assert 2 <= len(ours) <= most - settings

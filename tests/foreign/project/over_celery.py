@@ -3,10 +3,8 @@
 
 from urllib.parse import urlsplit
 
-from settings import *
+from tasks_alone import *
 
-INSTALLED_APPS += ["idempotency"]  # all that a project needs that has tasks and no keyed view
-IDEMPOTENCY = {"REDIS": os.environ["REDIS_URL"]}
 _redis = urlsplit(os.environ["REDIS_URL"])
 BROKER = (
     f"redis+socket://{_redis.path}?virtual_host=1"

@@ -1,1 +1,1 @@
-"""Other ways into the same effect: Django Ninja, REST framework, a checkout, Celery."""
+"""Other ways into the same effect: Django Ninja, tokens of REST framework, a session's checkout, tasks."""
