@@ -58,8 +58,8 @@ SYSTEM = tests/foreign tests/system --ignore=tests/system/cluster
 
 ifdef ROOM
 test: $(VENV)/dev.stamp
-	@rooms="$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))"; \
-	[ -n "$$rooms" ] || { echo "make test: neither tests/unit/$(ROOM) nor tests/integration/$(ROOM) exists" >&2; exit 2; }; \
+	@rooms="$(or $(wildcard $(ROOMS:=/$(ROOM))),$(wildcard $(foreach file,test_ */test_,$(ROOMS:=/$(dir $(ROOM))$(file)$(notdir $(ROOM))*.py))))"; \
+	[ -n "$$rooms" ] || { echo "make test: neither tests/unit nor tests/integration has $(ROOM)" >&2; exit 2; }; \
 	$(PY) -m pytest $(PARALLEL) $(SUITE) $$rooms $(PYTEST_FLAGS)
 else
 test: $(VENV)/dev.stamp programs nginx ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
