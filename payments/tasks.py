@@ -61,7 +61,7 @@ def replay_early(notification_pk: int) -> None:
 @app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
     """Retry jobs of a killed worker that no timer finds, or that keep their payment waiting."""
-    return await retry_stalled(context, look_again, replay_early, handle_events, submit_refund)
+    return await retry_stalled(context, look_again, replay_early, submit_refund)
 
 
 async def retry_stalled(context: JobContext, *tasks: Any) -> int:
@@ -75,14 +75,20 @@ async def retry_stalled(context: JobContext, *tasks: Any) -> int:
 
 
 @app.periodic(cron="* * * * * *")
-# ahead of all other work: what it finds waits for a worker already
-@app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
-def queue_events(timestamp: int) -> int:
-    """Queue a job for each payment with waiting events, and each endpoint with due deliveries, every second."""
+@app.task(name="payments.handle_events", queueing_lock="payments.handle_events")
+def handle_events(timestamp: int) -> int:
+    """Queue a job for each endpoint with due deliveries, and handle waiting events, every second."""
     for name in sending.due_endpoints():
         with suppress(AlreadyEnqueued):
             send_deliveries.configure(queueing_lock=f"payments.send_deliveries {name}").defer(endpoint=name)
-    return events.queue_waiting()
+    return events.handle_waiting()
+
+
+@app.periodic(cron="* * * * * */30")
+@app.task(name="payments.retry_events", queueing_lock="payments.retry_events")
+def retry_events(timestamp: int) -> int:
+    """Handle waiting events of which one has failed, too, twice a minute."""
+    return events.handle_waiting(again=True)
 
 
 # behind all other work: an endpoint may be slow
@@ -90,19 +96,6 @@ def queue_events(timestamp: int) -> int:
 def send_deliveries(endpoint: str) -> dict[str, int]:
     """Send what is due to an endpoint; see `sending.send_due`."""
     return sending.send_due(endpoint)
-
-
-@app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
-def handle_events(payment_id: str) -> int:
-    """Handle a payment's events in order; `handle_overdue_events` goes on where the retries end."""
-    return events.handle(UUID(hex=payment_id))
-
-
-@app.periodic(cron="* * * * * */30")
-@app.task(name="payments.handle_overdue_events", queueing_lock="payments.handle_overdue_events")
-def handle_overdue_events(timestamp: int) -> int:
-    """Handle events whose job was lost, or whose worker was killed with the payment's lock; twice a minute."""
-    return events.handle_overdue()
 
 
 @app.periodic(cron=f"{bills.MINUTE} {','.join(map(str, bills.HOURS))} * * *")

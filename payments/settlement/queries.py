@@ -211,16 +211,3 @@ INSERT INTO payments_notification (channel, account_key, notification_id, event_
     verdict, out_trade_no, detail, attempts, processed_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
 """
-
-# payments with waiting events and no job. NOT IN hashes the subquery once; LIKE excludes NULL locks, or nothing
-# matches
-WAITING_EVENTS = """
-SELECT payment_id, lock FROM (
-    SELECT payment_id, min(id) AS first, 'events ' || replace(payment_id::text, '-', '') AS lock
-    FROM payments_paymentevent WHERE handled_at IS NULL GROUP BY payment_id HAVING max(attempts) = 0
-) AS waiting
-WHERE lock NOT IN (
-    SELECT lock FROM procrastinate_jobs WHERE status IN ('todo', 'doing') AND lock LIKE 'events %%'
-)
-ORDER BY first LIMIT %s
-"""

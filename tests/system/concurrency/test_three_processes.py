@@ -168,7 +168,7 @@ def test_when_every_notification_is_lost_the_timer_finds_the_payment_and_the_wor
         connection.execute("UPDATE payments_attempt SET next_query_at = now() WHERE next_query_at IS NOT NULL")
         becomes(api, order, "paid")
         assert api.get(f"/api/v1/payments/{payment['id']}").json()["paid_minor"] == 1990
-        # by a job that its timer makes: what is merely overdue would wait for half a minute
+        # by the timer of every second: what has failed would wait for half a minute
         until(lambda: connection.execute(handled, [payment["id"]]).fetchone() == (1,), seconds=20)
         released = connection.execute("SELECT status FROM shop_fulfilment WHERE order_id = %s", [order["id"]])
         assert released.fetchone() == ("released",)

@@ -185,11 +185,10 @@ class Till:
         for model in (Attempt, Refund):
             model.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
         Order.objects.filter(closing_at__isnull=False).update(closing_at=F("closing_at") - timedelta(minutes=2))
-        PaymentEvent.objects.filter(handled_at__isnull=True).update(created_at=Now() - timedelta(minutes=2))
         while reconcile.run_as_leader(limit=1000) == 1000:
             pass
         tasks.expire_orders(timestamp=0)
-        events.handle_overdue()
+        events.handle_waiting(again=True)
 
     def settle(self) -> None:
         """Until nothing is on its way any more: notifications, jobs, timers."""

@@ -24,7 +24,7 @@ from payments.deliveries.metrics import DeliveryCollector
 from payments.models import Attempt, AuditEntry, Delivery, Payment
 from payments.settlement import backoff
 from payments.settlement.settle import settle_here
-from payments.tasks import queue_events
+from payments.tasks import handle_events
 from payments.testing.relay import Reply
 from tests import pages
 from tests.emptying import filled, plan_of
@@ -386,7 +386,7 @@ def test_the_worker_sends(settled: Callable[[], Payment], endpoint: Configure) -
     assert [(sample.labels, sample.value >= 0) for sample in age.samples] == [({"endpoint": "books"}, True)]
     assert given_up.samples == []
     for _ in range(2):
-        queue_events(0)
+        handle_events(0)
     job = ProcrastinateJob.objects.get(task_name="payments.send_deliveries")
     assert app.tasks[job.task_name](**job.args) == {"delivered": 3}
 

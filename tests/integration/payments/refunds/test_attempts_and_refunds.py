@@ -147,7 +147,7 @@ def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
     assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
 
 
-@pytest.mark.parametrize("task", ["look_again", "replay_early", "handle_events", "submit_refund"])
+@pytest.mark.parametrize("task", ["look_again", "replay_early", "submit_refund"])
 def test_what_a_killed_worker_was_doing_is_taken_up(attempt: Attempt, task: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(

@@ -6,9 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import override_settings
-from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from payments.models import Payment, PaymentEvent
@@ -61,67 +60,31 @@ def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
     assert not ProcrastinateJob.objects.filter(queueing_lock=refund.id.hex).exists()
 
 
-def jobs(payment: Payment) -> int:
-    named = {"task_name": "payments.handle_events", "lock": f"events {payment.id.hex}"}
-    return ProcrastinateJob.objects.filter(**named).count()
-
-
-def become(payment: Payment, status: str) -> None:
-    """Its jobs, in the queue's own table."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE procrastinate_jobs SET status = %s::procrastinate_job_status WHERE lock = %s",
-            [status, f"events {payment.id.hex}"],
-        )
-
-
-def test_each_status_is_an_event_and_a_payment_gets_one_job_under_its_lock(settled: Callable[[], Payment]) -> None:
-    payment, other = settled(), settled()
+def test_each_status_is_an_event(settled: Callable[[], Payment]) -> None:
+    payment = settled()
     assert numbers(payment) == [2, 3, 4]
     assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
-    assert jobs(payment) == 0
-    assert [events.queue_waiting() for _ in range(2)] == [2, 0]
-    assert (jobs(payment), jobs(other)) == (1, 1)
-    job = ProcrastinateJob.objects.get(lock=f"events {payment.id.hex}")
-    assert app.tasks[job.task_name](**job.args) == 3
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM procrastinate_jobs")
-    assert events.queue_waiting() == 1
-    assert (jobs(payment), jobs(other)) == (0, 1)
 
 
-def test_workers_that_queue_at_once_make_one_job_each(settled: Callable[[], Payment]) -> None:
-    payments = [settled() for _ in range(5)]
-    assert sum(at_once(*[events.queue_waiting] * WORKERS)) == 5
-    assert [jobs(payment) for payment in payments] == [1] * 5
-
-
-def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment]) -> None:
-    """One that failed waits to be retried under the same lock: a second one must not keep it from that."""
-    payment = settled()
-    assert events.queue_waiting() == 1
-    for status in ("todo", "doing"):
-        become(payment, status)
-        assert (events.queue_waiting(), jobs(payment)) == (0, 1)
-    become(payment, "failed")
-    assert (events.queue_waiting(), jobs(payment)) == (1, 2)
-
-
-def test_the_oldest_get_a_job_first(settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "QUEUED_AT_ONCE", 2)
+def test_the_longest_waiting_are_handled_first(
+    noted: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PASS_PAYMENTS", 2)
     payments = [settled() for _ in range(3)]
-    assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
-    assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
+    for count, heard in ((6, payments[:2]), (3, payments), (0, payments)):
+        assert events.handle_waiting() == count
+        assert [who for who, number in noted if number == 2] == [payment.id.hex for payment in heard]
 
 
-def test_what_failed_is_not_queued_every_second(noted: Any, settled: Callable[[], Payment]) -> None:
+def test_what_failed_is_not_tried_every_second(noted: Any, settled: Callable[[], Payment]) -> None:
     stuck = settled()
     _failing.add(3)
-    with pytest.raises(ValueError, match="closed"):
-        events.handle(stuck.pk)
-    assert events.queue_waiting() == 0
+    assert [events.handle_waiting() for _ in range(2)] == [0, 0]
+    assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 1), (4, 0)]
     free = settled()
-    assert (events.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
+    PaymentEvent.objects.filter(payment=free, number=3).update(number=30)
+    assert events.handle_waiting() == 3
+    assert stuck.events.get(number=3).attempts == 1
 
 
 def test_workers_at_once_keep_each_payments_order(noted: Any, settled: Callable[[], Payment]) -> None:
@@ -138,43 +101,28 @@ def test_other_payments_go_on_beside_it(noted: Any, settled: Callable[[], Paymen
     one, other = settled(), settled()
     PaymentEvent.objects.filter(number__gt=2).delete()
     _meeting.append(threading.Barrier(2))
-    at_once(lambda: events.handle(one.pk), lambda: events.handle(other.pk))
+    at_once(*[events.handle_waiting] * 2)
     assert sorted(noted) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
 
 
-def test_what_fails_keeps_its_own_successors_waiting(noted: Any, settled: Callable[[], Payment]) -> None:
+def test_what_fails_keeps_its_own_successors_waiting(
+    noted: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):
         events.handle(stuck.pk)
     assert noted == [(stuck.id.hex, 2)]
-    assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 1), (4, 0)]
     free = settled()
     PaymentEvent.objects.filter(payment=free, number=3).update(number=30)
-    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
-    assert events.handle_overdue() == 3
+    monkeypatch.setattr(events, "PASS_PAYMENTS", 1)
+    assert events.handle_waiting(again=True) == 3, "the least failed first"
     assert [number for who, number in noted if who == free.id.hex] == [2, 30, 4]
+    assert events.handle_waiting(again=True) == 0
+    assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 2), (4, 0)]
     _failing.clear()
-    assert events.handle_overdue() == 2
+    assert events.handle_waiting(again=True) == 2
     assert [number for who, number in noted if who == stuck.id.hex] == [2, 3, 4]
-
-
-def test_overdue_events_of_many_payments_are_all_acted_on(
-    noted: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "BATCH", 2)
-    stuck = settled()
-    _failing.add(2)
-    with pytest.raises(ValueError, match="closed"):
-        events.handle(stuck.pk)
-    PaymentEvent.objects.filter(number=2).update(number=20)
-    _failing.add(20)
-    payments = [settled() for _ in range(3)]
-    _failing.discard(2)
-    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
-    assert events.handle_overdue() == 9
-    assert {who for who, _ in noted} == {payment.id.hex for payment in payments}
-    assert stuck.events.first().attempts == 2  # tried once in all that
 
 
 def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None:

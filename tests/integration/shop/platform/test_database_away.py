@@ -124,7 +124,7 @@ def test_a_session_that_the_server_ended_is_lost() -> None:
 def test_what_the_queue_makes_of_it_is_the_same() -> None:
     lose(connection)
     with pytest.raises(ConnectorException) as refused:
-        app.configure_task("payments.handle_events").defer(payment_id="0" * 32)
+        app.configure_task("payments.submit_refund").defer(refund_id="0" * 32)
     connection.close()
     assert database_is_away(refused.value)
     refused.value.__cause__ = ValueError("a fault of ours")
