@@ -1,4 +1,4 @@
-"""Idempotency keys, a ledger that decides, one-time tokens and distributed locks for Django.
+"""Idempotency keys, a ledger that decides, one-time tokens and distributed locks.
 
 The public names. They are imported on first use, so that naming the app in `INSTALLED_APPS` needs no Django yet.
 The modules `views`, `drf`, `ninja`, `middleware`, `locks`, `cachedmap`, `client`, `maintenance`, `webhooks` and

@@ -1,4 +1,4 @@
-"""Checks of arguments: each returns it, or raises a `ValueError` that names it and says what to write."""
+"""Checks of arguments: return the value, or raise a `ValueError` that names it."""
 
 import math
 from collections.abc import Callable

@@ -49,13 +49,13 @@ class KeyedCall(Protocol):
         """Say what the call is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
 
     def set_lifetime(self, seconds: float) -> None:
-        """Replay this one answer for so many seconds only, at most ``BODY_SECONDS``; 0: do not store its bytes.
+        """Replay this answer for `seconds` only, at most ``BODY_SECONDS``; 0 stores no body.
 
         A later retry gets 410: the key stays used.
         """
 
     def do_not_store(self) -> None:
-        """Leave the key free, as after a 5xx: an atomic handler's writes are undone, a phased run may be resumed.
+        """Free the key, as a 5xx does: an atomic handler rolls back, a phased run may resume.
 
         For a refusal that may be over at the next try; a RuntimeError where the answer is none, and an atomic
         handler has written.
@@ -108,7 +108,7 @@ def with_call(handler: Callable[..., Any], *, request_at: int = 0) -> Callable[.
 
 
 def refuse_deferred(function: Callable[..., Any], by: str) -> None:
-    """Raise `TypeError` for what returns before its work is done: a queue's task, or a generator."""
+    """Raise `TypeError` for a result that is still to be done: a queue's task, a generator."""
     # of Celery and RQ, `django.tasks`, procrastinate, dramatiq, huey
     queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "send", "call_local"))
     if queued or isgeneratorfunction(function) or isasyncgenfunction(function):

@@ -1,4 +1,4 @@
-"""Problems of RFC 9457 with a stable `code`. docs/contract.md, 1, says when the key's own come, but for
+"""Problems of RFC 9457 with a stable `code`: those of docs/contract.md, 1, and
 
 - 409 `operation_abandoned`: an operator closed the call as not done; a new intent needs a new key.
 - 503 `service_unavailable`: the database is away, or this process lacks the key that a stored answer is encrypted
@@ -75,7 +75,7 @@ def _unpickled(kind: type[Problem], args: tuple[Any, ...]) -> Problem:
 
 
 def type_of(code: str) -> str:
-    """Return the URI of a kind of problem: below ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]``, else a URN.
+    """Return a problem's type: ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]`` and its code, else a URN.
 
     No address is the default: only the project knows its page of problems.
     """

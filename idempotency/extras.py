@@ -1,4 +1,4 @@
-"""Imports on first use: of public names, and of optional packages, whose extra an error names."""
+"""Imports on first use: public names, and optional packages with their extra's name."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ def new_id() -> uuid.UUID:
 
 
 def first_id(moment: datetime) -> uuid.UUID:
-    """Return the lowest number that `new_id` makes at that moment: a bound for rows by their primary key."""
+    """Return the lowest number that `new_id` makes at that moment, to bound primary keys."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 
 

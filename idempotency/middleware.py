@@ -107,7 +107,7 @@ class IdempotencyMiddleware(partial[Any]):
 
 
 def _refuse_unread_token(request: HttpRequest, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ImproperlyConfigured, in DEBUG, for a form's token that no decorator reads: two clicks count twice."""
+    """Raise ImproperlyConfigured, in DEBUG, for a form's token that no decorator reads."""
     is_form = request.content_type in FORMS and _is_plain(request)
     if is_form and FORM_FIELD in request.POST and not _says_if_keyed(view):
         name = getattr(view, "__qualname__", repr(view))

@@ -1,4 +1,4 @@
-"""Tables: fields and constraints. Only `ledger`, `inbox`, `webhooks` and `maintenance` write them."""
+"""Tables, written by `ledger`, `inbox`, `webhooks` and `maintenance` only."""
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -16,7 +16,7 @@ if apps.get_containing_app_config(__name__) is None:  # Django would speak of an
 
 
 class State(models.TextChoices):
-    """State of an entry: `running` has no answer yet, `uncertain` one but no known outcome outside."""
+    """State of an entry. `running`: no answer yet; `uncertain`: no known outcome outside."""
 
     RUNNING = "running", _("running")
     UNCERTAIN = "uncertain", _("uncertain")
@@ -106,7 +106,7 @@ class Outcome(models.TextChoices):
 
 
 class LedgerAttempt(models.Model):
-    """Run of a phased entry, or decision of an operator about it: by whom, when and with which outcome.
+    """Run of a phased entry, or an operator's decision about it: who, when, which outcome.
 
     An atomic entry has none: its row exists only if its one run committed.
     """
@@ -151,7 +151,7 @@ class ArrivalOutcome(models.TextChoices):
 
 
 class Arrival(models.Model):
-    """Line of the request log: one call under a key, as `idempotency.maintenance.request_log` stored it."""
+    """Line of the request log: one call under a key."""
 
     digest = models.CharField(max_length=64, help_text="names the key, as in log lines")
     line_id = models.CharField(max_length=40, help_text="of the stream in Redis")

@@ -1,4 +1,4 @@
-"""Door for Django Ninja: keyed operations, sync and async, and their part of the OpenAPI schema.
+"""Door for Django Ninja: keyed operations, sync and async, and their OpenAPI schema.
 
     @api.post("/orders", response={201: OrderOut})
     @idempotent
@@ -144,7 +144,7 @@ def _keyed_async(view: View, given: View, policy: Policy) -> View:
 
 
 def _refusal(operation: Operation, request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
-    """Answer as the API's exception handlers do; the rest as Django does. A fault of the program is raised."""
+    """Answer as the API's exception handlers do, else as Django. Raise a program's fault."""
     if isinstance(error, Problem):
         return policy.show(request, error)
     if problem_of(error) is not None:
@@ -179,7 +179,7 @@ def _resolve_again(operation: Operation, request: Any, kwargs: dict[str, Any]) -
 
 
 def _noting(run: Any) -> Any:
-    """Build an operation's `run` that notes both on the request: a router's copies share one function."""
+    """Build an operation's `run` that notes both on the request: routers share functions."""
     operation = unwrap(run).__self__
 
     @wraps(run)

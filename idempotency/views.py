@@ -44,10 +44,10 @@ def idempotent(view: Callable[..., R], /) -> Callable[..., R]: ...
 @overload
 def idempotent(**options: Unpack[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
-    """Make a view's effect happen once per key, as `@idempotent` or `@idempotent(…)`. Safe methods pass through.
+    """Make a view's effect happen once per key: `@idempotent` or `@idempotent(…)`.
 
-    The view leaves ATOMIC_REQUESTS, because the exchange opens the transaction itself; its safe methods keep one.
-    A parameter named `call` gets the `KeyedCall`. An `Http404` is stored and replayed like any refusal.
+    Safe methods pass through, in the transaction of ATOMIC_REQUESTS; the others leave it, for the exchange opens
+    its own. A parameter named `call` gets the `KeyedCall`. An `Http404` is stored and replayed like any refusal.
 
     Args:
         options: see `idempotency.protocol.policy.Policy`.
@@ -230,7 +230,7 @@ def outside_atomic_requests(view: View) -> View:
 
 
 def unkeyed_block(request: HttpRequest, policy: Policy) -> AbstractContextManager[object] | None:
-    """Return the block for the handler of a call that is no keyed one of its own; None: it is one.
+    """Return the block for the handler of a call with no key of its own; else None.
 
     A safe method runs in the transaction of requests; a handler that a keyed one calls joins that one's call.
     """

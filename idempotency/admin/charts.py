@@ -63,7 +63,7 @@ def _hour(hour: datetime) -> str:
 
 
 def ages(entries: list[LedgerEntry]) -> list[dict[str, Any]]:
-    """Describe open entries, each with its age in words and against that of the first, the oldest."""
+    """Describe open entries: the age of each, in words and as a share of the oldest's."""
     now = timezone.now()
     oldest_seconds = max([(now - entry.created_at).total_seconds() for entry in entries] + [1.0])
     return [

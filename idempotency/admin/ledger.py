@@ -130,7 +130,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     @admin.display(description=_("about"))
     def about(self, entry: LedgerEntry) -> SafeString | str:
-        """Link the subject to the page that ``SUBJECT_ADMIN`` names, and to other requests about it."""
+        """Link the subject to its page (``SUBJECT_ADMIN``), and to other requests about it."""
         if not entry.subject:
             return gettext("unknown")
         kind, _, identifier = entry.subject.partition(":")

@@ -46,7 +46,7 @@ class ShownLock:
 
 
 def shown(name: str) -> list[ShownLock]:
-    """Ask for every kind of lock with this name, but the idle ones. Raises ValueError: bad name."""
+    """Ask for every kind of lock with this name. Raises ValueError for a bad name."""
     there = servers()
     asked = [_shown(kind, name) for kind, each in KINDS.items() if each.server in there]
     return [

@@ -42,7 +42,7 @@ class FilteredList(ChangeList):
     """List with no lookup but its filters': another could guess at columns that no page shows."""
 
     def get_filters(self, request: HttpRequest) -> Any:
-        """Let the filters take their lookups. Raises DisallowedModelAdminLookup for any that is left."""
+        """Allow the filters' lookups. Raises DisallowedModelAdminLookup for any other."""
         try:
             filters = super().get_filters(request)
         except (ValueError, OverflowError) as error:  # the year after 9999
@@ -139,7 +139,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return "" if not permission or request.user.has_perm(wanted) else wanted
 
     def require(self, request: HttpRequest, permission: str = "") -> None:
-        """Refuse users who lack it, before anything about a row is shown. Raises PermissionDenied, naming it."""
+        """Refuse users without it before a row is read. Raises PermissionDenied, naming it."""
         if lacking := self.lacks(request, permission):
             raise PermissionDenied(_("Your account needs the permission %s for this.") % lacking)
 

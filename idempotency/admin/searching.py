@@ -60,7 +60,7 @@ class _Digest(Func):
 
 
 def newest(rows: QuerySet[Row], *, by: str = "pk") -> QuerySet[Row]:
-    """Return those among the first `LOOKED_AT` rows by primary key, or another index, backwards."""
+    """Search the first `LOOKED_AT` rows of an index, backwards; the primary key's by default."""
     end = rows.model._default_manager.order_by(f"-{by}").values_list(by, flat=True)
     beyond = list(end[LOOKED_AT : LOOKED_AT + 1])
     return rows.filter(**{f"{by}__gt": beyond[0]}) if beyond else rows
@@ -72,12 +72,12 @@ def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
 
 
 def numbers_among_newest(rows: QuerySet[Any], wanted: Q) -> set[Any]:
-    """Return the primary keys of the newest `FOUND_MAX` rows that are `wanted`, without an index."""
+    """Return the primary keys of the newest `FOUND_MAX` `wanted` rows, without an index."""
     return numbers_of(newest(rows).filter(wanted), "-pk")
 
 
 def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
-    """List the first `VALUES_MAX` values of a column that leads an index, one step in it for each."""
+    """List the first `VALUES_MAX` values of an index's first column, one index step each."""
     found: list[Any] = []
     ahead = rows.order_by(column).values_list(column, flat=True)
     while (value := ahead.first()) is not None and len(found) < VALUES_MAX:

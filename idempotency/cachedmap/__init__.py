@@ -1,4 +1,4 @@
-"""`CachedMap`: values by key in Redis, with copies in each process. Public: `CachedMap`, `Entry` and `Change`.
+"""`CachedMap`: values by key in Redis, with copies in each process.
 
 Never holds what a decision needs: a copy may be a moment old, and Redis may forget.
 """

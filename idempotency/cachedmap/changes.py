@@ -47,7 +47,7 @@ class Listenable:
 
     @contextmanager
     def listen(self) -> Iterator[Changes]:
-        """Receive changes from now on, on the subscriber that the process has. What is read is no change."""
+        """Receive changes from now on, by the process's subscriber. A read is no change."""
         changes = Changes()
         with self._topic().listen(changes):
             yield changes

@@ -37,7 +37,7 @@ class Flight:
 
 
 class Copies:
-    """Copies of a map's values in one process, for one tenant, and the messages that end them. Thread-safe."""
+    """Copies of a map's values in one process, for one tenant. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self.lock = threading.RLock()  # held by callers too, around several of these methods
@@ -95,7 +95,7 @@ class Copies:
                     self.drop()  # None: some may be missed
 
     def alone(self, key: str, read: Callable[["Copies", str], Any]) -> Any:
-        """Return a copy, or what `read` returns to one thread at a time; those that wait share its `MISSING`."""
+        """Return a copy, or what `read` returns to one thread; those that wait share a `MISSING`."""
         with self.lock:
             flight = self.flights.setdefault(key, Flight())
             flight.callers += 1

@@ -48,7 +48,7 @@ def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[V]):
-    """Value that lives for other times than its map's, `math.inf` for ever. `read` may return one."""
+    """Value with its own times to live, `math.inf` for ever. `read` may return one."""
 
     value: V
     ttl_seconds: float | None = None

@@ -49,7 +49,7 @@ def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> Iterator[CheckMe
 
 
 def _keyed_views() -> list[Any]:
-    """List keyed views by name; none where a setting names the caller, or E001 or E002 comes first."""
+    """List keyed views by name; none if a setting names the caller, or E001 or E002 applies."""
     config = parsed()
     if config is None or not config.enabled or config.principal is not None or place() is None:
         return []

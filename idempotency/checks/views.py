@@ -141,7 +141,7 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
 
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Check that no keyed method runs in the transaction of ATOMIC_REQUESTS; functions leave it."""
+    """Check that no keyed method runs in the transaction of ATOMIC_REQUESTS."""
     if not connections.settings[home.alias()]["ATOMIC_REQUESTS"]:
         return
     for name in sorted({name_of(view) for _, view in all_views() if _keyed_inside_a_transaction(view)}):
@@ -222,7 +222,7 @@ def is_marked(view: Any) -> bool:
 
 
 def _handlers(view: Any) -> list[Any]:
-    """List what may be keyed by a decorator of its own: the view, its methods or its operations."""
+    """List what a decorator may key: the view, its methods or its operations."""
     if is_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
 

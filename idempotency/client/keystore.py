@@ -95,7 +95,7 @@ class MemoryKeys:
 
 
 class FileKeys:
-    """Keys in one SQLite file, for threads and processes of one machine. Its owner alone reads it.
+    """Keys in one SQLite file, readable by its owner only, for processes of one machine.
 
     A key is on the disk, synced, before `obtain` returns it. Each call opens the file, so there is nothing to
     close, and a fork is safe. Not for a network file system, whose locks are unreliable.

@@ -1,4 +1,4 @@
-"""Retry policy: return an outcome, send again, or give up. Pure: no clock, no I/O, no chance."""
+"""Retry policy: return an outcome, send again, or give up. Pure: no clock, no I/O."""
 
 import json
 import math
@@ -102,7 +102,7 @@ class Policy:
         return Again(wait)
 
     def remaining_seconds(self, elapsed_seconds: float) -> float:
-        """Return the time left for an attempt that starts now. Above 0, since sockets do not block at 0."""
+        """Return the time left for an attempt; above 0, at which sockets do not block."""
         return max(self.deadline_seconds - elapsed_seconds, 0.001)
 
     def _drawn_wait(self, attempt: int, draw: float) -> float:
@@ -147,7 +147,7 @@ def _transient(outcome: httpx.Response | Exception) -> bool:
 
 
 def _in_progress(answer: httpx.Response) -> bool:
-    """Return whether a 409 says that the first request with this key is still running. Any other is an answer."""
+    """Return whether a 409 says that the first request with this key still runs."""
     if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/problem+json":
         return False
     try:

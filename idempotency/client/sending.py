@@ -57,7 +57,7 @@ class Sender(Policy):
         object.__setattr__(self, "store", MemoryKeys() if self.keys is None else self.keys)
 
     def body_of(self, request: httpx.Request) -> "Body | None":
-        """Make a buffer for a streamed body; None if it can be sent again. BodyTooLarge by its Content-Length."""
+        """Make a buffer for a streamed body, None if it can be sent again. Raises BodyTooLarge."""
         if isinstance(request.stream, httpx.ByteStream):
             return None
         body = Body(self.body_max_bytes)
@@ -125,7 +125,7 @@ class Sending:
         self._request.extensions = {**self._extensions, "timeout": limited}
 
     def must_be_in_time(self) -> None:
-        """Raise ReadTimeout after the deadline. Time-outs are for one wait each; an answer may drip."""
+        """Raise ReadTimeout after the deadline; httpx limits each wait, not the whole answer."""
         if self._elapsed_seconds() >= self._sender.deadline_seconds:
             raise httpx.ReadTimeout("The answer is not whole at the deadline.", request=self._request)
 
@@ -169,7 +169,7 @@ class Sending:
         ) from (outcome if isinstance(outcome, Exception) else None)
 
     def _copy(self, response: httpx.Response) -> httpx.Response:
-        """Copy an answer, to be read here: reading the original would leave the caller no raw bytes."""
+        """Copy an answer and read the copy, so that the caller can still read the raw bytes."""
         return httpx.Response(
             response.status_code, headers=response.headers, stream=response.stream, request=self._request
         )
@@ -184,7 +184,7 @@ def is_unsafe(request: httpx.Request) -> bool:
 
 
 def intent_of(request: httpx.Request) -> str | None:
-    """Return the caller's name for the call, if any; TypeError where it is not a text, or empty."""
+    """Return the caller's name for the call, if any. Raises TypeError for no or empty text."""
     intent = request.extensions.get("intent")
     if intent is not None and not (isinstance(intent, str) and intent):
         raise TypeError(f"an intent is a text of one character or more, not {intent!r}")

@@ -79,7 +79,7 @@ class IdempotentTransport(httpx.BaseTransport):
 
 
 class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
-    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio. A thread stores the keys.
+    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio.
 
     Args:
         inner: sends each attempt; `httpx.AsyncHTTPTransport()` if None. Closed together with this one.

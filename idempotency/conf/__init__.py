@@ -20,7 +20,7 @@ __all__ = ["MARKED", "UNSAFE", "Config", "config", "meant", "mistakes", "parse",
 
 
 def key(reader: readers.Reader, default: Any) -> Any:
-    """Make the field of a key: what refuses a value of no use, and its value where it is left out."""
+    """Make a setting's field from its reader and its default."""
     return field(default_factory=lambda: default, metadata={"reader": reader})
 
 

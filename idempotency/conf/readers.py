@@ -1,4 +1,4 @@
-"""Readers of the values of the `IDEMPOTENCY` setting: each refuses a value of no use, and says what to write."""
+"""Readers of the `IDEMPOTENCY` setting: refuse a wrong value, and say what to write."""
 
 import base64
 import binascii
@@ -37,7 +37,7 @@ def redis(name: str, value: Any) -> None:
 
 
 def _redis_url(name: str, value: str) -> None:
-    """Refuse a URL that leads to no connection; the message has no part of it, as of a password."""
+    """Refuse a URL without a server. The message does not quote it: it may have a password."""
     from redis import Redis, RedisError  # noqa: PLC0415  only where a URL is given
 
     try:

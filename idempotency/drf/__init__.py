@@ -1,4 +1,4 @@
-"""Door for Django REST framework: keyed handlers, problem+json for every error, one-time tokens.
+"""Door for Django REST framework: keyed handlers, problem+json, one-time tokens.
 
 In: a request that REST framework has authenticated. Out: its answer, or the stored one. Never: another framework.
 """

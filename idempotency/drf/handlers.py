@@ -168,7 +168,7 @@ class _Run:
             self.kwargs["data"] = serializer.validated_data
 
     def answered_before(self, refused: exceptions.ValidationError) -> HttpResponseBase:
-        """Return the first call's answer: the name it took, say, may be what its copy is refused for.
+        """Return the first call's answer before the checks that its own effect would fail.
 
         Raises:
             ValidationError: `refused`, before any problem of the key.
@@ -193,7 +193,7 @@ class _Run:
         self.validate()
 
     def _shown(self, error: Exception) -> HttpResponseBase:
-        """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
+        """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does, else as Django."""
         if isinstance(error, Problem) and self.policy.on_problem is not None:
             return self.policy.show(self.request, error)
         try:

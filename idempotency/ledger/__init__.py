@@ -1,4 +1,4 @@
-"""Ledger: one entry a key, whose unique constraint decides which of two concurrent duplicates executed.
+"""Ledger: one entry a key; its unique constraint decides between concurrent duplicates.
 
 Only this room writes the ledger's tables. It never talks to Redis and knows no request and no view. The protocol,
 maintenance and the admin come in by the names below; `redis` asks for the epoch.

@@ -1,4 +1,4 @@
-"""Claims of atomic calls: the epoch in the marker's name, and the entry that commits with the call.
+"""Claims of atomic calls: the marker's epoch, and the entry that commits with the call.
 
 The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
 unique constraint on (key, scope) decides: a duplicate waits at the index for that commit, and loses. The marker
@@ -59,7 +59,7 @@ def redis_prefix() -> str:
 
 @lru_cache(maxsize=4096)
 def refuse_ledger_of_another(own: str) -> None:
-    """Raise ImproperlyConfigured for a schema without a ledger: PostgreSQL would take the next on its path."""
+    """Raise ImproperlyConfigured for a schema without a ledger, though one is on the path."""
     if not own:
         return
     found = home.row(queries.SCHEMA_OF_LEDGER)
@@ -81,7 +81,7 @@ def renew_epoch() -> str:
 
 
 def use_local_epoch(value: str | None) -> str | None:
-    """Use an epoch that only this process knows, None: the database's; return the local one of before."""
+    """Set the epoch of this process, None for the database's. Return the former one."""
     global _local_epoch
     former, _local_epoch = _local_epoch, value
     _epochs.clear()
@@ -114,7 +114,7 @@ def hold(identity: Identity) -> Found | bool:
 
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> bool:
-    """Wait, in a transaction of its own, for the duplicate with the key; False: it has it still."""
+    """Wait, in a transaction of its own, for the duplicate with the key. False: it still runs."""
     milliseconds = max(1, min(round(wait_seconds * 1000), 2**31 - 1))  # PostgreSQL takes no more
     try:
         with transaction.atomic(home.alias(), durable=True):

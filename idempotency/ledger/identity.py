@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Entry among those of one intent; `is_open`: answered, the intent is not done, and another try may follow."""
+    """Entry of one intent. `is_open`: it is answered, but the intent is not done."""
 
     key: str
     fingerprint: bytes

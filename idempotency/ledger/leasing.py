@@ -1,4 +1,4 @@
-"""Entries of phased calls: committed before the handler runs, under a lease and a fencing number.
+"""Entries of phased calls: committed first, then run under a lease and a fencing number.
 
 Every change to one is a compare-and-set on that number, and writes the history of its runs (`LedgerAttempt`) in
 the same statement or transaction. The clock is the database's.
@@ -38,7 +38,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
 
 
 def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float) -> Run | None:
-    """Execute an unfinished phased entry again: uncertain, or running with its lease over. Commits.
+    """Execute an entry again that is uncertain, or whose lease is over. Commits.
 
     Returns:
         The run with the next fencing number, or None if the lease is still held or another run was faster.
@@ -58,13 +58,13 @@ def was_uncertain(entry_id: int) -> bool:
 
 
 def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, lease_seconds: float) -> bool:
-    """Store the point, and prolong the lease. False: another run took over; the caller must roll back."""
+    """Store the point and prolong the lease. False: another run has it, so roll back."""
     values: list[Any] = [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence]
     return home.execute(queries.MARK, values) == 1
 
 
 def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
-    """Prolong the leases of running handlers, without waiting for a row that is locked. Commits.
+    """Prolong the leases of running handlers; skip rows that are locked. Commits.
 
     Args:
         leases: run → seconds from now.
@@ -89,7 +89,7 @@ def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
 
 
 def suspend(run: Run, *, subject: str) -> bool:
-    """Mark the entry uncertain: answered 202, executed again by a retry. False: another run took over."""
+    """Mark the entry uncertain: answered 202, executed by a retry. False: another run has it."""
     return _end(run, queries.SUSPEND, [subject], Outcome.UNCERTAIN)
 
 
@@ -99,7 +99,7 @@ def drop_lease(run: Run) -> None:
 
 
 def forget(run: Run) -> bool:
-    """Remove the entry of a run that did nothing; only drop its lease where that is not certain.
+    """Remove the entry of a run that did nothing; where that is not certain, end its lease.
 
     It is certain for a first run by the handler's own word (a 4xx not to store), and for a handler of recovery
     points none of whose steps has committed; never for an entry whose caller has heard 202.

@@ -1,4 +1,4 @@
-"""The SQL of the ledger, by name: literal tables, values as parameters, the clock is the database's.
+"""SQL of the ledger, by name. Values are parameters, the clock is the database's.
 
 Not through the models: a replay is one of these statements, and the ORM would triple its cost.
 """

@@ -17,7 +17,7 @@ def find(*, scope: str, key: str) -> Found | None:
 
 
 def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] | None:
-    """Find the last key between `first` and `last`, and seconds since it was answered; None: it is not yet."""
+    """Find the last key in the range and the seconds since its answer; None: unanswered."""
     row: tuple[str, float | None] | None = home.row(queries.YOUNGEST, [scope, first, last])
     return row
 

@@ -1,4 +1,4 @@
-"""Removal of old entries: their bytes go first, the key much later, an unfinished entry never.
+"""Removal of old entries: the body first, the key much later, an unfinished entry never.
 
 Every batch is a transaction of its own over unlocked rows, so a request never waits for it, and the next reaper
 goes on where a killed one ended.

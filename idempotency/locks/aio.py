@@ -1,4 +1,4 @@
-"""Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`."""
+"""Locks of `idempotency.locks` for asyncio and `redis.asyncio`, under the same names."""
 
 from idempotency.locks.engine.tasks import close
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused

@@ -2,7 +2,7 @@
 
 
 class LockError(Exception):
-    """Any error below. Itself where the server refuses a command: by its ACL, or for a key that is not ours."""
+    """Base of the errors of locks. Itself for a command that the server refuses."""
 
 
 class LockTimeout(LockError):
@@ -18,7 +18,7 @@ class LockLost(NotHeld):
 
 
 class UpgradeRefused(LockError):
-    """A holder of the read lock asks for the write lock. Two would wait for ever: release it first."""
+    """A reader asks for the write lock: release the read lock first, or two wait for ever."""
 
 
 class LockUnavailable(LockError):

@@ -29,7 +29,7 @@ class Expiring(Resource):
 
     @operation
     def add(self, member: str) -> Steps[bool]:
-        """Remember `member`, and return whether it was new: for exactly one of many callers at once."""
+        """Add `member`; return whether it was new, for exactly one of concurrent callers."""
         return bool((yield Ask(_REMEMBER, *self._remembering(member))))
 
     @operation

@@ -62,7 +62,7 @@ class Latch(Waited, Asked, Resource):
 
     @operation
     def count_down(self) -> Steps[int]:
-        """Count one less, and wake the waiters at the last. Return the rest, 0 for one that is not open."""
+        """Count down by one, and wake the waiters at 0. Return the rest, 0 for a closed one."""
         return int((yield from self._insist("down", self.hub().new_request())))
 
     @operation
@@ -77,7 +77,7 @@ class Latch(Waited, Asked, Resource):
 
     @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
-        """Wait until nothing is left, None for ever, 0 not at all. Return False when the time was over."""
+        """Wait until the count is 0; None: for ever, 0: do not wait. False when the time was over."""
         hub = self.hub()
         request, deadline = hub.new_request(), deadline_of(self._limit(wait_seconds))
         look = _Look(self._keys, f"{hub.channel} {request}", hub=hub, request=request, deadline=deadline)

@@ -19,7 +19,7 @@ from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
 
 
 class SeveralLocks(Several):
-    """Source of both faces. A question is asked of each lock; its holder is the caller that has them all.
+    """Source of both faces. Each lock is asked; the holder is the caller that has them all.
 
     Args:
         locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times

@@ -29,7 +29,7 @@ class Mutex(Held, Owned):
     def acquire(
         self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take the lock, once more if the caller holds it already. Return False when the time was over.
+        """Take the lock, again if the caller holds it already. False when the time was over.
 
         Args:
             wait_seconds, lease_seconds: instead of the constructor's.
@@ -185,7 +185,7 @@ class AsyncLock(OnTasks, AsyncWithStatement, Mutex):
 
 
 class FairLock(OnThreads, WithStatement, Mutex):
-    """Lock in the order of arrival, over all processes. Nobody passes the queue, not even by trying once."""
+    """Lock in the order of arrival, over all processes. A try does not pass the queue."""
 
     _fair = True
 

@@ -1,4 +1,4 @@
-"""`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
+"""`HostSemaphore`: processes of one machine share n permits, by files, without a server.
 
 A permit is an exclusive `flock` on a file, which names its holder; the kernel gives it back when the process ends,
 and takes it from no living one: there is no release by force.
@@ -32,7 +32,7 @@ _files: dict[int, object] = {}  # that this process has locked, and for whom
 
 
 class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
-    """Source of both faces. An acquire that does not wait may miss a permit while somebody asks for its holder.
+    """Source of both faces. A try may miss a permit while another caller asks for its holder.
 
     Args:
         name: any text; the same name, folder and user is the same semaphore.
@@ -57,7 +57,7 @@ class PermitsOfOneHost(Numbered, AskedByHolder, Entered):
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
-        """Take one permit; return False when the time was over. OSError where the folder cannot be written."""
+        """Take one permit; False when the time was over. OSError for a folder without write access."""
         rest = Rest(deadline_of(self._limit(wait_seconds)))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # anyone may have taken the name in the temporary folder first, to hold our permits or link our files there
@@ -159,7 +159,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 class HostSemaphore(Blocking, WithStatement, PermitsOfOneHost):
-    """Permits of one machine, for threads and processes. See `PermitsOfOneHost` for its arguments."""
+    """Permits of one machine, for threads and processes. Arguments: `PermitsOfOneHost`."""
 
 
 class AsyncHostSemaphore(BesideTheLoop, AsyncWithStatement, PermitsOfOneHost):

@@ -45,7 +45,7 @@ class StaleToken(LockLost):
 def transaction_lock(
     name: str, *, using: str = "default", wait_seconds: float | None = None, shared: bool = False
 ) -> None:
-    """Lock `name` until the caller's transaction ends. The commit releases it, behind a pooler too.
+    """Lock `name` until the caller's transaction ends, behind a pooler too.
 
     A rollback to an older savepoint releases it too. An `AdvisoryLock` of the name is the same lock.
 

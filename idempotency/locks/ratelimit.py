@@ -39,7 +39,7 @@ class RateExceeded(LockTimeout):
 
 
 class Rate(NamedTuple):
-    """Permits an interval (at most 1e9 seconds, 31 years), and the share of a caller; None: all."""
+    """Permits an interval (at most 1e9 seconds), and a caller's share of them, None: all."""
 
     permits: int
     interval_seconds: float
@@ -167,7 +167,7 @@ class Limiter(Waited, Resource):
 
     @operation
     def delete(self) -> Steps[bool]:
-        """Forget what was used, and the server's rate; return whether it had one. Now the constructor's counts."""
+        """Forget usage and the server's rate, so the constructor's counts. Return if it had one."""
         return bool((yield self._ask("delete"))[0])
 
     def _ask(self, *what: Any, caller: str | None = None) -> Ask:

@@ -29,7 +29,7 @@ TRY_AGAIN_SECONDS = (0.02, 0.2)
 
 
 def _certain(lease_seconds: float | None) -> float | None:
-    """Return a lease that is longer than clocks may drift over it: no other is ever certainly held."""
+    """Return a lease that outlasts clock drift; a shorter one is never surely held."""
     if lease_seconds is DEFAULT or (lease := leasing(lease_seconds)) is None:
         return lease_seconds
     if lease * (1 - DRIFT_PART) <= DRIFT_SECONDS:
@@ -40,7 +40,7 @@ def _certain(lease_seconds: float | None) -> float | None:
 
 
 class Majority(Several):
-    """Source of both faces. A question is asked of every server; its holder is the one that a majority names.
+    """Source of both faces. Every server is asked; the holder is the one of a majority.
 
     Args:
         name, prefix: as of `Lock`.
@@ -75,7 +75,7 @@ class Majority(Several):
     def acquire(
         self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take it on a majority of the servers. Return False when the time was over, and no server holds it.
+        """Take it on a majority of servers. False when the time was over: no server holds it.
 
         Raises:
             LockLost: the caller held it already and a majority lost it since, not by a lease of its own: release
@@ -119,7 +119,7 @@ class Majority(Several):
 
     @operation
     def release(self) -> Steps[None]:
-        """Give it back on every server. Raise as `Lock`, `LockLost` where a majority had ended or forgotten it."""
+        """Release on every server. Raises as `Lock`; `LockLost` where a majority had ended."""
         held = [node for node in self.locks if node.token is not None]
         if not held:
             raise not_held(self.name)

@@ -23,11 +23,11 @@ _PERMITS = script("places", "permits")
 
 
 class Totals(Numbered, Placed):
-    """Verbs of both semaphores. Without a total on the server the caller's `permits` is the number."""
+    """Verbs of both semaphores. Without a total on the server the caller's `permits` counts."""
 
     @operation
     def set_total(self, permits: int | None, *, if_absent: bool = False) -> Steps[bool]:
-        """Store the number of permits on the server, for every caller. Return whether it was stored.
+        """Store the number of permits on the server, for all callers. Return if it was stored.
 
         Args:
             permits: may be less than are out. None: each caller's own number counts again.
@@ -99,7 +99,7 @@ class Permits(Owned, Totals):
     def acquire(
         self, permits: int = 1, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take `permits` at once; return False when the time was over. Every acquire wants a release."""
+        """Take `permits` at once; False when the time was over. Each acquire needs a release."""
         whole_number("permits", permits, most=self.permits or NUMBER_MAX)
         return (yield from self._take_permits(permits, wait_seconds, lease_seconds)) > 0
 
@@ -262,14 +262,14 @@ class ExpirablePermits(Totals):
 
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:
-        """Return how long a permit lasts unless prolonged; 0.0 for one that has ended, or never was."""
+        """Return the seconds until a permit expires; 0.0 for one that has ended or never was."""
         name, owners = _parsed(permit), (yield from self._state()).owners
         ends = (each.remaining_seconds for each in owners if (each.name, each.token) == name)
         return next(ends, 0.0)
 
 
 class PermitExpirableSemaphore(OnThreads, ExpirablePermits):
-    """Permits that end by themselves and can be given back by anyone. See `ExpirablePermits` for its arguments."""
+    """Permits that expire and that anyone can give back. Arguments: `ExpirablePermits`."""
 
 
 class AsyncPermitExpirableSemaphore(OnTasks, ExpirablePermits):

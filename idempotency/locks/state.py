@@ -1,4 +1,4 @@
-"""State of a lock as its server knows it: who holds it, since when, and who waits. Asking changes nothing."""
+"""State of a lock on its server: holder, since when, waiters. Reading changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

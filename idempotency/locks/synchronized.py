@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def synchronized(
     name: str, *, when_taken: Literal["wait", "skip", "raise"] = "wait", **settings: Unpack[Settings]
 ) -> Callable[[F], F]:
-    """Run each call of a function or coroutine under a `Lock`. Put it below the decorator of a task queue.
+    """Run each call of a function or coroutine under a `Lock`; goes below a queue's decorator.
 
         @app.task
         @synchronized("order:{order_id}", when_taken="skip")

@@ -1,4 +1,4 @@
-"""`Topic`: notify all processes of a change. One subscriber connection a process for all its topics.
+"""`Topic`: notify all processes of a change. A process has one connection for all.
 
 A message is a hint and not a record: it may be lost while a connection is away, or come twice where a client
 repeats a command. A listener that may have missed some gets None, and looks for itself. So is its first message:
@@ -39,7 +39,7 @@ class Publishing(Resource):
 
     @operation
     def hint(self, message: str) -> Steps[None]:
-        """Send as `tell` does, without waiting for the reply on a thread. A message may be lost unnoticed."""
+        """Send as `tell` does, but do not wait for the reply. A message may be lost unnoticed."""
         yield SendNowait(_PUBLISH, [self.channel], [text("message", message)])
 
     @operation
@@ -71,7 +71,7 @@ class Messages:
             self._queue.put_nowait(message if behind < KEPT_MAX else None)
 
     def take(self, *, wait_seconds: float | None) -> str | None:
-        """Return the next message; None if some may have been missed. TimeoutError if none came in time."""
+        """Return the next message; None if some may have been missed. TimeoutError if none came."""
         try:
             return self._queue.get(timeout=waiting(wait_seconds))  # type: ignore[no-any-return]
         except queue.Empty:

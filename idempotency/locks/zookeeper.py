@@ -71,7 +71,7 @@ class QueueLock(Counted):
 
     @operation
     def force_release(self, *, token: int | None = None) -> Steps[bool]:
-        """Delete the nodes of those that hold it, and let the next ones have it. Return whether there were any.
+        """Delete the holders' nodes, so that the next ones hold. Return if there were any.
 
         A holder with `on_lost` learns at once, and its `lost` is true; another at its release, by `LockLost`.
 
@@ -133,7 +133,7 @@ class QueueLock(Counted):
 
 
 class QueuePermits(Numbered, QueueLock):
-    """Source of `ZooKeeperSemaphore` and its other face. One waits at a time; tries may miss one beside others.
+    """Source of both faces of `ZooKeeperSemaphore`. Concurrent tries may miss a permit.
 
     Args:
         permits: their number; every caller goes by its own.

@@ -1,4 +1,4 @@
-"""Work on the ledger between requests: remove, complete, resolve, abandon, and store the request log.
+"""Work on the ledger between requests: remove, complete, resolve, abandon, log.
 
 Never in a request's way: bounded batches, callable any number of times at once. Commands, timers and the admin
 come in; `complete_stalled`, `reap` and `resolve_known` are public. In a suite on SQLite, with ``ENABLED`` False,

@@ -90,7 +90,7 @@ def _refuse(constant: str) -> None:
 
 
 def abandon(decision: Decision) -> None:
-    """Record that it did not happen and must not: answer the key with 409 `operation_abandoned`.
+    """Record that the effect did not and must not happen: 409 `operation_abandoned`.
 
     Raises:
         NotDecidable: see there.

@@ -1,4 +1,4 @@
-"""Request log of a key: each call under it, and what a refused one changed. Never a body, never the key itself.
+"""Request log of a key: its calls, and what a refused one changed. No body, no key.
 
 Calls write it to Redis (`idempotency.redis.arrivals`). `store` moves it into a table of its own, of which `ledger`
 removes a key's lines together with its entry. Only this module inserts there.

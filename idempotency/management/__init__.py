@@ -1,4 +1,4 @@
-"""Commands of the ledger: each calls `maintenance` or `ledger`, and has no rules of its own.
+"""Commands of the ledger, thin shells over `maintenance` and `ledger`.
 
 Only a terminal comes in.
 """

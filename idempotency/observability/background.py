@@ -127,7 +127,7 @@ class Watchdog:
 
 
 def stop(*, seconds: float = STOP_SECONDS) -> list[str]:
-    """Stop every worker of this process. Return the names of those still running after `seconds`."""
+    """Stop every worker. Return the names of those that still run after `seconds`."""
     workers = list(_workers)
     deadline = time.monotonic() + seconds
     for worker in workers:

@@ -1,4 +1,4 @@
-"""Log lines and spans of a keyed request: request id, digest of the key, subject. Never the key.
+"""Log lines and spans of a keyed request: request id, key digest, subject; no key.
 
 `bind` puts them in the context of the running request; `ContextFilter` adds them to every record of any logger,
 for any formatter.

@@ -1,4 +1,4 @@
-"""Prometheus metrics of keyed requests (docs/reference/metrics.md). Nothing at all without prometheus-client.
+"""Prometheus metrics (docs/reference/metrics.md); none without prometheus-client.
 
 Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger at each scrape.
 """
@@ -71,7 +71,7 @@ class LedgerCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the gauges. None while the database is away, so that the counters still come through."""
+        """Yield the gauges; none while the database is away, so that counters still show."""
         from idempotency.observability.statistics import (  # noqa: PLC0415  models are not ready when this is imported
             open_entries,
             seconds_since_reaping,

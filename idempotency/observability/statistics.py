@@ -28,7 +28,7 @@ _REAPED = "SELECT extract(epoch FROM statement_timestamp() - reaped_at)::float8 
 
 @dataclass(frozen=True, slots=True)
 class OpenEntries:
-    """Entries that are `uncertain`, `stalled` (nobody runs them) or `running`; the oldest's age."""
+    """Count `uncertain`, `stalled` (nobody runs them) and `running` entries; oldest age."""
 
     name: str
     count: int

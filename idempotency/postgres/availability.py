@@ -1,4 +1,4 @@
-"""Detection of database outages by their errors: then the request may be sent again, and is done once.
+"""Detection of database outages, after which a request may be sent again.
 
 The outcome of this one is unknown: a provider may have been called before, and a connection that is lost during
 COMMIT may have committed.
@@ -73,7 +73,7 @@ def outage(error: BaseException | None) -> Problem | None:
 
 
 def _wrapped(error: BaseException | None) -> Error | None:
-    """Return Django's error that a library wrapped. Procrastinate does so by way of the driver's."""
+    """Return Django's error that a library wrapped, as Procrastinate wraps the driver's."""
     cause = error.__cause__ if error else None
     chain = [cause, cause.__context__] if cause else []
     return next((one for one in chain if isinstance(one, Error)), None)

@@ -96,7 +96,7 @@ class Guard(BaseConstraint):
         """Leave it to the database, which alone has the former row."""
 
     def deconstruct(self) -> tuple[str, tuple[()], dict[str, Any]]:
-        """Return what a migration writes down: the SQL condition too, so that a new step is a new migration."""
+        """Return what a migration stores: the SQL condition, so that a new step needs a new one."""
         path, _, kwargs = super().deconstruct()
         given = {key: getattr(self, key) for key in ("on", "when", "message", "raises", "at_commit")}
         if self.error != CHECK:

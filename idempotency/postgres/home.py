@@ -44,19 +44,19 @@ def row(sql: str, values: Any = None) -> Any:
 
 
 def has_no_ledger() -> bool:
-    """Check for what ``ENABLED`` False allows in a test suite: a database that cannot hold a ledger."""
+    """Check for a database that cannot hold a ledger, for ``ENABLED`` False in a test suite."""
     config = parsed()
     return config is not None and not config.enabled and connection().vendor != "postgresql"
 
 
 def is_in_transaction() -> bool:
-    """Check for an atomic block; that of a `TestCase` is none, for production has no such block."""
+    """Check for an atomic block; that of a `TestCase` does not count."""
     blocks = connection().atomic_blocks
     return bool(blocks) and not blocks[-1]._from_testcase
 
 
 def refuse_open_transaction() -> None:
-    """Raise RuntimeError inside a transaction, or without autocommit: a keyed call could not commit."""
+    """Raise RuntimeError where a keyed call cannot commit: in a transaction, no autocommit."""
     database = connection()
     if is_in_transaction() or not (database.atomic_blocks or _commits_by_itself(database)):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Hand-written statements, sent together: for work that is cheaper than its round trip and the ORM's compiler.
+"""Hand-written statements, sent together to save round trips and the ORM's compiler.
 
 They are prepared: parsed and planned once a session, which saves half of PostgreSQL's work for a small one. A
 text is prepared at its fifth use, as `prepare_threshold` of psycopg has it: for one request it is not worth it.
@@ -50,7 +50,7 @@ class UnexpectedRows(RuntimeError):
 def send(
     *statements: Statement, commit: bool = False, using: str = DEFAULT_DB_ALIAS
 ) -> list[list[tuple[Any, ...]]]:
-    """Run statements in order, in one round trip where the driver takes several. Return the rows of each.
+    """Run statements in order, in one round trip if the driver can. Return each one's rows.
 
     Each reads by a snapshot of its own, as if it came alone. After one that fails none runs. If they are the first
     of their transaction, its BEGIN goes with them.
@@ -111,7 +111,7 @@ class UnitOfWork:
         return send(*waiting, statement)[-1]
 
     def step(self, statement: Statement) -> bool:
-        """Take a conditional step: an UPDATE of one row that returns it; return whether it changed the row."""
+        """Run a conditional UPDATE of one row; return whether it changed the row."""
         if self.is_optimistic:
             self.add(replace(statement, rows=1))
             return True
@@ -173,7 +173,7 @@ def _rows(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
 
 
 class _Session:
-    """Prepared statements of a connection; `prepares`: False behind a pooler and after `stop`, None unknown."""
+    """Prepared statements of a connection. `prepares`: False behind a pooler, None unknown."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Texts of statements: those that are known to parse, and those that would end the transaction of a handler."""
+"""Texts of statements that are known to parse: an error would end the transaction."""
 
 import re
 from typing import Any

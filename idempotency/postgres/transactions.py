@@ -1,4 +1,4 @@
-"""Transaction control that travels with the next statement, without a round trip of its own.
+"""Transaction control that travels with the next statement, without a round trip.
 
 Inside a transaction that `defer` is called for, Django's ``SAVEPOINT`` and ``RELEASE SAVEPOINT`` wait, and go in
 front of the next statement in one message, as ``BEGIN`` does in front of the first. A savepoint without a
@@ -51,7 +51,7 @@ def defer(database: BaseDatabaseWrapper) -> None:
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
-    """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
+    """Drop waiting savepoints before a commit or rollback, which ends them all."""
     traffic = getattr(database.__dict__.get("savepoint"), "__self__", None)
     if isinstance(traffic, _Traffic):  # also where other code has put its own cursors since
         for name in traffic.replaced:
@@ -77,7 +77,7 @@ def execute(database: BaseDatabaseWrapper, cursor: Any, text: str, parameters: l
 
 
 def cursor_of(database: Any) -> Any:
-    """Return psycopg's cursor, the same for a connection. Django's own where that is instrumented.
+    """Return the connection's one psycopg cursor; Django's own where that is instrumented.
 
     Django makes one for each call, with two layers around it. Its checks before are made here, unless its `atomic`
     has made them; the rest is left to the caller: `validate_no_broken_transaction`, `wrap_database_errors`.

@@ -24,7 +24,7 @@ from idempotency.response.answers import StoredResponse, Verdict
 
 
 class AtomicExchange(Exchange):
-    """Strategy of the atomic mode. Opens the outermost transaction; RuntimeError where one is open already."""
+    """Strategy of the atomic mode. Raises RuntimeError inside another transaction."""
 
     mode = Mode.ATOMIC
 

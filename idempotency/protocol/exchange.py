@@ -1,4 +1,4 @@
-"""Parts of a keyed call that both modes share. Knows nothing of doors, templates or serializers."""
+"""Parts of a keyed call that both modes share. Knows no doors and no templates."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ _REFUSALS: dict[type[Problem], str] = {KeyReused: "reused", InProgress: "in_prog
 
 
 class Exchange(ABC):
-    """Keyed call while it is answered; `AtomicExchange` and `PhasedExchange` are its strategies.
+    """Keyed call in progress; `AtomicExchange` and `PhasedExchange` are its strategies.
 
     Attributes:
         key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
@@ -136,7 +136,7 @@ class Exchange(ABC):
         self._may_store = False
 
     def offer_again(self, keys_of_intent: str) -> None:
-        """Note that a page shows an intent's form again: if it is this call's answer, the intent is not done."""
+        """Note that the answer shows an intent's form again, so that the intent is not done."""
         self._shows_form = self._shows_form or self._identity.key.startswith(keys_of_intent)
 
     def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:

@@ -170,7 +170,7 @@ def _steps(exchange: Exchange, rewind: Prepare) -> Generator[None, HttpResponseB
 
 
 def restore_tenant(database: Any, tenant: Any) -> None:
-    """Leave the tenant that code has gone to (django-tenants): its ledger knows nothing of the call."""
+    """Leave the tenant that code has gone to (django-tenants): its ledger lacks this call."""
     if tenant is not None and database.schema_name != tenant.schema_name:
         database.set_tenant(tenant)
 

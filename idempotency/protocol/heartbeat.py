@@ -105,7 +105,7 @@ class Heartbeat:
 
 
 def _renewed(name: str, leases: list[Lease]) -> dict[ledger.Run, bool]:
-    """Renew the leases of one schema, over a connection for this alone: none stays open between two beats."""
+    """Renew one schema's leases over a connection that is closed after each beat."""
     database = home.connection()
     try:
         if name:

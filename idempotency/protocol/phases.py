@@ -139,7 +139,7 @@ class PhasedExchange(Exchange):
         return None
 
     def complete(self, response: HttpResponseBase) -> bool:
-        """Finish the entry in the step's transaction; False: another run took over, and it must be rolled back."""
+        """Finish the entry in the step's transaction. False: another run has it, so roll back."""
         if self.run is None:
             return True
         self._repeat_202(response)

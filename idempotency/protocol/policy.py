@@ -1,4 +1,4 @@
-"""Policy of a keyed view, and a call's key: by token, by header, or by content within a window.
+"""Policy of a keyed view, and a call's key: by token, header, or content in a window.
 
 A window has no edges. An unkeyed call has the key of the youngest entry of the same caller, route and content, as
 long as that one is unfinished or was finished within the window by the database's clock; else the next one's. Two
@@ -133,7 +133,7 @@ class Policy:
         )
 
     def _identify(self, request: HttpRequest, caller: Any) -> tuple[str, Key] | None:
-        """Return (scope, key), by the Idempotency-Token (header or field), else by the key's header.
+        """Return (scope, key) by the Idempotency-Token (header or field), else by the header.
 
         Raises:
             Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
@@ -157,7 +157,7 @@ class Policy:
         return _by_token(taken)
 
     def _identify_without_key(self, request: HttpRequest, caller: Any, header: str) -> tuple[str, Key] | None:
-        """Return (scope, key by the content within the window); None where the call may run unkeyed."""
+        """Return (scope, key) by the content within the window; None: the call may run unkeyed."""
         required = config().required if self.required is None else self.required
         is_required = required(caller) if callable(required) else required
         if not is_required and (self.window is None or is_anonymous(principal_of(caller, by=self.principal))):

@@ -1,4 +1,4 @@
-"""Problems as pages: a browser, by `Accept`, gets `idempotency/problem.html` in place of the problem document.
+"""Problem pages for browsers (by `Accept`), from `idempotency/problem.html`.
 
 Stored is the document; the page is rendered for each reader, in the active language. A project overrides the
 template, or shows problems itself by `on_problem`.

@@ -1,4 +1,4 @@
-"""Recovery points: a phased handler as steps, each stored, so that it resumes where it ended.
+"""Recovery points: steps of a phased handler, each stored, so that it resumes there.
 
 A step ends with `NoOp` (go on with the next step), `RecoveryPoint` or `Response`. It may run again after a crash:
 an atomic one only if it did not commit, an outside one also after its call; so it must ask, or use the same
@@ -46,7 +46,7 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Result that is the answer. 202: the outcome outside is not known; the entry stays open and resumes here.
+    """Result that is the answer. 202: the outcome is unknown, and the entry resumes here.
 
     Only an outside step may say so: after an atomic one there would be no recovery point to resume from.
     """
@@ -115,11 +115,11 @@ class Phases:
         _registry[name] = self
 
     def atomic(self, point: str) -> Callable[[Step], Step]:
-        """Declare a step that only writes to our database: it commits with its recovery point or answer."""
+        """Declare a step that only writes to our database and commits with its recovery point."""
         return self._declare(point, in_transaction=True)
 
     def outside(self, point: str) -> Callable[[Step], Step]:
-        """Declare a step that calls the outside world: no transaction is open, its result is committed after."""
+        """Declare a step that calls the outside world, with no transaction open."""
         return self._declare(point, in_transaction=False)
 
     def on_abandon(self, undo: Undo) -> Undo:

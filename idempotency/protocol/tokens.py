@@ -1,4 +1,4 @@
-"""One-time tokens: keys that the server hands out, for forms and for clients that cannot make one.
+"""One-time tokens: keys from the server, for forms and clients that cannot make one.
 
 A token is signed, names its holder and expires; it is stored nowhere before its use. Its use is the ledger's claim
 on it, so the unique constraint that makes a key count once makes a token count once, with Redis there or not. The
@@ -74,7 +74,7 @@ def issue(principal: str, *, intent: str = "") -> Token:
 
 
 def issue_for_page(request: Any, *, intent: str = "") -> str:
-    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again.
+    """Issue the token of a form on this request's page, which may show a try's form again.
 
     The page is kept from caches, also by the middleware: another visitor's order would be answered by this one's.
     """
@@ -132,7 +132,7 @@ def _taken(word: str, scope: str, *, expired: bool) -> Taken:
 
 
 def _keys_of(principal: str, intent: str) -> str:
-    """Return what the keys of an intent's tries begin with. Unkeyed: the same after a rotation of `SECRET_KEY`."""
+    """Return the prefix of an intent's keys. Unkeyed: it survives a new `SECRET_KEY`."""
     return f"i{digest_of(scope=principal, key=intent)}n"
 
 
@@ -143,7 +143,7 @@ def _tries(scope: str, begin: str, *, seen: int = 0, limit: int) -> list[tuple[i
 
 
 def _open_number(tries: Sequence[tuple[int, ledger.Try]], *, seen: int = 0) -> int:
-    """Number the try that is not refused: the last one, which is the first of `tries`, or the one after it."""
+    """Number the try that counts: the last of `tries`, or the one after a refused one."""
     if not tries:
         return seen
     number, last = tries[0]

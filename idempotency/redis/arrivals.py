@@ -77,7 +77,7 @@ class Recorder:
 
 
 def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:
-    """Log a call by its marker's name, empty without Redis. Nobody waits; where Redis is away it is lost."""
+    """Log a call by its marker's name, without waiting. Lost where Redis is away."""
     if marker and outcome:
         own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")

@@ -15,7 +15,7 @@ _clients: dict[asyncio.AbstractEventLoop, Any] = {}
 
 
 def async_client() -> Any:
-    """Return the client of the running loop. Its connections last as long as the loop, or until `close_client`.
+    """Return the running loop's client. It lasts as long as the loop, or until `close_client`.
 
     Raises:
         ImproperlyConfigured: no Redis is configured, or only one that needs a function to be reached.

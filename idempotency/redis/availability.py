@@ -1,4 +1,4 @@
-"""Meaning of redis-py's errors: an outage, a fault of ours, or a signal handler's exception.
+"""Meaning of redis-py's errors: an outage, our fault, or a signal handler's exception.
 
 A command that is refused inside a script is an error of the script, whose text ends with the refusal. redis-py
 wraps the exceptions of handlers: a `TimeoutError` may be theirs or the client's.
@@ -28,7 +28,7 @@ _DENIED = ("ACL failure in script", "The user executing the script can't")
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the server is away, full, or no master any more. Else it is a fault of ours."""
+    """Return whether the server is away, full, or a replica. Else the fault is ours."""
     return not isinstance(error, ResponseError) or isinstance(error, _PASSING) or _says(error, *_PASSING_WORDS)
 
 

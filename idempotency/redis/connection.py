@@ -41,7 +41,7 @@ _NEVER = float("inf")
 
 
 class PipelinedConnection:
-    """Connection of one thread. Raises redis-py's errors, and is ready for the next command afterwards.
+    """Connection of one thread. After one of redis-py's errors it is ready again.
 
     Use `send_nowait` only where a lost command costs time and never correctness (the marker after a commit).
 
@@ -76,7 +76,7 @@ class PipelinedConnection:
                 self._wait_at_most(_NEVER)
 
     def send_together(self, *commands: tuple[Any, ...], wait: bool = False) -> None:
-        """Send commands in one packet. With `wait`, read their replies and raise an error among them."""
+        """Send commands in one packet. With `wait`, read their replies and raise their errors."""
         if wait or len(self._pending) + len(commands) > PENDING_MAX:
             self._settle()
         self._send(None, *commands)
@@ -139,7 +139,7 @@ class PipelinedConnection:
         return answer
 
     def _settle(self) -> None:
-        """Read pending replies, and notice a connection that the server closed while nobody used it."""
+        """Read pending replies, and notice that the server closed an idle connection."""
         try:
             while self._pending:
                 self._read_pending()
@@ -208,13 +208,13 @@ def hang_up(connection: Any) -> None:
 
 
 def plain_pool(client: Any) -> Any:
-    """Return the pool of a client that sends commands as they are. None if only the client knows the way."""
+    """Return a client's pool; None if only the client knows how to send."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
 
 
 class ClientConnection:
-    """Client that routes or remembers commands itself, used like a `PipelinedConnection`. It always waits."""
+    """Client that routes commands itself, in place of a `PipelinedConnection`. Always waits."""
 
     def __init__(self, client: Any) -> None:
         self.known: set[str] = set()
@@ -272,7 +272,7 @@ _of_thread = _OfThread()
 
 
 def connection_of(client: Any) -> Connection:
-    """Return this thread's connection to where `client` leads. The client itself, if only it knows the way."""
+    """Return this thread's connection for `client`; the client if only it can send."""
     connection = _of_thread.connection
     if connection is None or _of_thread.client is not client:
         if (pool := plain_pool(client)) is None:

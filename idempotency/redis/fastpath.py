@@ -1,4 +1,4 @@
-"""Access to Redis for as long as it replies. Every use in this package goes through `attempt`.
+"""Access to Redis while it replies. Every use in this package goes through `attempt`.
 
 A command is bounded by the client's time-outs. After a failure the breaker keeps this process away from Redis for
 `BREAKER_SECONDS`, and the caller does without.
@@ -98,7 +98,7 @@ def may_ask() -> bool:
 
 
 def attempt(command: Callable[[Any], T]) -> T | None:
-    """Run `command` on a client, within its time-outs. None when Redis is off, away or holds nonsense."""
+    """Run `command` on a client, in time. None if Redis is off, away or replies nonsense."""
     if not may_ask():
         return None
     probing = not breaker.is_closed
@@ -205,7 +205,7 @@ class Script:
         *,
         then: Callable[[Any], None] | None = None,
     ) -> None:
-        """Send without waiting for the reply, if the server has the script and is not being probed. Else `run`.
+        """Send without waiting if the server has the script and is not being probed, else `run`.
 
         Args:
             then: called with the reply when it is read; never, if it is lost.

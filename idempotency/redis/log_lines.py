@@ -41,7 +41,7 @@ def drop(*, through: Arrival) -> None:
 
 
 def _read(line_id: Any, fields: Mapping[Any, Any]) -> Arrival:
-    """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
+    """Read a line, decoded by the client or not. A line of another version has no outcome."""
     zone = UTC if settings.USE_TZ else None  # as the table's: both are sorted together
     try:
         found = {force_str(name): force_str(value) for name, value in fields.items()}

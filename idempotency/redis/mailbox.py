@@ -1,4 +1,4 @@
-"""Messages to what waits in this process at one server. Pure bookkeeping: no socket, no thread of its own."""
+"""Messages to waiters of this process at one server. Pure: no socket, no thread."""
 
 import asyncio
 import contextlib
@@ -141,7 +141,7 @@ class Mail:
 
 
 class Mailbox:
-    """Mailbox of one subscription: `channel` carries its `mail`, `confirmed` once messages come."""
+    """Mailbox of one subscription. `confirmed` once messages come on its `channel`."""
 
     def __init__(self) -> None:
         self.mail = Mail()

@@ -1,4 +1,4 @@
-"""Redis marker before the ledger: holds off concurrent duplicates, replays finished answers.
+"""Redis marker before the ledger: holds off duplicates, replays finished answers.
 
 It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a duplicate run as far
 as the unique constraint of the ledger. With Redis away every function returns at once (`fastpath.attempt`).
@@ -65,7 +65,7 @@ def key_of(digest: str) -> str:
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """Take a marker, or return the one that is there, by one command. None without Redis: ask the ledger."""
+    """Take a marker, or return the present one, by one command. None: ask the ledger."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:
@@ -76,7 +76,7 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
 
 
 def _set_or_get(connection: Connection, name: str, value: bytes, milliseconds: int) -> bytes | None:
-    """Set the marker and return None, or return the one that is there. Before Redis 7 a script must do it."""
+    """Set the marker, or return the present one. Before Redis 7 a script does it."""
     if not isinstance(connection, ClientConnection) and connection.has_set_nx_get:
         try:
             found: bytes | None = connection.ask("SET", name, value, "NX", "GET", "PX", milliseconds)
@@ -102,7 +102,7 @@ def finish(
     wait: bool = True,
     wake: bool = True,
 ) -> None:
-    """Let replays be answered from here. Call it only after `answer`, not sealed yet, was committed.
+    """Store `answer`, committed and not sealed yet, so that replays need no SQL.
 
     Overwrites any marker: the ledger has decided, so a duplicate's running marker is stale. A caller that has just
     claimed here need not `wait`: Redis was there, and if it went since, only a marker is lost.

@@ -42,7 +42,7 @@ class PaidMarker:
 
 
 def _text(found: Any, *, name: str) -> str | None:
-    """Decode a value that the client may have decoded already. `attempt` skips what cannot be read."""
+    """Decode a value, decoded by the client or not. `attempt` skips unreadable ones."""
     if found is None:
         return None
     opened = open_from_redis(found.encode() if isinstance(found, str) else bytes(found), name=name)

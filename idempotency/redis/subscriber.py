@@ -137,7 +137,7 @@ class Subscriber:
 
 
 class Subscription:
-    """Connection beside those of `pool`, which one thread reads. Raises what redis-py raises, and is useless then.
+    """Connection beside those of `pool`, read by one thread. Useless after an error.
 
     redis-py's own reconnects without saying so, and a waiter must learn that messages may be lost. A message also
     passes through fewer layers here, and until it has passed nobody holds the lock.
@@ -175,7 +175,7 @@ class Subscription:
             raise
 
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
-        """Return the next message with type, channel and data. None if none came in `timeout` seconds."""
+        """Return the next message: type, channel and data. None if none came in `timeout` s."""
         self._refuse_if_broken()
         try:
             # what came together with the last one has left the socket
@@ -237,7 +237,7 @@ os.register_at_fork(after_in_child=_forget)
 
 @contextlib.contextmanager
 def listen(channel: str) -> Iterator[Bell | None]:
-    """Yield a bell for `channel` of the settings' Redis. None if the server is away or does not confirm."""
+    """Yield a bell for `channel`. None if the server is away or does not confirm."""
     if not fastpath.takes_writes():  # at once where it is gone, and the breaker learns of it
         yield None
         return

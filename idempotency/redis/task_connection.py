@@ -51,7 +51,7 @@ class Reply(asyncio.Future[Any]):
 
 
 class Replies(asyncio.Protocol):
-    """Replies of a transport in the order of the commands. `ended`: closed, silent or no master."""
+    """Replies in the order of the commands. `ended`: closed, silent, or a replica's."""
 
     def __init__(self, transport: asyncio.Transport, *, silence_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class Replies(asyncio.Protocol):
 
 
 class TaskConnection:
-    """Connection beside those of `pool`, used by any number of tasks of one loop. Raises redis-py's errors.
+    """Connection beside those of `pool`, shared by the tasks of one loop.
 
     redis-py makes it, with all that its settings ask for, and it never retries: its user knows how long to try.
     """
@@ -131,7 +131,7 @@ class TaskConnection:
         self._replies: Replies | None = None
 
     async def ask(self, *command: Any, seconds: float | None = None, cancelled: Cancelled | None = None) -> Any:
-        """Send, wait, and return the reply. A command whose connection ended meanwhile is sent once more.
+        """Send and return the reply; send once more if the connection ended meanwhile.
 
         Args:
             seconds: after which it counts as unanswered; None: when the server is silent for too long.
@@ -184,7 +184,7 @@ class TaskClient:
         self._client = client
 
     async def ask(self, *command: Any, seconds: float | None = None, cancelled: Cancelled | None = None) -> Any:
-        """Send, and return the reply as the client decodes it. Arguments as of `TaskConnection.ask`."""
+        """Send, and return the reply decoded by the client. Arguments: `TaskConnection.ask`."""
         asking = asyncio.ensure_future(self._ask(command, seconds))
         return await result_of(asking, cancelled, waiting=whole(asking))
 
@@ -210,7 +210,7 @@ async def result_of(
 
 
 def plain_pool(client: Any) -> Any:
-    """Return the pool of a client that sends commands as they are. None if only the client knows the way."""
+    """Return a client's pool; None if only the client knows how to send."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS else None
 

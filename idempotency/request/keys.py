@@ -116,7 +116,7 @@ def token_scope_of(*, principal: str) -> str:
 
 
 def digest_of(*, scope: str, key: str) -> str:
-    """Name (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
+    """Name (scope, key) in Redis, logs and admin without the key: 64 hexadecimal characters."""
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Outline of a call's content: enough to say what a second call changed, and not what either one said.
+"""Outline of a call's content: shows what a second call changed, but no value.
 
 A part (path, query, content type, each member of the body) is its name and four bytes of a keyed digest; the route
 of a form alone is in words. Content is what `idempotency.request.keys` compares: parts with their lengths for a
@@ -26,7 +26,7 @@ _SECRET = "secret"  # noqa: S105  a digest of nothing: two outlines under differ
 
 
 def outline(content: bytes, *, digest: str) -> dict[str, str]:
-    """Name each part of `content` with a digest of its value: 8 hexadecimal digits under the oldest secret.
+    """Map each part of `content` to its digest: 8 hex digits under the oldest secret.
 
     Args:
         digest: of the call's key: equal values of two keys, as of two callers, look different.
@@ -92,6 +92,6 @@ def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
 
 
 def printable(name: object, length: int = NAME_MAX) -> str:
-    """Shorten a name, without what PostgreSQL does not store: NUL, and half a pair of surrogates."""
+    """Shorten a name, without NUL and lone surrogates, which PostgreSQL does not store."""
     text = str(name)[:length]
     return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)

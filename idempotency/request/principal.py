@@ -102,7 +102,7 @@ def _user_of(request: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _kind_of(user: type[Any], of_project: str) -> str:
-    """Name a class of users: ``user`` for the project's, else its model, whose numbers may be the same."""
+    """Name a class of users: ``user`` for the project's, else its model."""
     if not issubclass(user, Model):
         return "user"
     own: Any = user._meta
@@ -142,7 +142,7 @@ def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
 
 
 def _session_key_of(request: Any) -> str | None:
-    """Return the key of a stored session; None where the cookie names none, or one that is gone."""
+    """Return the key of a stored session; None where the cookie names none that exists."""
     session = getattr(request, "session", None)
     if session is None:
         return None
@@ -212,7 +212,7 @@ def was_answered(session: Any, *, scope: str, key: str) -> bool:
 
 
 class Visit:
-    """Session of a request, kept in step with the stored answer: a replay leads where the first answer led.
+    """Session of a request; a replay leaves the browser the session of the first answer.
 
     Args:
         request: Django's, or None; before the handler runs.

@@ -43,7 +43,7 @@ def verdict_on(status: int) -> Verdict:
 
 
 def leaves_open(status: int | None, headers: Mapping[str, str]) -> bool:
-    """Check if an intent may be tried again after this answer: a refusal, or its form once more."""
+    """Check if an intent may be tried again after this answer: a refusal, or its form."""
     return status is not None and (OPEN in headers or verdict_on(status) is Verdict.REFUSAL)
 
 

@@ -1,4 +1,4 @@
-"""Encryption of stored answers: the body in the ledger, and all of an answer in Redis, status and headers too.
+"""Encryption of stored answers: the ledger's body, and all of an answer in Redis.
 
 Envelope encryption: each answer has a data key of its own, which encrypts the bytes; the data key lies beside
 them, wrapped under one of the operator's keys (`IDEMPOTENCY["BODY_KEYS"]`, the first one for what is new). A
@@ -25,11 +25,11 @@ _SEALED = b"S"  # how a sealed value in Redis begins; then the key's id and a li
 
 
 class EncryptionError(ValueError):
-    """Error of a stored answer that cannot be opened: its key is not in BODY_KEYS, or it was changed."""
+    """Stored answer that cannot be opened: its key left BODY_KEYS, or it was changed."""
 
 
 def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body.
+    """Encrypt the body of `answer` under the first key, if there is a key and a body.
 
     Args:
         answer: as the handler gave it.

@@ -18,7 +18,7 @@ _FRAMED = re.compile(rf"\n( +\| ){_DETAIL}[^\n]*(?:\n(?!\1\n\1{_END})\1[^\n]*)*"
 
 
 def without_details(text: str) -> str:
-    """Cut an error's text or traceback to the first line of PostgreSQL's message: the others have values."""
+    """Cut an error's text to PostgreSQL's first line: the others have values."""
     return _DETAILS.sub("", _FRAMED.sub("", text))
 
 

@@ -1,4 +1,4 @@
-"""Tests of a project: nothing remembered between two, clients that send keys, `assert_once`.
+"""Tools for a project's tests: a clean start, clients that send keys, `assert_once`.
 
 The public names; `idempotency.testing.fixtures` has the same for pytest, and is the only module that imports it.
 They are imported on first use: a `conftest.py` may name the fixtures before Django is set up.

@@ -1,4 +1,4 @@
-"""Start of a project's tests: nothing remembered, and clients whose unsafe requests carry a key.
+"""Clean start of a project's tests, and clients whose unsafe requests carry a key.
 
 Nothing is deleted and no query runs: this process uses names in Redis that no test before has used.
 """

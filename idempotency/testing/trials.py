@@ -31,7 +31,7 @@ def assert_once(
     header: str | None = None,
     **post: Any,
 ) -> None:
-    """Fail unless a view's effect happens once a key, also at once, after a crash or Redis's loss.
+    """Fail unless a view's effect happens once a key: at once, after a crash, without Redis.
 
     Each of the five trials sends the request under a fresh key: twice; from threads at once; again after its
     commit failed; again after the process died between the commit and the answer; and again after Redis, and

@@ -201,5 +201,5 @@ def purge_bodies(*, limit: int) -> int:
 
 
 def drop(*, limit: int) -> int:
-    """Forget events applied `TOMBSTONE_SECONDS` ago, of an entity's last its attempts; count all."""
+    """Delete events applied `TOMBSTONE_SECONDS` ago; of an entity's last, its attempts."""
     return home.execute(queries.DROP, [config().tombstone_seconds, limit])

@@ -25,7 +25,7 @@ def signed_text(*, number: str, sent_at: str, webhook_id: str, body: bytes) -> b
 
 
 class PayPal(Verifier):
-    """PayPal's webhooks, verified here and not by a call of its API. Needs ``payonce[encryption]``.
+    """PayPal's webhooks, verified without a call to its API. Needs ``payonce[encryption]``.
 
     Args:
         webhook_id: PayPal's id of our endpoint; as a `Verifier` takes its secret.

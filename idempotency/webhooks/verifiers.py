@@ -1,4 +1,4 @@
-"""Verifiers: how senders sign, by shared secret. Signatures are compared in constant time, over the raw body."""
+"""Verifiers: senders' signatures by shared secret, compared in constant time."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ Secret = str | Sequence[str] | Callable[[], str | Sequence[str]]
 
 
 def must_be_fresh(timestamp: str, *, now: float, tolerance_seconds: float = TOLERANCE_SECONDS) -> None:
-    """Require a time, in seconds since the epoch, less than the tolerance from `now`. Raises NotGenuine."""
+    """Require a time, in epoch seconds, within the tolerance of `now`. Raises NotGenuine."""
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise NotGenuine("no time is signed")
     # in whole seconds: a part of one makes 300 ahead no less
@@ -23,7 +23,7 @@ def must_be_fresh(timestamp: str, *, now: float, tolerance_seconds: float = TOLE
 
 
 class Verifier:
-    """Scheme by which a sender signs. For another sender, derive a class with `headers`, `check` and an id.
+    """Scheme by which a sender signs. Subclass it with `headers`, `check` and an id.
 
     Args:
         secret: shared with the sender; a list while it is rotated, of which any may have signed; a function that
@@ -49,12 +49,12 @@ class Verifier:
         raise NotImplementedError
 
     def id_of(self, event: Event) -> str:
-        """Read the sender's id of a verified event. Raises LookupError, TypeError or ValueError if it has none."""
+        """Read a verified event's id. Raises LookupError, TypeError or ValueError without one."""
         number: str = event.header(self.id_header) if self.id_header else event.json[self.id_member]
         return number
 
     def greeting(self, event: Event) -> str | None:
-        """Answer a verified request that is no event but the sender's question whether we are there."""
+        """Answer a verified request that only asks whether the endpoint is there."""
         return None
 
     def secrets(self) -> list[str]:
@@ -94,7 +94,7 @@ class Verifier:
         return [hmac.digest(self.key_of(secret), signed, "sha256") for secret in self.secrets()]
 
     def must_be_signed(self, signed: bytes, given: Iterable[str], encode: Callable[[bytes], str]) -> None:
-        """Require one of `given` to be the encoded HMAC-SHA-256 under one of our secrets. Raises NotGenuine."""
+        """Require one of `given` to be the HMAC-SHA-256 under one of our secrets, or NotGenuine."""
         ours = [encode(digest).encode() for digest in self.digests(signed)]
         theirs = [one.encode(errors="replace") for one in given]
         if not any([hmac.compare_digest(one, other) for one in ours for other in theirs]):  # noqa: C419  all of them
@@ -221,7 +221,7 @@ class Shopify(Verifier):
 
 
 class Slack(Verifier):
-    """Slack's Events API. Its challenge is answered; commands and actions have no event id, so they need ``id=``.
+    """Slack's Events API. Answers its challenge; commands and actions need ``id=``.
 
     Source: Slack, "Verifying requests from Slack" and "url_verification event" (read 2026-11).
     """

@@ -92,7 +92,7 @@ class Entered(Waited):
 
     @operation
     def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`, as `with` does. Any loss before a release is `LockLost` here."""
+        """Acquire for `with`, or raise `LockTimeout`. Here an earlier loss is `LockLost`."""
         if not (yield from self._entering()):
             raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
 
@@ -104,7 +104,7 @@ class Entered(Waited):
 
     @operation
     def _exit(self, error: BaseException | None) -> Steps[None]:
-        """Release, and raise its failure unless the block's own error is on its way: that says more."""
+        """Release; raise its failure only if the block itself has not failed."""
         try:
             yield from type(self).release.steps(self)
         except LockError as lost:

@@ -21,7 +21,7 @@ class Settings(Common, total=False):
 
 @dataclass(eq=False, kw_only=True)
 class SessionHold:
-    """Hold that ends with its session, which it knows as `ended`; or a wait for one. `abandon` stops either."""
+    """Hold, or wait, that ends with its session. `abandon` stops either."""
 
     holder: holder.Holder
     shared: bool = False  # with others that are shared
@@ -46,7 +46,7 @@ class Desk:
         return [hold for holds in list(self.holds.values()) for hold in holds]
 
     def pop_dead(self) -> list[Any]:
-        """Take out the holds of this process's threads and tasks that are gone: they cannot release."""
+        """Remove holds of threads and tasks that have ended: they cannot release."""
         with self.guard:
             ours = [at for at in self.holds if at[0] == holder.process]
             dead = [at for at in ours if not self.holds[at][0].holder.alive()]
@@ -80,7 +80,7 @@ class Counted(Held, Entered):
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
-        """Take the lock, once more if the caller holds it already. Return False when the time was over.
+        """Take the lock, again if the caller holds it already. False when the time was over.
 
         Args:
             wait_seconds: instead of the constructor's. A silent server may take longer, but not for ever.

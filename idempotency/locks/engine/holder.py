@@ -1,4 +1,4 @@
-"""Holders: this process, and in it one thread or one asyncio task. Never shared, never used twice.
+"""Holders: one thread or asyncio task of this process. Never shared, never reused.
 
 A thread's or task's own numbers are given to a successor when it has ended, so each gets one of ours at its first
 lock. A child task is another holder than its parent. A forked child is another process than its parent.
@@ -56,7 +56,7 @@ def current() -> Holder:
 
 
 def named(owner: str) -> Holder:
-    """Make a holder with the caller's name, for code that crosses threads. Alive as long as the process."""
+    """Make a holder with the caller's name, for code that crosses threads. It never ends."""
     if not text("owner", owner):
         raise ValueError("owner must not be empty: all callers that give no name would be one holder")
     return Holder(f"named:{owner}", lambda: True)

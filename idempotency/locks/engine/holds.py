@@ -157,7 +157,7 @@ class Holds:
         return found
 
     def next_due(self) -> float:
-        """Return when to look for the next renewal; infinite if never. `stir` is called if one comes before it.
+        """Return when to look for the next renewal, infinite if never. `stir` reports earlier ones.
 
         After a grant there is one more look: the next hold is mostly granted before it and due after it, so that
         the watchdog does not wake in the middle of a hand-over.
@@ -184,7 +184,7 @@ class Holds:
 
 
 class Slots:
-    """Holds by owner, where an owner has several of one resource: each acquire of a semaphore. Thread-safe.
+    """Holds by owner, several of one resource: each acquire of a semaphore. Thread-safe.
 
     Each acquire is a holder of its own on the server. Its name there is used again, but only once the server has
     said that nothing is held under it: else an acquire would count as the same holder's second one, for which

@@ -156,7 +156,7 @@ class Placed(Waited, Asked, Resource):
         raise self._lost()
 
     def _insist(self, ask: Ask, holds: Sequence[Hold] = ()) -> Steps[Any]:
-        """Send a command until it is answered, and return the reply. It may give back what `holds` have."""
+        """Send a command until it is answered, and return the reply. It may release `holds`."""
         try:
             return (yield from insist(ask, seconds=self._release_seconds))
         except BaseException:  # an interrupt too: what may be given back must not be renewed
@@ -165,7 +165,7 @@ class Placed(Waited, Asked, Resource):
             raise
 
     def _undo(self, holder: Holder, request: str, share: Share, *, before: Hold | None = None) -> Steps[None]:
-        """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
+        """Undo `request`, whatever became of it: no wait and no hold, but one from `before`."""
         hub = self.hub()
         ask = self._release_command(hub, self._keys, holder, share, undone=request)
         ask.seconds = READY_SECONDS
@@ -275,7 +275,7 @@ class Asking(Question):
 
 @lru_cache(maxsize=1000)
 def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
-    """Format terms, with `lease` and `claim` in seconds. Cached, for a process has few kinds of them."""
+    """Pack terms for the scripts, with `lease` and `claim` in seconds. Cached."""
     times = (seconds * MICROSECONDS for seconds in (lease, min(claim, lease), PATIENCE_SECONDS))
     return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
 

@@ -1,4 +1,4 @@
-"""Queue of a name in ZooKeeper: ephemeral sequential nodes in one folder. Used by `zookeeper`.
+"""Queue of a name in ZooKeeper: ephemeral sequential nodes in one folder.
 
 A caller makes a node, looks for the one before it, and watches that one and no other: a release wakes one waiter.
 
@@ -64,7 +64,7 @@ class Queue:
                 place.gone = False
 
     def leave(self, place: Place) -> Steps[None]:
-        """Delete the node of a waiter that gives up. Where that is not possible at once, in the background."""
+        """Delete the node of a waiter that gives up, in the background if it must be."""
         self._desk.heard.pop(place.path, None)
         try:
             if place.node is not None and self.client.connected:
@@ -125,11 +125,11 @@ class Queue:
         return desk_of(self.client)
 
     def _first_of(self, nodes: list[str]) -> list[str]:
-        """Return those that hold: so many, or the first one, or all readers before the first writer."""
+        """Return the holders: the first `n`, the first one, or all readers before a writer."""
         return nodes[: self.places] if self.places else list(takewhile(is_shared, nodes)) or nodes[:1]
 
     def _hear(self, place: Place) -> Steps[None]:
-        """Watch the node of a holder that listens. Until then its end is no loss: it queues up again."""
+        """Watch the node of a holder that listens. Until this is done a loss goes unseen."""
         self._desk.heard[place.path] = place
         notify, place.notify = place.notify, None
         try:
@@ -160,7 +160,7 @@ class Queue:
         return place.found(path.rpartition("/")[2], stat)
 
     def _until_changed(self, place: Place, nodes: list[str]) -> Steps[None]:
-        """Wait until the one before it is gone, or any. A new connection or the deadline ends it too."""
+        """Wait for the one before it, or any, to go; for a new connection, or the deadline."""
         before = None if self.places else predecessor(place.node or "", nodes)
         desk, bell = self._desk, self.bell()
         desk.waiting[bell] = self.folder if before is None else f"{self.folder}/{before}"

@@ -1,4 +1,4 @@
-"""Session: a connection to PostgreSQL that has one advisory lock, or waits for it. Used by `postgres`.
+"""Session: a PostgreSQL connection that holds one advisory lock, or waits for it.
 
 Never Django's connection, and never in a transaction longer than a statement. Nothing here blocks for the lock:
 the question is sent, and the caller waits until the connection's socket can be read.
@@ -102,7 +102,7 @@ class Session(SessionHold):
         self._ends_at = math.inf  # of the wait, on `time.monotonic`
 
     def ask(self, wait_seconds: float | None) -> None:
-        """Connect, and ask for the lock without waiting for the reply. `LockError` behind a connection pooler."""
+        """Connect and ask for the lock without waiting. Raises `LockError` behind a pooler."""
         with _unavailable():
             self._connection = psycopg.connect(**self._parameters)
             self.backend = self._connection.info.backend_pid
@@ -135,7 +135,7 @@ class Session(SessionHold):
             return bool(selector.select(seconds))
 
     def patience(self) -> float:
-        """Return how long to wait before the next look: `cancel` is seen then. Raise once the server is silent."""
+        """Return how long to wait before `cancel` is read again. Raises once the server is silent."""
         if (left := self._ends_at + SILENCE_SECONDS - time.monotonic()) <= 0:
             raise LockUnavailable(_SILENT)
         return min(left, SILENCE_SECONDS)
@@ -164,7 +164,7 @@ class Session(SessionHold):
             return taken
 
     def cancel(self) -> Work:
-        """Return the step that ends the wait. It has not begun while we connect: then the lock is only tried."""
+        """Return the step that ends the wait. Before it has begun, the lock is only tried."""
         self._cancelled, self._ends_at = True, time.monotonic()
         return Work(self._end_wait)
 
@@ -174,7 +174,7 @@ class Session(SessionHold):
                 connection.cancel_safe(timeout=CANCEL_SECONDS)
 
     def abandon(self) -> None:
-        """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""
+        """Stop waiting or holding. Cancel a wait first: the server misses a closed connection."""
         if (connection := getattr(self, "_connection", None)) is not None:
             if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self._end_wait()
@@ -210,7 +210,7 @@ class Session(SessionHold):
     lost = ended
 
     def _refuse_a_pooler(self) -> None:
-        """Raise behind a pooler: by transaction, the next client would get our session and our lock."""
+        """Raise behind a pooler: by transaction, the next client would get our lock."""
         if is_pooled(self._connection):
             raise LockError(
                 f"{self._name!r}: a connection pooler (PgBouncer?) stands before PostgreSQL. It may strand a lock "

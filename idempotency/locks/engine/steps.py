@@ -1,4 +1,4 @@
-"""Steps: one source for threads and for asyncio. An operation is a generator of steps, and a runner performs them.
+"""Steps: one source for threads and asyncio. A generator yields them, a runner acts.
 
 A protocol (acquire, wait, release) never touches a socket or a clock that sleeps. It yields a step and is sent the
 step's result, or is thrown its error. `Threaded` performs steps by blocking the calling thread, `Tasked` by
@@ -41,7 +41,7 @@ class SendNowait(Ask):
 
 @dataclass(slots=True)
 class Listen:
-    """Connect the process's subscriber, for at most `seconds`. Results in whether it is connected.
+    """Connect the process's subscriber within `seconds`. Results in whether it is connected.
 
     It comes before a question whose messages it must hear.
     """
@@ -67,7 +67,7 @@ class Pause:
 
 @dataclass(slots=True)
 class Finish:
-    """Perform steps to their end, even if the caller is cancelled meanwhile. Results in their result."""
+    """Perform steps to their end, even if the caller is cancelled. Results in their result."""
 
     steps: "Steps[Any]"
 
@@ -82,7 +82,7 @@ class On:
 
 @dataclass(slots=True)
 class Work:
-    """Call a function that blocks, in a thread where the runner must not; results in its result."""
+    """Call a blocking function, in a thread under asyncio. Results in its result."""
 
     function: Callable[[], Any]
 
@@ -92,7 +92,7 @@ Steps = Generator[Step, Any, T]
 
 
 class Threaded:
-    """Face whose operations block the calling thread. `run` performs steps and returns the result."""
+    """Face that blocks the calling thread. `run` performs steps and returns the result."""
 
     run: Callable[[Steps[Any]], Any]
 
@@ -164,7 +164,7 @@ def deadline_of(wait_seconds: float | None) -> float:
 
 
 def bound_of(deadline: float, *, least: float = READY_SECONDS) -> float | None:
-    """Return the time for a command of a wait: what is left of it, or a little. None where it has no end."""
+    """Return the time for a command of a wait: what is left, or a little; None: no end."""
     return None if deadline == float("inf") else max(deadline - time.monotonic(), least)
 
 

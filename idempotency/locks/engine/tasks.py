@@ -1,4 +1,4 @@
-"""Face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
+"""Face of asyncio: operations are awaited. A loop has a subscriber and a watchdog a server."""
 
 import asyncio
 import logging
@@ -124,7 +124,7 @@ _hubs: "dict[asyncio.AbstractEventLoop, WeakSet[TaskHub]]" = {}
 
 
 def hub_of(client: Any) -> TaskHub:
-    """Return the one hub of the running loop for `client`. It is an attribute, as in `subscriber_of`."""
+    """Return the running loop's hub for `client`, an attribute as in `subscriber_of`."""
     refuse_other_client(client, awaited=True)
     loop, of_client = asyncio.get_running_loop(), vars(client).setdefault(_ATTRIBUTE, {})
     hub = of_client.get(loop)
@@ -152,7 +152,7 @@ class OnTasks(Tasked):
     _cached: TaskHub | None = None
 
     def hub(self) -> TaskHub:
-        """Return the hub that performs its steps. Another loop has another, as after `close` or a fork."""
+        """Return the hub that performs its steps; a new one for another loop."""
         hub = self._cached  # read once: another thread's loop may use this object too
         if hub is None or not hub.serves_here():
             if self.client is None and config().redis_async_client is None:

@@ -1,4 +1,4 @@
-"""Face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
+"""Face of threads: operations block. A process has a subscriber and a watchdog a server."""
 
 import logging
 from functools import partial
@@ -56,7 +56,7 @@ class ThreadHub(Hub):
                 return answer(step)
 
     def _ask(self, step: Ask) -> Any:
-        """Run a script on a connection that is idle, and return its reply. None if it is not waited for."""
+        """Run a script on an idle connection and return its reply; None without waiting."""
         connection = self._connections.take()
         try:
             if isinstance(step, SendNowait):
