@@ -1,4 +1,4 @@
-"""Payments at any provider: one payment an order, settled from facts, reconciled with bills.
+"""Payments at any provider: one an order, settled from facts, reconciled with bills.
 
 The public names. They are imported on first use, so that naming the app in `INSTALLED_APPS` needs no Django yet;
 everything else is private.

@@ -43,7 +43,7 @@ NEEDED_APPS = ("procrastinate.contrib.django", "rest_framework")
 
 @register(Tags.compatibility)
 def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check `PAYMENTS`: its keys, the adapter to the orders, the handler of events, webhooks in and out."""
+    """Check `PAYMENTS`: keys, order adapter, event handler, webhooks in and out."""
     messages: list[CheckMessage] = [
         Error(f"Add {name!r} to INSTALLED_APPS, then migrate.", id="payments.E009")
         for name in NEEDED_APPS
@@ -90,7 +90,7 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_rows(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of open rows whose account or endpoint is no longer configured: nothing can be asked, or sent."""
+    """Warn of open rows whose account or endpoint is no longer configured."""
     if DEFAULT_DB_ALIAS not in (databases or ()):
         return []
     try:
@@ -203,7 +203,7 @@ def _unknown_fields(account: str, plugin: Plugin, given: Mapping[str, str]) -> I
 
 
 def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:
-    """Report a name that is no part of an address, and two accounts that are one: their bills would mix."""
+    """Report a name that fits no address, and two accounts that are one."""
     seen = dict[tuple[str, str], str]()
     for account, provider in built.items():
         if not re.fullmatch(r"[\w.-]{1,64}", account):
@@ -218,7 +218,7 @@ def _accounts(built: Mapping[str, Provider | None]) -> Iterator[CheckMessage]:
 
 
 def _former_orders() -> Iterator[CheckMessage]:
-    """Warn once ``ORDER`` names another model than the newest payment; keys of one are not the other's."""
+    """Warn once ``ORDER`` names another model than the newest payment: keys are per model."""
     newest, today = Payment.objects.order_by("-pk").values_list("order_model", flat=True).first(), orders_model()
     if newest and newest != today:
         yield checks.Warning(

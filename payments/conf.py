@@ -1,4 +1,4 @@
-"""Settings of `PAYMENTS = {...}`, typed and checked once, and the adapter to the orders that they name."""
+"""Settings of `PAYMENTS = {...}`, typed and checked once, and the order adapter."""
 
 import re
 from abc import ABC, abstractmethod
@@ -77,7 +77,7 @@ class Payable(ABC):
         """Every attempt is closed unpaid; a new one may begin while the order is payable."""
 
     def account(self, order: Any, channel: str, /) -> str | None:
-        """Return the account of `channel` that takes the money; None: the one named like it, or its only one."""
+        """Return the account of `channel` that takes the money; None: its default one."""
         return None
 
     def owner(self, order: Any, /) -> Any:
@@ -86,10 +86,10 @@ class Payable(ABC):
 
 
 class Orders(Protocol):
-    """Orders as settlement sees them: made of a `Payable`, or an adapter that counts round trips."""
+    """Orders as settlement sees them: a `Payable`, or an adapter that counts round trips."""
 
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
-        """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``.
+        """Take a step of the order: ``paid`` (False: refund it), ``refunded`` or ``closed``.
 
         Called as what marks a `Payable`, but before the payment is locked: it takes its step by `work.step`, or
         calls ``work.flush()`` first. ``payable`` asks, in no transaction, whether an attempt may be opened.

@@ -82,7 +82,7 @@ SOURCES = {
 
 
 def money(amount_minor: int, currency: str) -> str:
-    """Write an amount: `1990, "CNY"` → ``19.90 CNY``, with its sign; of an unknown currency, the minor units."""
+    """Write an amount: `1990, "CNY"` → ``19.90 CNY``. An unknown currency: minor units."""
     if not amount_minor and not currency:
         return "–"
     if currency not in EXPONENTS:
@@ -91,7 +91,7 @@ def money(amount_minor: int, currency: str) -> str:
 
 
 def plain(amount_minor: int, currency: str) -> str:
-    """Write an amount for a spreadsheet: `-199000, "CNY"` → ``-1990.00``; unknown currencies in minor units."""
+    """Write an amount for a spreadsheet: `-199000, "CNY"` → ``-1990.00``."""
     try:
         digits = to_decimal(abs(amount_minor), currency)
     except ValueError:
@@ -100,7 +100,7 @@ def plain(amount_minor: int, currency: str) -> str:
 
 
 def amounts(row: Any, *names: str) -> dict[str, str]:
-    """Write the fields of these names, which end with ``_minor``, as money of the row's currency."""
+    """Write the fields of these names, which end with ``_minor``, in the row's currency."""
     return {name: money(getattr(row, f"{name}_minor"), row.currency) for name in names}
 
 

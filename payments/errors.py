@@ -49,11 +49,11 @@ class ProviderUnavailable(ProviderError):
 
 
 class ChannelOff(ProviderUnavailable):
-    """Channel of something begun that is no longer configured here; the work waits until it is again."""
+    """Channel of open work that is no longer configured; the work waits until it is."""
 
 
 class OtherMerchant(ChannelOff):
-    """Account of something begun that is configured for another merchant by now, which knows nothing of it."""
+    """Account of open work that is another merchant's by now, and knows nothing of it."""
 
 
 class NoRoom(ProviderUnavailable):

@@ -1,4 +1,4 @@
-"""Orders of payments: the columns that an order's primary key fills, and the key that they name."""
+"""Orders of payments: the columns of an order's primary key, and the key they name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,12 +31,12 @@ def order_columns(order_id: object) -> dict[str, Any]:
 
 
 def beside_former(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of an order whose number an order of a former model has, under the same key."""
+    """Return the columns of an order whose key a former model's order has too."""
     return {**columns, "order_id": uuid5(_ORDERS, f"{columns['order_model']}:{columns['order_key']}")}
 
 
 def of_order(order_id: object) -> Q:
-    """Return what selects the payment of an order, and not that of a former model's order with the same key.
+    """Return the filter for an order's payment, not for a former model's with its key.
 
     Raises as `order_columns`.
     """
@@ -49,13 +49,13 @@ def of_order(order_id: object) -> Q:
 
 
 def orders_model() -> str:
-    """Name the model of the project's orders, as ``app.model``; empty where the adapter names none."""
+    """Name the orders' model, ``app.model``; empty where the adapter names none."""
     model = getattr(orders(), "model", None)
     return str(model._meta.concrete_model._meta.label_lower) if model else ""
 
 
 def payment_of(order: Model) -> Q:
-    """Build the key of an order itself, as `of_order`. Raises TypeError for one of another model."""
+    """Build the key of an order, as `of_order`. Raises TypeError for another model's."""
     model = getattr(orders(), "model", None)
     if model and not isinstance(order, model._meta.concrete_model):
         raise TypeError(f"{order!r} is no {model.__name__}, of which PAYMENTS['ORDER'] = {config().order!r} is.")
@@ -78,6 +78,6 @@ def order_of(payment: Any) -> Any:
 
 
 def _as_key(order_id: object) -> Any:
-    """Give a key the type that the orders' model has, so that 7 and "7" are one order; without a model, a UUID."""
+    """Give a key the type of the orders' model, so that 7 and "7" are one; else UUID."""
     model = getattr(orders(), "model", None)
     return (model._meta.pk if model else UUIDField()).to_python(order_id)

@@ -1,4 +1,4 @@
-"""The states of payments, attempts and refunds, and a table of allowed steps for each. Pure: no Django, no clock.
+"""States of payments, attempts and refunds, with tables of allowed steps. Pure.
 
 The models' guards refuse every other step, from any writer; a test compares all pairs.
 """
@@ -28,7 +28,7 @@ class OfAccount:
 
     @property
     def account(self) -> str:
-        """Name of the account in ``PROVIDERS``: an attempt's own, a notification's by the address it came to."""
+        """Name of the account in ``PROVIDERS``: an attempt's own, a notification's by address."""
         name: str = self.account_key or self.channel
         return name
 
@@ -140,5 +140,5 @@ APPROVAL_NEEDED: Mapping[str, str] = {"approval": "needed"}
 
 
 def needs_approval(detail: Mapping[str, object]) -> bool:
-    """Return whether an open anomaly with this detail waits for an operator to approve or decline its refund."""
+    """Return whether an anomaly waits for an operator to approve or decline its refund."""
     return APPROVAL_NEEDED.items() <= detail.items()

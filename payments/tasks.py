@@ -26,7 +26,7 @@ from payments.webhooks import intake
 # no `lock` of the queue's: a killed worker would hold it, and the questions would end
 @app.task(name="payments.reconciliation.reconcile", queueing_lock="payments.reconciliation.reconcile")
 def reconcile_due(timestamp: int) -> int:
-    """Ask about what is due, every ten seconds; see `payments.reconciliation.reconcile.run_as_leader`."""
+    """Ask about what is due, every ten seconds, by `reconcile.run_as_leader`."""
     return reconcile.run_as_leader()
 
 
@@ -44,7 +44,7 @@ def submit_refund(refund_id: str) -> None:
     retry=RetryStrategy(max_attempts=12, exponential_wait=2),  # for hours, also where the database was away
 )
 def look_again(attempt_id: str) -> None:
-    """Ask once more about an attempt that was closed while its link was good; the daily bill has it in the end."""
+    """Ask again about an attempt that was closed while its link was good."""
     closing.look_again(UUID(hex=attempt_id))
 
 
@@ -77,7 +77,7 @@ async def retry_stalled(context: JobContext, *tasks: Any) -> int:
 @app.periodic(cron="* * * * * *")
 @app.task(name="payments.handle_events", queueing_lock="payments.handle_events")
 def handle_events(timestamp: int) -> int:
-    """Queue a job for each endpoint with due deliveries, and handle waiting events, every second."""
+    """Queue a job for each endpoint with due deliveries, and handle events, every second."""
     for name in sending.due_endpoints():
         with suppress(AlreadyEnqueued):
             send_deliveries.configure(queueing_lock=f"payments.send_deliveries {name}").defer(endpoint=name)
@@ -108,5 +108,5 @@ def compare_bills(timestamp: int) -> int:
 @app.periodic(cron="41 */6 * * *")
 @app.task(name="payments.refresh_certificates", queueing_lock="payments.refresh_certificates")
 def refresh_certificates(timestamp: int) -> int:
-    """Store the platform's new certificates ahead of need, four times a day, and return their number."""
+    """Store new certificates ahead of need, four times a day; return their number."""
     return certificates.refresh()

@@ -43,7 +43,7 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
 
 
 def book_name(account: str) -> str:
-    """Name an account of the journal: ``Orders``, ``Held``, or a provider with our number there."""
+    """Name an account of the journal: ``Orders``, ``Held``, or a provider's."""
     channel, _sep, merchant = account.removeprefix(journal.THERE).partition(":")
     if not merchant:
         return gettext(BOOKS.get(account, account))

@@ -1,4 +1,4 @@
-"""The operator's desk on the admin's start page: what needs a person, and the accounts' sums."""
+"""The operator's desk on the admin's start page: open work, and the accounts' sums."""
 
 from collections import Counter
 from collections.abc import Callable

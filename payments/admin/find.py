@@ -52,7 +52,7 @@ def with_number(term: str) -> QuerySet[Observation]:
 
 
 def numbers_in(term: str) -> set[UUID]:
-    """Read a number of ours: 32 digits, with or without dashes, or the form that a provider of ours takes."""
+    """Read a number of ours: 32 digits, dashes or none, or in the form that a provider takes."""
     written = {term.replace("-", "").lower()}
     for provider in channels.current().values():
         with suppress(ValueError):  # a number of the provider's own
@@ -61,7 +61,7 @@ def numbers_in(term: str) -> set[UUID]:
 
 
 def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
-    """Return the numbers of payments of that short order number, amount, customer or provider's reference."""
+    """Find payments by short order number, amount, customer or provider's reference."""
     wanted = Q(pk__in=newest(Attempt.objects.all()).filter(reference=term).values("payment_id"))
     for currency, amount_minor in _amounts(term):
         wanted |= Q(Q(amount_minor=amount_minor) | Q(refunded_minor=amount_minor), currency=currency)
@@ -76,14 +76,14 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
 
 
 def of_order(rows: QuerySet[Payment], term: str) -> set[UUID]:
-    """Return the number of the payment of the order with that key; empty where no order can have it."""
+    """Return the number of the payment of the order with that key, or an empty text."""
     with suppress(ValidationError):
         return numbers_of(rows.filter(order_keys.of_order(term)), "order_id")
     return set()
 
 
 def by_short_number(rows: QuerySet[Any], term: str, column: str = "pk") -> set[UUID]:
-    """Return the newest rows whose UUID in `column` ends like that: a shopper reads ``79D332`` out."""
+    """Return the newest rows whose UUID ends like that, as a shopper reads out ``79D332``."""
     if not _SHORT.fullmatch(term):
         return set()
     numbered = rows.annotate(short_number=Right(Cast(column, CharField()), 6))
@@ -109,7 +109,7 @@ def _rows(site: AdminSite, request: HttpRequest, model: type[Model], term: str) 
 
 
 def _amounts(term: str) -> list[tuple[str, int]]:
-    """Read ``39.80``, ``¥39.80`` and ``39.80 CNY`` as minor units of each currency that writes amounts so."""
+    """Read ``39.80``, ``¥39.80`` or ``39.80 CNY`` as minor units of each fitting currency."""
     found: list[tuple[str, int]] = []
     if written := _AMOUNT.fullmatch(term):
         for currency in [written[2]] if written[2] else EXPONENTS:

@@ -107,7 +107,7 @@ class OutcomeForm(ReasonForm):
 
 
 def in_minor(text: str, currency: str) -> int:
-    """Convert typed money to minor units, or raise ValidationError; an unknown currency is typed in them."""
+    """Convert typed money to minor units, or raise ValidationError."""
     try:
         return from_decimal(text.strip(), currency) if currency in EXPONENTS else int(text)
     except ValueError:

@@ -56,7 +56,7 @@ class Unanswered(Choice):
 
 
 class Booked(Span):
-    """Filter the journal's newest entries, or their lines, by age; they are numbered in booking order."""
+    """Filter the journal's newest entries or lines by age; they are numbered in booking order."""
 
     title = format_lazy(_("booked at (of the newest {most:,} entries)"), most=searching.LOOKED_AT)
     parameter_name = "booked"

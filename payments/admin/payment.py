@@ -128,7 +128,7 @@ RECORD = Act(
 
 @admin.register(Payment)
 class PaymentAdmin(MoneyAdmin):
-    """Payment of an order, with everything that providers, the machine and operators did about it."""
+    """Payment of an order, with all that providers, the system and operators did about it."""
 
     appears = gettext_lazy("A payment appears when an order is first sent to a provider.")
     list_display = ("number", "state", "amount", "credited", "refunded_of_it", "opened", "short_order")

@@ -23,7 +23,7 @@ _own_transaction = partial(transaction.atomic, savepoint=False)
 
 @refunding.atomic("asked")
 def reserve(progress: Progress) -> RecoveryPoint:
-    """Reserve the refund under a number derived from the key. `data`: payment, amount_minor, reason."""
+    """Reserve the refund; the key gives its number. `data`: payment, amount_minor, reason."""
     payment_id = UUID(progress.data["payment"])
     try:
         with _own_transaction():

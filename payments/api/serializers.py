@@ -31,7 +31,7 @@ class NextActionSerializer(serializers.Serializer[Any]):
     )
 
     def to_representation(self, instance: Attempt) -> Any:
-        """Represent the attempt's next step with the members that its kind adds; None where there is none."""
+        """Represent the attempt's next step by its kind's members; None where there is none."""
         if (action := instance.next_action) is None:
             return None
         added = configured.renderer(instance.account, action.type).members(action)

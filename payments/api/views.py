@@ -119,7 +119,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 
 @door(using=DEFAULT_DB_ALIAS)
 def webhook(request: HttpRequest, account: str) -> HttpResponse:
-    """Receive `POST /webhooks/<account>` (docs/contract.md, 3), and answer as its provider expects."""
+    """Receive `POST /webhooks/<account>` (docs/contract.md, 3); answer as the provider expects."""
     try:
         plugin = channels.plugin(account)
     except ConfigError as unknown:

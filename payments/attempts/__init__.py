@@ -1,4 +1,4 @@
-"""Attempts: opening a trade at a provider under our own number, asking about it and closing it there.
+"""Attempts: open a trade at a provider under our number, ask about it, close it.
 
 Never: a call inside a transaction. Used by every room above it.
 """

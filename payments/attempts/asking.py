@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
-    """Ask, if no question about this attempt went out within `AGAIN` and there is room; else None.
+    """Ask, if there is room and no question went out within `AGAIN`; else return None.
 
     Transaction: NONE may be open.
     """
@@ -41,7 +41,7 @@ def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
 
 
 def wait_for_others(attempt_id: UUID, *, among: Iterable[str]) -> None:
-    """Wait while the status is still one of `among`, for what those who asked a moment ago make of it."""
+    """Wait while the status is one of `among`, for the result of a recent question."""
     unchanged = Attempt.objects.filter(pk=attempt_id, status__in=among)
     while unchanged.filter(asked_at__gt=Now() - WAITED_FOR).exists():
         time.sleep(0.05)

@@ -38,7 +38,7 @@ def provider(account: str) -> Provider:
 
 
 def provider_of(attempt: Attempt) -> Provider:
-    """Return the provider at which an attempt was opened, and where its money is; its calls are recorded.
+    """Return the provider at which an attempt was opened; its calls are recorded.
 
     Raises ChannelOff, OtherMerchant: nothing can be asked until it is configured again.
     """
@@ -63,7 +63,7 @@ def may_be_paid(attempt: Attempt) -> bool:
 
 
 def must_be_outside_transactions() -> None:
-    """Refuse to call a provider inside a transaction: it may take seconds, with our rows locked."""
+    """Refuse to call a provider inside a transaction: it takes seconds, with rows locked."""
     if transaction.get_connection().in_atomic_block:
         raise RuntimeError("a provider must not be called inside a transaction")
 

@@ -1,4 +1,4 @@
-"""Certificates of the providers, stored before they sign with them; never on the path of a request."""
+"""Certificates of the providers, stored ahead of need; never fetched for a request."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Ask about attempts, capture those that their shoppers have approved, and close them at their providers."""
+"""Ask about attempts, capture what shoppers have approved, and close attempts."""
 
 import logging
 from collections.abc import Callable
@@ -173,7 +173,7 @@ def _capture(provider: Provider, attempt: Attempt) -> Trade:
 
 
 def _settle(trade: Trade, attempt: Attempt, *, source: str) -> None:
-    """Settle an answer's facts; money in another amount is counted as a mismatch too, and held, not ignored."""
+    """Settle an answer's facts. Another amount counts as a mismatch, and is held."""
     if trade.status is TradeStatus.CLOSED:
         _must_not_be_captured(attempt)
     asked = {"amount_minor": attempt.amount_minor, "currency": attempt.currency}
@@ -185,6 +185,6 @@ def _settle(trade: Trade, attempt: Attempt, *, source: str) -> None:
 
 
 def _must_not_be_captured(attempt: Attempt) -> None:
-    """Raise `OutcomeUnknown` while a capture of an attempt, so not to be closed, may go through."""
+    """Raise `OutcomeUnknown` while a capture may go through: do not close the attempt."""
     if Attempt.objects.filter(pk=attempt.pk, capture_submitted_at__gt=Now() - backoff.IN_DOUBT).exists():
         raise OutcomeUnknown("a capture of it may still be carried out")

@@ -1,4 +1,4 @@
-"""Commit to a number: the attempt under which a provider will be asked to open a trade, before it is called."""
+"""Commit an attempt and its number, before a provider is asked to open a trade."""
 
 from datetime import datetime
 
@@ -90,7 +90,7 @@ def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attem
 
 
 def _provider(account: str, *, channel: str, currency: str) -> Provider:
-    """Return the account's provider, if it is of the channel and takes the currency; else ChannelUnavailable."""
+    """Return the account's provider for channel and currency. Raises ChannelUnavailable."""
     found = calling.provider(account)
     if found.channel != channel:
         raise ChannelUnavailable(
@@ -105,7 +105,7 @@ def _provider(account: str, *, channel: str, currency: str) -> Provider:
 
 
 def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, currency: str) -> Payment:
-    """Get the order's one payment, or insert it; raises as `open_attempt` where it takes no attempt more."""
+    """Get or insert the order's one payment. Raises as `open_attempt` if it takes no more."""
     wanted = {"owner_id": owner_id, "amount_minor": amount_minor, "currency": currency}
     columns, found = order_columns(order_id), Payment.objects.filter(of_order(order_id))
     # an insert that loses to a concurrent duplicate leaves the committed payment to be used

@@ -59,7 +59,7 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
 
 
 def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
-    """Ask about an earlier request, and make one; its refusal says nothing of another that may open the trade."""
+    """Ask about an earlier request, and make one; its refusal says nothing of others."""
     provider = calling.provider_of(attempt)
     unopened = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED)
     had_request = attempt.submitted_at is not None
@@ -129,7 +129,7 @@ def _create(provider: Provider, attempt: Attempt, payer: Payer) -> NextAction:
 
 
 def _as_known(attempt: Attempt) -> Payment:
-    """Return the payment as another run leaves it, unasked; refuse if it is unknown whether it is open."""
+    """Return the payment as another run leaves it, unasked; refuse while it is unknown."""
     asking.wait_for_others(attempt.pk, among=[AttemptStatus.CREATED.value])
     attempt.refresh_from_db(fields=["status"])
     if attempt.status == AttemptStatus.CREATED:

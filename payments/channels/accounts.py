@@ -19,7 +19,7 @@ OPEN = {Attempt: (LIVE_ATTEMPTS, ""), Refund: (OPEN_REFUNDS, "attempt__")}
 
 
 def chosen(channel: str) -> str:
-    """Return the account that takes money by default: the one named like the channel, or its only one."""
+    """Return a channel's default account: the one named like it, or its only one."""
     if channel in config().providers:
         return channel
     names = []
@@ -34,7 +34,7 @@ def key_of(account: str, channel: str) -> str:
 
 
 def of_merchant(channel: str, merchant: str) -> str:
-    """Return the account of a merchant; the channel where no account is configured for it, or not rightly."""
+    """Return the account of a merchant; the channel where none is rightly configured."""
     with suppress(ConfigError):
         for name, one in channels.current().items():
             if (one.channel, one.merchant) == (channel, merchant):
@@ -54,7 +54,7 @@ def at(account: str, attempt: str = "") -> Q:
 
 
 def at_former(attempt: str = "") -> Q:
-    """Select rows of accounts that are not configured, or for another merchant by now; as `name_of`."""
+    """Select rows of accounts that are gone, or another merchant's by now; as `name_of`."""
     merchants = dict[str, str | None].fromkeys(config().providers)
     with suppress(ConfigError):  # a check of its own says so
         merchants |= {name: one.merchant for name, one in channels.current().items()}
@@ -82,7 +82,7 @@ def provider_name(channel: str) -> str:
 
 
 def account_name(account: str) -> str:
-    """Write an account's name as its users know it: the channel's, and its own where the channel has several."""
+    """Write an account's name: the channel's, and its own where there are several."""
     with suppress(ConfigError):  # it is gone, and so is its package
         plugin = channels.plugin(account)
         others = [name for name in config().providers if name != account and channels.plugin(name) is plugin]

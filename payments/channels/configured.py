@@ -1,4 +1,4 @@
-"""The configured providers of this process, built again when one of their key files has changed.
+"""The configured providers, built again when one of their key files has changed.
 
 So keys rotate without a restart, `LOOK_SECONDS` after a process looked last. A change that makes no working
 provider is logged with the setting's name, and the former keys stay.
@@ -38,7 +38,7 @@ class _Built:
 
 
 class _Channels:
-    """Builder of the providers that looks at the files now and then. Thread-safe: others use what there is."""
+    """Builder of the providers; looks at their files now and then. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -92,7 +92,7 @@ def recharging() -> frozenset[str]:
 
 
 def can(account: str, capability: Capability) -> bool:
-    """Return whether an account's channel can do something that not every one can; of one that is gone, True."""
+    """Return whether an account's channel has a capability; True for one that is gone."""
     try:
         return capability in plugin(account).capabilities
     except registry.ConfigError:  # the call will say so
@@ -105,7 +105,7 @@ def plugin(account: str) -> Plugin:
 
 
 def renderer(account: str, kind: str) -> Renderer:
-    """Return how a kind of next action is shown; of one that nobody has registered, by the API alone."""
+    """Return how a kind of next action is shown; an unregistered one by the API alone."""
     with suppress(registry.ConfigError):  # the account is gone
         return plugin(account).renderer(kind) or Renderer()
     return Renderer()
@@ -128,7 +128,7 @@ def stamp_of(fields: Mapping[str, str]) -> Stamp:
 
 
 def _seen(path: Path) -> tuple[str, int, int, int, int]:
-    """Stamp a file: the inode shows a replaced file of equal time and length, the ctime new permissions."""
+    """Stamp a file: the inode shows a replaced one, the ctime new permissions."""
     try:
         state = path.stat()
     except OSError:

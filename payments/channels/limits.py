@@ -43,7 +43,7 @@ def for_shopper() -> Iterator[None]:
 
 @contextmanager
 def outbound(account: str) -> Iterator[None]:
-    """Wait for room for one call to the provider of `account`: three commands to Redis, or five.
+    """Wait for room for a call to the provider of `account`: 3 or 5 Redis commands.
 
     Raises NoRoom: not within `Limits.wait_seconds`, or (`for_shopper`) not now; nothing was sent.
 
@@ -90,7 +90,7 @@ def _permit(name: str, most: int, deadline: float) -> Iterator[None]:
 
 
 def _wait_turn(account: str, deadline: float, caller: str | None) -> None:
-    """Sleep until the rate allows one more; not at all where Redis is away, which is safe: see the module."""
+    """Sleep until the rate allows one more; not where Redis is away, which is safe."""
     most = config().limits.calls_per_second
 
     def ask(redis: object) -> None:

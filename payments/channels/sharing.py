@@ -1,4 +1,4 @@
-"""Locks and limits on Redis, shared by all processes; without Redis, work goes on without them.
+"""Locks and limits on Redis, for all processes; without Redis, work goes on.
 
 Only for what spares work or limits load: the database's constraints decide everything else. A Redis that is away,
 or denies its user a command, costs a time-out, a log line and a count; then its breaker (of
@@ -47,7 +47,7 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
 
 
 def give_back(what: str, release: Callable[[Any], None]) -> None:
-    """Release what `shared` gave, also while the breaker is open. Never raises: its lease ends it."""
+    """Release what `shared` gave, also while the breaker is open. Never raises."""
     try:
         _asked(release)
     except NotHeld as lost:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class DeliveryCollector:
-    """Age of the oldest undelivered decision, and number of those that were given up, by endpoint.
+    """By endpoint: age of the oldest undelivered decision, number of those given up.
 
     Register it once a process: ``prometheus_client.REGISTRY.register(DeliveryCollector())``.
     """

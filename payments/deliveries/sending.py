@@ -76,7 +76,7 @@ def send_again(delivery_id: UUID) -> bool:
 
 
 def drop(*, limit: int) -> int:
-    """Forget up to `limit` deliveries that ended ``TOMBSTONE_SECONDS`` ago, of a payment's last one the log.
+    """Delete `limit` deliveries ended ``TOMBSTONE_SECONDS`` ago; of a payment's last, its log.
 
     Those that wait for a removed endpoint are given up first, once their time is over. Return how many it were.
     """
@@ -143,7 +143,7 @@ def _claim(name: str) -> Any:
 
 
 def _end(row: Delivery, answer: str, **columns: Any) -> None:
-    """Write what became of an attempt, unless another process has claimed the row since: one that was held up."""
+    """Write what became of an attempt, unless another process has claimed the row since."""
     row.log[-1]["answer"] = answer
     ours = Delivery.objects.filter(pk=row.pk, attempts=row.attempts, status=Status.SENDING)
     ours.update(log=row.log, **columns)

@@ -1,4 +1,4 @@
-"""Guards of the models, orders with any primary key, accounts, disputes, deliveries and calls to providers.
+"""Guards, orders with any primary key, accounts, disputes, deliveries, provider calls.
 
 In one transaction, so no row is unguarded meanwhile, and in the order in which settlement locks. Turned away by a
 session that holds a table for longer than `LOCK_WAIT`, it is run again.

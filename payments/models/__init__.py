@@ -1,4 +1,4 @@
-"""Tables about money. Fields and constraints only; amounts are integers in the currency's minor unit.
+"""Tables about money. Amounts are integers in the currency's minor unit.
 
 Writers: `payments.attempts` (payments; calls to providers; attempts until a provider has spoken),
 `payments.settlement.apply` (facts, journal, anomalies, events, deliveries, and states that follow from facts),

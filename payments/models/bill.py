@@ -12,7 +12,7 @@ from payments.providers.base import FactKind
 
 
 class BillComparison(models.Model):
-    """Day of one merchant account, compared as often as anyone likes; the numbers are the last run's."""
+    """Day of one merchant account, as last compared with its bill."""
 
     channel = models.CharField(max_length=16)
     merchant = models.CharField(max_length=64)
@@ -35,7 +35,7 @@ class BillComparison(models.Model):
 
 
 class Difference(models.Model):
-    """A line where bill and facts do not agree; open until they do, or until a person has settled it."""
+    """Line in which bill and facts differ, open until they agree or a person settles it."""
 
     class Kind(models.TextChoices):
         MISSING_HERE = "missing_here", _("in the bill, unknown to us")

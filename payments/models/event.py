@@ -1,4 +1,4 @@
-"""Ordered events of a payment, for handlers that act on them afterwards, and deliveries to other programs."""
+"""Ordered events of a payment for handlers, and deliveries to other programs."""
 
 from datetime import timedelta
 
@@ -48,7 +48,7 @@ class PaymentEvent(models.Model):
 
 
 class Delivery(models.Model):
-    """A decision on its way to one endpoint, staged in the deciding transaction. Its number is the ``webhook-id``.
+    """Decision for one endpoint, staged as it was made. Its number is the ``webhook-id``.
 
     `due_at` is when it may be sent next; while it is sent, when the process that claimed it counts as dead.
     """

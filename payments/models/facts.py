@@ -57,7 +57,7 @@ class Observation(models.Model):
 
 
 class Notification(OfAccount, models.Model):
-    """The raw word of a provider, genuine and kept before it is acknowledged. One row, however many copies."""
+    """Genuine notification, stored before it is acknowledged. One row for all its copies."""
 
     class Verdict(models.TextChoices):
         """Verdict on it; a row without a final one is processed again when its next copy arrives."""
@@ -102,7 +102,7 @@ class Notification(OfAccount, models.Model):
 
 
 class Anomaly(models.Model):
-    """Something about money that a person should look at; the machine has already done what the policy says."""
+    """Money that a person should look at; the policy has been applied already."""
 
     class Kind(models.TextChoices):
         """`AnomalyKind` with the words that a person reads."""

@@ -14,7 +14,7 @@ _UNBALANCED = """NOT EXISTS (SELECT FROM payments_journalline WHERE entry_id = {
 def stored(
     name: str, *, on: str = "DELETE", when: str = "", message: str = "what is known about money stays"
 ) -> Guard:
-    """Refuse writes that would forget something about money; ON "UPDATE OR DELETE" makes a table append-only."""
+    """Refuse writes that lose money's history; ON "UPDATE OR DELETE": append-only."""
     return Guard(
         name=name, on=on, when=when, message=message, raises="money_is_append_only", error="restrict_violation"
     )
@@ -33,7 +33,7 @@ def begins(name: str, statuses: Collection[PaymentStatus | AttemptStatus | Refun
 
 
 def steps(name: str, table: Mapping[Any, Collection[Any]], *, of: str) -> Guard:
-    """Refuse a change of the status that is no step of `table`; `of` names the row, with its article."""
+    """Refuse a status change that is no step of `table`; `of`: the row, with its article."""
     return Guard(name=name, on="UPDATE", when=no_step(table), message=f"its new status is not a step of {of}")
 
 

@@ -1,4 +1,4 @@
-"""An order's payment, its attempts and its refunds. Amounts are integers in the currency's minor unit."""
+"""An order's payment, its attempts and its refunds. Amounts are in minor units."""
 
 from datetime import timedelta
 
@@ -206,7 +206,7 @@ class Attempt(OfAccount, models.Model):
 
 
 class Refund(models.Model):
-    """Money on its way back. The row, reserved under the payment's lock, is committed before the provider hears.
+    """Money on its way back, reserved and committed before the provider is called.
 
     `out_refund_no` at the provider is this row's id, so the same refund can be asked for any number of times.
     """
@@ -251,7 +251,7 @@ class Refund(models.Model):
 
     @property
     def currency(self) -> str:
-        """Currency of the charge it takes back: one that our policy refunds may have come in another than ours."""
+        """Currency of the refunded charge; a policy refund's may differ from the payment's."""
         about = self.anomaly.detail if self.anomaly is not None else {}
         return str(about.get("currency") or self.payment.currency)
 

@@ -102,7 +102,7 @@ class NotDecidable(Exception):
 
 
 def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
-    """List up to `ASKED_MAX` live attempts and open refunds that a provider can be asked about, oldest first."""
+    """List up to `ASKED_MAX` askable attempts and open refunds, oldest first."""
     attempts = list(payment.attempts.filter(status__in=LIVE_ATTEMPTS).order_by("id")[:ASKED_MAX])
     room = ASKED_MAX - len(attempts)
     waiting = payment.refunds.filter(status__in=OPEN_REFUNDS).select_related("attempt").order_by("created_at")
@@ -268,7 +268,7 @@ def _submit(refund: Refund) -> tuple[bool, str]:
 
 
 def _trouble_at(account: str, call: Callable[[], object]) -> str:
-    """Call the provider; where it does not answer, return the reason, as the middle of a sentence."""
+    """Call the provider; without an answer, return the reason, as the middle of a sentence."""
     try:
         call()
     except ProviderError as error:

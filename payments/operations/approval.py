@@ -1,4 +1,4 @@
-"""Policy refunds above the limit of ``PAYMENTS["REFUNDS"]``: an operator approves or declines each, once."""
+"""Policy refunds above ``PAYMENTS["REFUNDS"]``'s limit: approved or declined, once each."""
 
 from django.db import transaction
 from django.utils.translation import gettext as _

@@ -1,4 +1,4 @@
-"""Sums of the money journal: an account by its index; the trial balance adds up all, when a person asks for it."""
+"""Sums of the money journal: one account by its index; the trial balance of all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TOTAL = "total"  # in the place of an account's name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account in one currency; `credit_minor` is not negative, `balance_minor` is debit less credit."""
+    """An account in one currency; `credit_minor` ≥ 0, `balance_minor` is debit less credit."""
 
     account: str
     currency: str
@@ -27,7 +27,7 @@ class Account:
 
 
 def moved(facts: str = "", *which: Q) -> Sum:
-    """Sum what came in by facts less what went out, as it is booked; `facts` is the lookup that leads to them.
+    """Sum receipts less refunds, as booked; `facts` is the lookup that leads to facts.
 
     Money that another fact has booked, an operator's record say, is none.
     """

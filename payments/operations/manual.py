@@ -1,4 +1,4 @@
-"""Manual settlement of an attempt or refund whose provider cannot answer, but shows it in its own pages.
+"""Manual settlement of an attempt or refund by what the provider's own pages show.
 
 An operator's record is settled like any other fact, under our number: what the provider reports of that later, by
 whatever number, is the same money (`PaymentState.confirmed_by`). A refund that did not move ends as a refused one.
@@ -114,7 +114,7 @@ def attempt_of(row: Attempt | Refund) -> Attempt:
 
 
 def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
-    """Settle an attempt; returns the record, as the middle of a sentence, and its result, as a whole one."""
+    """Settle an attempt; return the record (mid-sentence) and its result (a sentence)."""
     name = named(attempt)
     if not moved:
         settle_here(closing.ended_unpaid(attempt), source=BY_HAND)
@@ -169,7 +169,7 @@ def _is_recordable(row: Attempt | Refund) -> bool:
 
 
 def _was_just_submitted(row: Attempt | Refund) -> bool:
-    """Check for a request that may still be carried out, by the database's clock: other processes wrote it."""
+    """Check for a request that may still be carried out, by the database's clock."""
     since = Now() - backoff.IN_DOUBT
     return type(row)._default_manager.filter(pk=row.pk, submitted_at__gt=since).exists()
 

@@ -77,7 +77,7 @@ def sources() -> dict[str, tuple[QuerySet[Any], str]]:
 
 
 def unanswered(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Select open attempts or refunds whose provider has given no answer, or can be asked no more."""
+    """Select open attempts or refunds that the provider does not answer about."""
     statuses, attempt = accounts.OPEN[rows.model]
     uncertain = Q(status=AttemptStatus.UNCERTAIN.value)  # as a refund's
     former = models.ExpressionWrapper(accounts.at_former(attempt), models.BooleanField())

@@ -29,7 +29,7 @@ def is_keepable(value: Any, *, most: int) -> bool:
 
 
 def must_be_storable(stated: Any, *, most: int = NUMBER_MAX) -> None:
-    """Require a `Fact` or a `BillLine` to be one that our columns hold, whatever code has read it.
+    """Require a `Fact` or a `BillLine` that our columns can hold.
 
     Args:
         most: characters of each of its texts.

@@ -42,7 +42,7 @@ def is_loopback(url: str) -> bool:
 
 
 def secret(channel: str, field: str, settings: Settings) -> str:
-    """Read the secret in `field`, or in the file that ``FIELD_FILE`` names. No message shows it."""
+    """Read a secret: `field`, or the file that ``FIELD_FILE`` names. No message shows it."""
     name, value, file = env_name(channel, field), settings.get(field, ""), settings.get(f"{field}_FILE", "")
     if value and file:
         raise ConfigError(f"{name} and {name}_FILE are both set; set one of them.")

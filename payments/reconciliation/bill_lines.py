@@ -37,7 +37,7 @@ class Compared:
 
     @classmethod
     def of(cls, line: BillLine, known: Mapping[Identity, Observation]) -> Self:
-        """Pair a line with its fact. Some numbers are unique in a trade only, so the trade must agree."""
+        """Pair a line with its fact, in the same trade: some numbers are unique only there."""
         found = (known.get((line.kind.value, number)) for number in numbers_of(line))
         fact = next((one for one in found if one is not None), None)
         if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
@@ -61,7 +61,7 @@ class Compared:
 
 
 def numbers_of(line: BillLine) -> tuple[str, ...]:
-    """List the numbers of a fact of the same money: the provider's, and ours of a manual settlement.
+    """List the numbers of a fact: the provider's, and ours of a manual settlement.
 
     A refund may have been reported with all others of its trade, under the trade's number (`Fact.is_whole`).
     """

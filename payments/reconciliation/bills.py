@@ -1,4 +1,4 @@
-"""The provider's daily bill against our facts, line by line: the last net under callbacks and timer.
+"""The provider's daily bill against our facts, line by line.
 
 An unknown line with a number of ours is settled as a fact, so money that was never notified counts after all. The
 rest is a difference for a person. Comparing a day again resolves what agrees by then, and lists nothing twice.
@@ -98,7 +98,7 @@ def next_comparison(now: datetime) -> datetime:
 
 
 def compare_recent(*, now: datetime, progress: Callable[[str], None] = log.info) -> int:
-    """Compare up to `DAYS_A_RUN` of every account's `_days_left`, and return the number of days.
+    """Compare up to `DAYS_A_RUN` days of each account; return the number of days.
 
     Raises ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
 
@@ -229,7 +229,7 @@ def _resolve_other_days(
 
 
 def _list(comparison: BillComparison, differences: list[Difference]) -> None:
-    """Store the differences as this bill has them; one that was resolved, but by `AGREES`, stays so."""
+    """Store this bill's differences; a resolved one stays so, unless `AGREES` resolved it."""
     resolved = comparison.differences.filter(resolved_at__isnull=False).exclude(resolution=AGREES)
     stay = set(resolved.values_list("moved", "provider_txn_id"))
     found = {(one.moved, one.provider_txn_id): one for one in reversed(differences)}
@@ -264,6 +264,6 @@ def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared
 
 
 def _sum(moved: Iterable[BillLine | Observation], currency: str) -> int:
-    """Sum what came in less what went back, of an account with several currencies in one of them."""
+    """Sum receipts less refunds; of several currencies in one of them."""
     ours = [one for one in moved if one.currency == currency]
     return sum(one.amount_minor if one.kind in INCOMING else -one.amount_minor for one in ours)

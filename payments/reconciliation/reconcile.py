@@ -1,4 +1,4 @@
-"""Questions to the providers about everything that is still open, because a callback may never come.
+"""Questions to providers about all that is open: a callback may never come.
 
 Due rows are claimed in small batches: their next question is put off and committed first (`SKIP LOCKED`), and
 every answer is settled in commits of its own. Any number of passes may run at once; the timer's take turns, which
@@ -71,7 +71,7 @@ def run_as_leader(*, limit: int = BATCH) -> int:
 
 
 def run_due(*, limit: int = BATCH) -> int:
-    """Ask about at most `limit` attempts and as many refunds that are due, and return their number.
+    """Ask about up to `limit` due attempts and as many refunds; return their number.
 
     Transaction: NONE may be open.
     """
@@ -79,7 +79,7 @@ def run_due(*, limit: int = BATCH) -> int:
 
 
 def all_due(*, limit: int) -> Iterator[Asked]:
-    """Ask about what is due, batch after batch, about at most `limit` attempts and refunds together.
+    """Ask about what is due, in batches, up to `limit` attempts and refunds together.
 
     Transaction: NONE may be open.
     """
@@ -93,7 +93,7 @@ def all_due(*, limit: int) -> Iterator[Asked]:
 
 
 def all_open(*, limit: int | None = None) -> Iterator[Asked]:
-    """Ask about every open attempt and refund, or `limit` of them, due or not, the oldest first.
+    """Ask about all open attempts and refunds, or `limit`, due or not, oldest first.
 
     For a person who knows that a provider answers again; the timer's next question is not put off.
 
@@ -109,7 +109,7 @@ def all_open(*, limit: int | None = None) -> Iterator[Asked]:
 
 
 def _run_until_none_is_due(limit: int) -> int:
-    """Run batch after batch: the rest of one must not wait for the next pass, or passes fall behind."""
+    """Run batch after batch: what waits for the next pass makes passes fall behind."""
     ends_at, asked = time.monotonic() + PASS_SECONDS, 0
     while True:
         batch = run_due(limit=limit)

@@ -1,4 +1,4 @@
-"""Refunds: reserved on the payment's row, so that together they never exceed what was captured.
+"""Refunds, reserved on the payment's row: never more than was captured.
 
 The row is committed before the provider is called; its id is the refund's number there, so asking twice moves
 money once. `submitted_at` is when the last request began whose outcome is unknown: the compare-and-set between
@@ -150,7 +150,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
 
 
 def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
-    """End a refund that was never submitted, so that it never will be; return one that was as it is.
+    """End a refund that was never submitted, for good; return one that was as it is.
 
     Transaction: needs the caller's; locks the payment's row. Submitting updates the refund's row first, on the
     condition that it is open, so only one of both can.
@@ -165,7 +165,7 @@ def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
 
 
 def end_unmoved(refund: Refund, *, message: str) -> None:
-    """End an open refund of which a person knows that no money moved, as one that its provider refused.
+    """End an open refund that a person knows to have moved no money, as if refused.
 
     Transaction: needs the caller's, and the refund's row locked, so that it is not submitted meanwhile; locks the
     payment's row.
@@ -204,7 +204,7 @@ def take_notice(result: RefundResult, *, channel: str, account_key: str = "") ->
 
 
 def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
-    """Ask about an earlier request, or make one if the provider has none; None if neither is to be done now."""
+    """Ask about an earlier request, or make one if there is none; None if neither is due."""
     provider, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
 
     def ask() -> RefundResult:
@@ -254,7 +254,7 @@ def _request(provider: Provider, refund: Refund, charged: Observation) -> Refund
 
 
 def _number_of(attempt: Attempt, charged: Observation) -> str:
-    """Return the provider's number of the trade, or of the charge where the trade may be charged again."""
+    """Return the provider's number of the trade, or of the charge if trades repeat."""
     if attempt.account not in channels.recharging():
         return attempt.reference
     if charged.source != BY_HAND:
@@ -267,7 +267,7 @@ def _number_of(attempt: Attempt, charged: Observation) -> str:
 def _set_troubled(
     refund: Refund, row: QuerySet[Refund], *, message: str, is_final: bool = False, **columns: object
 ) -> None:
-    """Set the columns of a refund that failed or waits for a person, and file that; nothing if `row` is gone."""
+    """Mark a refund failed or waiting for a person, and file it; nothing if `row` is gone."""
     with transaction.atomic():
         Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
         # settling a success holds the same lock: it stands, or comes after and resolves what is not final here
@@ -277,7 +277,7 @@ def _set_troubled(
 
 
 def _file(refund: Refund, *, message: str, is_final: bool) -> None:
-    """File it; a success that is reported after a final failure is older, and does not resolve that."""
+    """File it; an older success, reported after a final failure, does not resolve that."""
     more = ({"currency": refund.currency} if refund.anomaly_id else {}) | (FINAL if is_final else {})
     file_anomaly(
         AnomalyKind.REFUND_FAILED,

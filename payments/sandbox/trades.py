@@ -1,4 +1,4 @@
-"""Life of a trade on the platforms' side, alike for all: opened, paid, closed, refunded, notified.
+"""Life of a sandbox trade, alike for all: opened, paid, closed, refunded, notified.
 
 Each function is one write transaction; a `Refused` leaves nothing behind.
 """

@@ -67,7 +67,7 @@ def record(
 
 
 def queue_refund(refund: PolicyRefund, payment_id: UUID | None) -> None:
-    """Queue a policy refund, in the very transaction that stores it: it is known and queued, or neither."""
+    """Queue a policy refund in the transaction that stores it: both or neither."""
     lock = payment_id.hex if payment_id else ""
     number = refund.id.hex
     events.defer("payments.submit_refund", lock=lock, queueing_lock=number, refund_id=number)

@@ -1,4 +1,4 @@
-"""Back-off of the timer's questions, and how long a command is in doubt. Clock: the database's."""
+"""Back-off of the timer's questions, and how long a command stays in doubt."""
 
 from datetime import timedelta
 

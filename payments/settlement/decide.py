@@ -57,7 +57,7 @@ def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
 
 
 def facts_of(fact: Fact) -> tuple[Fact, ...]:
-    """List the fact with what it implies: a refund takes back a payment, so that payment happened."""
+    """List the fact with those it implies: a refund implies its payment."""
     if fact.kind is not FactKind.REFUNDED or not fact.paid_txn_id or fact.paid_minor is None:
         return (fact,)
     implied = replace(
@@ -156,7 +156,7 @@ def _refunded(
 
 
 def _stored_only(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
-    """Store a single refund that is part of what went back whole: it is booked and counted already."""
+    """Store a single refund within a whole one: booked and counted already."""
     row = FactRow.of(fact, attempt, credited=False, source=source)
     refunded = _succeeded(state, attempt, fact)
     decision = Decision(
@@ -169,7 +169,7 @@ def _stored_only(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source
 
 
 def _confirmed(state: PaymentState, attempt: AttemptRow, by_hand: FactRow, fact: Fact, *, source: str) -> Decision:
-    """Store the provider's fact about money that an operator recorded before: it counts, and is in the books."""
+    """Store a provider's fact that an operator recorded before: it is in the books."""
     row = FactRow.of(fact, attempt, credited=False, source=source)
     booked_minor = by_hand.amount_minor if by_hand.currency == fact.currency else 0
     agrees = (by_hand.amount_minor, by_hand.currency) == (fact.amount_minor, fact.currency)
@@ -220,14 +220,14 @@ def _is_ours(state: PaymentState, attempt: AttemptRow, fact: Fact) -> bool:
 def _ended(
     state: PaymentState, attempt: AttemptRow, status: AttemptStatus
 ) -> tuple[PaymentState, tuple[AttemptRow, ...]]:
-    """End an attempt where its status allows it: a closed one may turn out to be paid, a paid one stays so."""
+    """End an attempt if its status allows it: closed may become paid, paid stays."""
     if status not in ATTEMPT_NEXT[AttemptStatus(attempt.status)]:
         return state, ()
     return state.with_attempt(attempt.id, status), (replace(attempt, status=status.value),)
 
 
 def _succeeded(state: PaymentState, attempt: AttemptRow, fact: Fact) -> tuple[RefundRow, ...]:
-    """Return our refund that the fact is about; it has succeeded, whatever was known of it before."""
+    """Return our refund that the fact is about, as succeeded, whatever it was before."""
     number = as_id(fact.out_refund_no)
     return tuple(
         replace(refund, status=RefundStatus.SUCCEEDED.value)
@@ -270,7 +270,7 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
 
 
 def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow, fact: Fact) -> Filing:
-    """File a fact that is not credited; policy refunds exactly what was charged, once, if need be on approval."""
+    """File an uncredited fact; policy refunds the charge once, or asks for approval."""
     more: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
     if state.is_misdirected(attempt):
         more["account"] = state.account

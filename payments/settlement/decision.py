@@ -1,4 +1,4 @@
-"""Parts of a decision about money: everything that follows from a fact, and nothing done yet. Pure."""
+"""Parts of a decision about money: what follows from a fact, nothing done yet. Pure."""
 
 import uuid
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class OrderEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """A fact to store, and what to book of it, in minor units: money that moved and is not in the books yet."""
+    """A fact to store, and its amount to book, in minor units: money not in the books yet."""
 
     fact: FactRow
     amount_minor: int

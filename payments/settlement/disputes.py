@@ -1,4 +1,4 @@
-"""A dispute as it is known, folded from statements in any order: the latest one counts. Pure: no Django."""
+"""A dispute, folded from statements in any order: the latest counts. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ _STATED = ("stated_at", "status", "respond_by", "reason", "claimed_minor")
 
 
 def folded(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
-    """Book what a dispute moved, which changes no total of the payment, and file what is known of it by now."""
+    """Book what a dispute moved, without the payment's totals, and file its state."""
     row = FactRow.of(fact, attempt, credited=False, source=source)
     after, bookings = state, tuple[Booking, ...]()
     if fact.dispute is None:
@@ -58,6 +58,6 @@ def _stated(fact: Fact) -> Detail:
 
 
 def _order(stated: Detail) -> tuple[str | bool, ...]:
-    """Order statements by time; of two in one second, the one that says how it ended is the later."""
+    """Order statements by time; in one second, the one that ends the dispute is later."""
     at, *others = (str(stated.get(name, "")) for name in _STATED)
     return (at, stated.get("status") != DisputeStatus.OPEN, *others)

@@ -60,7 +60,7 @@ def defer(
 
 
 def handle_waiting(*, again: bool = False) -> int:
-    """Handle waiting events, and return how many; one that fails keeps its payment waiting until `again`.
+    """Handle waiting events; return how many. A failure keeps its payment until `again`.
 
     Transaction: NONE may be open. Any number may run at once.
     """

@@ -1,4 +1,4 @@
-"""The money journal: what moved at the providers, booked twice. The only writer of its tables.
+"""The money journal: what moved at the providers, booked twice. Its tables' only writer.
 
 Accounts, each in its currency; a debit is above zero, a credit below:
 
@@ -62,5 +62,5 @@ def counted(fact: FactRow) -> Statement:
 
 
 def _sides(fact: FactRow, *, there: str, here: str) -> tuple[str, str]:
-    """Name the accounts debited and credited: what came in is there now, and what went out is not."""
+    """Name the accounts debited and credited, for money in and for money out."""
     return (there, here) if fact.kind in INCOMING else (here, there)

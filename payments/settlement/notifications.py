@@ -61,7 +61,7 @@ def storing(received: Notification, *, verdict: Notification.Verdict) -> Stateme
 
 
 def finish(received: Notification, *, verdict: Notification.Verdict) -> bool:
-    """Record that a stored notification was processed again; return whether it took the verdict.
+    """Record that a stored notification was processed again; return if that counted.
 
     Where that changed nothing, a processed one keeps its verdict: an early one goes on waiting for its payment,
     and an anomaly is still one. Only what failed, was in quarantine or ignored takes the new verdict in any case.

@@ -1,4 +1,4 @@
-"""The SQL of settlement: one statement that reads a payment, and those that write a decision.
+"""SQL of settlement: one statement reads a payment, the others write a decision.
 
 A text never changes and its values are parameters, so a session plans each once. Lists are limited to their
 number, by which the planner counts on few: else it would plan each use again. Subqueries are walled off by

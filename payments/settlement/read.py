@@ -49,7 +49,7 @@ def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
 
 
 def reading_for(facts: Sequence[Fact]) -> Statement | None:
-    """Make the statement that reads the payment of the facts, for `state_of`; None if their number is not ours.
+    """Make the statement that reads the facts' payment, for `state_of`; None: not ours.
 
     Raises OutcomeUnknown: one of them is none that can be stored.
     """

@@ -48,7 +48,7 @@ def settle(*facts: Fact, source: str) -> list[Outcome]:
 
 
 def settle_here(*facts: Fact, source: str) -> list[Outcome]:
-    """Settle as `settle`, in the caller's transaction, with the payment's row locked until it ends."""
+    """Settle as `settle`, in the caller's transaction, with the payment's row locked."""
     _needs_transaction()
     work = UnitOfWork()
     outcomes = settle_on(work, read.state_for(facts, lock=True), facts, source=source, is_locked=True)
@@ -57,7 +57,7 @@ def settle_here(*facts: Fact, source: str) -> list[Outcome]:
 
 
 def rederive(payment_id: UUID) -> None:
-    """Derive totals and status again after a refund of the payment changed, and count its version up.
+    """Derive totals and status after a refund of the payment changed; count the version up.
 
     Transaction: needs the caller's; locks the payment's row.
     """
@@ -89,7 +89,7 @@ def step_attempt(attempt: Attempt, *, among: Sequence[str], status: AttemptStatu
 
 
 def until_settled(once: Callable[[UnitOfWork, bool], T]) -> T:
-    """Call `once` until nobody else was faster: optimistic at first, the fourth time with the row locked.
+    """Call `once` until no other write wins: optimistic, the fourth time with the row locked.
 
     It takes the unit of work and whether to lock. It rolls back and raises `UnexpectedRows` or `IntegrityError` if
     the payment has changed since it was read, or the order refused a step that was taken for granted.

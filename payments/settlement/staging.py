@@ -1,4 +1,4 @@
-"""Deliveries to the endpoints of ``PAYMENTS["WEBHOOKS"]``, staged in the transaction that decides."""
+"""Deliveries for ``PAYMENTS["WEBHOOKS"]``, staged in the deciding transaction."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ _TYPES = {
 
 
 def of_status(payment: PaymentRow) -> list[Statement]:
-    """Stage the payment's new status; to be sent after its row was updated, which is locked by then."""
+    """Stage the payment's new status; send it after the UPDATE that locks the row."""
     data = {
         "payment": payment.id.hex,
         "order": payment.order_key or payment.order_id.hex,
@@ -47,7 +47,7 @@ def anomaly_data(filing: Filing) -> dict[str, Any]:
 
 
 def addressed(event_type: str) -> tuple[list[UUID], list[str], int]:
-    """Return a new number for each endpoint that gets this type, the endpoints' names, and how many they are."""
+    """Return new numbers and the names of the endpoints that get this type, and their count."""
     names = [name for name, endpoint in config().webhooks.items() if event_type in endpoint.events]
     return [new_id() for _ in names], names, len(names)
 

@@ -1,4 +1,4 @@
-"""A payment as it is known, frozen: all that a decision about its money may look at. Pure: no Django."""
+"""A payment as known, frozen: all that a decision about its money reads. Pure."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ class AttemptRow(OfAccount):
 
 @dataclass(frozen=True, slots=True)
 class FactRow:
-    """The columns of an `Observation`, stored or about to be; `occurred_at` is only set on a new one."""
+    """Columns of an `Observation`, stored or new; only a new one has `occurred_at`."""
 
     channel: str
     merchant: str
@@ -89,7 +89,7 @@ class FactRow:
 
 @dataclass(frozen=True, slots=True)
 class RefundRow:
-    """The columns of a `Refund` that decisions read; `currency` is that of the charge it takes back."""
+    """Columns of a `Refund` that decisions read; `currency` is the refunded charge's."""
 
     id: uuid.UUID
     attempt_id: uuid.UUID
@@ -173,12 +173,12 @@ class PaymentState:
         ]
 
     def takes_back_credit(self, refund: Fact | FactRow, attempt: AttemptRow) -> bool:
-        """Check if a refund is of a credited charge; of two charges in two currencies, of the one in its own."""
+        """Check if a refund is of a credited charge; of two, of the one in its currency."""
         charges = self.charges(attempt, paid_txn_id=refund.paid_txn_id)
         return any(charge.credited and charge.currency == refund.currency for charge in charges)
 
     def went_back_whole(self, attempt: AttemptRow) -> bool:
-        """Check if a fact says that all went back (`Fact.is_whole`): then any single refund is part of that."""
+        """Check if a fact (`Fact.is_whole`) says that all went back, single refunds included."""
         refunds = self.of(attempt, FactKind.REFUNDED)
         return any((one.provider_txn_id, one.out_refund_no) == (attempt.out_trade_no, "") for one in refunds)
 
@@ -201,7 +201,7 @@ class PaymentState:
         )
 
     def minor_of(self, kind: FactKind, moved: Fact) -> int:
-        """Return the amount of the fact of that kind under the same number, in minor units; 0 if there is none."""
+        """Return the minor units of that kind's fact under the same number; 0: none."""
         stored = self.find(replace(moved, kind=kind))
         return stored.amount_minor if stored else 0
 

@@ -1,4 +1,4 @@
-"""Template tags: the next action for a payment page; the operator's desk and counts for an admin."""
+"""Template tags: a payment's next action; the operator's desk and counts."""
 
 from typing import Any, cast
 
@@ -14,20 +14,20 @@ register = template.Library()
 
 @register.inclusion_tag("admin/payments/queue.html", takes_context=True)
 def payments_desk(context: template.Context) -> dict[str, Any]:
-    """Show work that waits for a person, and the channels' last two days; needs `request` in the context."""
+    """Show work that waits for a person, and the last two days; needs `request`."""
     return {"perms": context["perms"], **desk.context(context["request"])}
 
 
 @register.simple_tag(takes_context=True)
 def payments_counts(context: template.Context) -> str:
-    """Write what waits behind the names of the lists; stands in `nav-sidebar`, before `block.super`."""
+    """Count waiting work behind the lists' names, in `nav-sidebar`, before `block.super`."""
     desk.count_in_navigation(context["request"], context["available_apps"])
     return ""
 
 
 @register.simple_tag(takes_context=True)
 def next_action(context: template.Context, attempt: Attempt) -> str:
-    """Show how the shopper goes on with an attempt, by the renderer of its kind; nothing unless it is open."""
+    """Show an open attempt's next action, by the renderer of its kind; else nothing."""
     action = attempt.next_action
     page = action and configured.renderer(attempt.account, action.type).page
     if not action or not page:

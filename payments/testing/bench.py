@@ -1,4 +1,4 @@
-"""Bench of a case: the plug-in's provider, its simulator, the relay between them, a shopper."""
+"""Bench of a case: a plug-in's provider, its simulator, a relay between, a shopper."""
 
 import queue
 from collections import Counter

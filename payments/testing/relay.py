@@ -47,7 +47,7 @@ def saying(reply: Reply | None) -> Behaviour:
 
 
 def meeting(barrier: threading.Barrier) -> Behaviour:
-    """Hold each answer until all threads have asked; whose number of calls differs meets nobody."""
+    """Hold each answer until all threads have asked, if all make as many calls."""
 
     def meet(method: str, forward: Callable[[], Reply]) -> Reply | None:
         reply = forward()

@@ -1,4 +1,4 @@
-"""Digest of what a notification says: its bytes differ between copies, because each is encrypted afresh."""
+"""Digest of a notification's content: copies differ in bytes, by encryption."""
 
 import hashlib
 import json

@@ -53,7 +53,7 @@ class NotStored(Exception):
 
 
 class ProcessingFailed(Exception):
-    """The notification is genuine and stored, but its effect failed: it must be sent, or processed, again."""
+    """Genuine, stored notification without its effect yet: to be sent or processed again."""
 
 
 def receive(*, account: str, headers: dict[str, str], body: bytes) -> str:
@@ -188,7 +188,7 @@ def _take_in(received: Notification, notice: Notice) -> str:
 
 
 def _apply(received: Notification, notice: Notice, work: UnitOfWork, lock: bool) -> str:
-    """Settle the facts and store the notification with them, unless a copy did; its unique id is the judge."""
+    """Settle the facts and store the notification with them, unless a copy did."""
     stored, state = _look(received, notice)
     is_new = stored is None
     if stored is not None:
@@ -225,7 +225,7 @@ def _look(received: Notification, notice: Notice) -> tuple[Stored | None, Paymen
 
 
 def _quarantine(received: Notification, stored: Stored) -> str:
-    """Store a notification beside the one that says something else under the same id; a person decides."""
+    """Store a notification that contradicts the one with its id; a person decides."""
     with transaction.atomic():
         if notifications.quarantine(received):
             file_anomaly(
@@ -264,7 +264,7 @@ def _fits_nowhere(error: Exception) -> bool:
 
 
 def _named(row: Notification, notice: Notice) -> Notice:
-    """Name the trade that it is about, in its facts and in its row, where a column can hold that."""
+    """Name the trade it is about, by its facts or its row, where a column can hold that."""
     notice = replace(notice, facts=read.numbered(notice.facts))
     number = notice.facts[0].out_trade_no if notice.facts else ""
     row.out_trade_no = number if is_keepable(number, most=NUMBER_MAX) else ""

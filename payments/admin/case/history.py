@@ -50,7 +50,7 @@ class Moment(Event):
 
 
 def moments(rows: PaymentRows, *, currency: str, others: Iterable[Moment] = ()) -> list[Moment]:
-    """List the moments, the oldest first, merged with `others`; those of one transaction in causal order."""
+    """List the moments, oldest first, merged with `others`; a transaction's in causal order."""
     all_moments = chain(
         others,
         chain.from_iterable(map(_of_attempt, rows.attempts)),

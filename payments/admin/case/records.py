@@ -69,7 +69,7 @@ def read(payment: Payment) -> PaymentRows:
 
 
 def _anomalies(payment: Payment, facts: list[Observation], notifications: list[Notification]) -> QuerySet[Anomaly]:
-    """Select those filed under the payment, or under the name of a fact or notification about it."""
+    """Select rows filed under the payment, or under a fact or notification about it."""
     channels = {fact.channel for fact in facts} | {row.channel for row in notifications}
     of_facts = [reference_of(fact.merchant, fact.provider_txn_id) for fact in facts]
     ids = [row.notification_id for row in notifications]

@@ -50,7 +50,7 @@ class Return(Money):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge(Money):
-    """Money that came in; `kind` is the anomaly that kept it from being credited, `back` its refund."""
+    """Money that came in. `kind`: the anomaly that kept it uncredited; `back`: its refund."""
 
     credited: bool = True
     kind: AnomalyKind | None = None
@@ -99,7 +99,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Money of one currency, in minor units: what came in is refunded, taken by disputes, or kept."""
+    """Money of one currency, in minor units: received, refunded, disputed, kept."""
 
     currency: str
     received_minor: int

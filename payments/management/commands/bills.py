@@ -80,7 +80,7 @@ def _day(text: str) -> date:
 
 
 def _finished(account: str, day: date | None) -> date:
-    """Return the day to compare; refuse one that is not over, of which half would count as done."""
+    """Return the day to compare; refuse one that is not over."""
     provider = channels.current().get(account)
     if provider is None:
         raise CommandError(f"{account!r} is not configured here.")

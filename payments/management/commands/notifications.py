@@ -12,7 +12,7 @@ from payments.operations import actions
 
 
 class Command(LedgerCommand):
-    """Bounded and safe to run again: a fact counts once, however often its notification is processed."""
+    """Bounded and safe to run again: a fact counts once, however often it is processed."""
 
     help = "Process stored notifications again."
 

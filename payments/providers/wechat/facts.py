@@ -24,7 +24,7 @@ def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 
 def refund_news(event_type: str, content: Mapping[str, Any]) -> RefundResult | None:
-    """Report a refund that left our account and did not reach the payer's; a person sends it on."""
+    """Report a refund that did not reach the payer's account; a person sends it on."""
     if event_type != "REFUND.ABNORMAL":
         return None
     number = text_of(content, "out_refund_no")
@@ -45,7 +45,7 @@ def about(document: Mapping[str, Any]) -> dict[str, object]:
 
 
 def paid_fact(trade: Mapping[str, Any]) -> Fact:
-    """Read a payment; `amount.total` is the order's price, `payer_total` may be less by coupons."""
+    """Read a payment. `amount.total` is the price; coupons make `payer_total` less."""
     merchant, number = text_of(trade, "mchid"), text_of(trade, "transaction_id")
     return _fact(FactKind.PAID, trade, "total", merchant=merchant, provider_txn_id=number)
 

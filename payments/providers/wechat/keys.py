@@ -39,7 +39,7 @@ class KeyRing:
         self.public_key_id = max((name for name in self._held if name.startswith(PUBLIC_KEY_PREFIX)), default=None)
 
     def find(self, serial: str, *, now: float) -> RSAPublicKey:
-        """Return the key of `serial`, in any case, if it was good `now`, in seconds since the epoch.
+        """Return the key of `serial`, in any case, if good at `now`, in epoch seconds.
 
         Raises SignatureInvalid where it is not held, or its certificate was not valid then.
         """
