@@ -84,7 +84,7 @@ def from_payment(refused: PaymentRefused) -> Problem:
 
 
 def from_provider(error: ProviderError) -> Problem:
-    """Return the problem for a provider's failure. Its own words stay in our log: they are not for shoppers."""
+    """Return the problem for a provider's failure; its message stays in our log."""
     if isinstance(error, ProviderRejected):
         detail = _("The payment provider refused this payment. Nothing was charged; try another channel.")
         return Problem(502, "provider_refused", detail)

@@ -100,7 +100,7 @@ def sweep_flash_sales(timestamp: int) -> int:
 @app.periodic(cron="47 * * * *")
 @app.task(name="shop.clear_sessions", queueing_lock="shop.clear_sessions")
 def clear_sessions(timestamp: int) -> int:
-    """Remove expired sessions, batch by batch; return how many. A guest has one from the first form on."""
+    """Delete expired sessions in batches; return how many. Guests have one from a form on."""
     over = Session.objects.filter(expire_date__lt=timezone.now()).values_list("pk", flat=True)
 
     def remove() -> int:

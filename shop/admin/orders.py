@@ -1,4 +1,4 @@
-"""Orders, likes, sales and coupons in the admin: sales are announced, all else is read only."""
+"""Orders, likes, sales and coupons in the admin, read only but for announcing sales."""
 
 import uuid
 from typing import Any, ClassVar

@@ -43,7 +43,7 @@ class NotSaved(Exception):
 
 
 class TooFewUnits(NotSaved):
-    """A difference that takes more units than there are; the form is shown again with its input."""
+    """A change takes more units than there are; the form is shown again with its input."""
 
 
 class PriceField(forms.Field):

@@ -1,4 +1,4 @@
-"""`/api/docs/`: a quickstart above Swagger's page, and the problem codes with what to do; and `/api/schema/`."""
+"""`/api/docs/`: a quickstart, Swagger's page, the problem codes; and `/api/schema/`."""
 
 import json
 import threading
@@ -67,7 +67,7 @@ class DocsView(SpectacularSwaggerSplitView):
 
 
 class SchemaView(SpectacularAPIView):
-    """drf-spectacular's, which renders for a quarter of a second a call; the same for every caller."""
+    """drf-spectacular's view, which renders for a quarter of a second, once for all callers."""
 
     authentication_classes = ()
 

@@ -37,7 +37,7 @@ ORDER_MISSING = {404: "order_not_found"}
 
 
 def _accepted_versions(header: str) -> frozenset[int] | None:
-    """Read the versions of an If-Match; None for `*`. Weak and foreign tags match nothing (strong comparison).
+    """Read the versions of an If-Match; None for `*`. Weak and foreign tags match nothing.
 
     Source: RFC 9110, section 13.1.1 (June 2022).
     """
@@ -54,7 +54,7 @@ def _with_payment(order: Order, *, status: int = 200) -> Response:
 
 
 class OrderPages(CursorPagination):
-    """Pages, newest first; ids are time-ordered and unique, so a page's edge is exact while orders arrive."""
+    """Pages, newest first; ids are ordered by time, so a page's edge is exact."""
 
     page_size = 20
     max_page_size = 100

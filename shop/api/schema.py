@@ -96,7 +96,7 @@ def _codes(words: list[str]) -> str:
 
 
 def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Add the problems of every call, of unsafe ones, of those with a body or a key. A hook of drf-spectacular."""
+    """Add the problems of calls: of all, unsafe ones, those with a body or a key. A hook."""
     result["tags"] = [{"name": name} for name in TAGS]
     for operations in result["paths"].values():
         for method, operation in operations.items():
@@ -123,7 +123,7 @@ def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def name_ids(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Name the order's or payment's own id `id`, as the contract does. A hook of drf-spectacular.
+    """Name the order's or payment's own id `id`, as the contract does. A hook.
 
     The routes keep their names, which stand in the scopes of stored keys.
     """
@@ -136,7 +136,7 @@ def name_ids(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def translate(result: Any, **_: Any) -> Any:
-    """Translate what the description says, line by line, docstrings too. A hook of drf-spectacular."""
+    """Translate what the description says, line by line, docstrings too. A hook."""
     if isinstance(result, list):
         return [translate(one) for one in result]
     if not isinstance(result, dict):

@@ -21,7 +21,7 @@ THROTTLED = Counter("payonce_throttled", "API calls, forms and logins that were 
 
 
 class CallerThrottle(BaseThrottle):
-    """Throttle by `API_CALLS_PER_MINUTE` and `API_CALLS_PER_MINUTE_OVERALL`: 429 with `Retry-After`.
+    """Throttle by `API_CALLS_PER_MINUTE` and `…_OVERALL`: 429 with `Retry-After`.
 
     No span of a minute has more calls; a refused one does not count. One command to Redis a call. Guests pass:
     only the API's documentation is open to them, and they shall not use up the callers' share.
@@ -53,5 +53,5 @@ class CallerThrottle(BaseThrottle):
         return True
 
     def wait(self) -> float | None:
-        """Return the seconds until a call of this caller could pass; DRF rounds them up to `Retry-After`."""
+        """Return the seconds until this caller's next call could pass, for `Retry-After`."""
         return self._wait_seconds

@@ -27,7 +27,7 @@ def get_product(*, sku: str, user_id: int | None) -> Listing:
 
 
 def like(*, sku: str, user_id: int) -> None:
-    """Let the user like the product; again changes nothing. Raises ProductNotFound: no such sku.
+    """Let the user like the product; again changes nothing. Raises ProductNotFound.
 
     Transaction: one statement, arbitrated by the unique constraint.
     """

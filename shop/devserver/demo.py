@@ -1,4 +1,4 @@
-"""Parts of a demo: logins that everybody knows, and the sandbox's way to a page of Alipay's.
+"""Parts of a demo: public logins, and the sandbox's way to a page of Alipay's.
 
 The logins are open while `DEBUG` is on. The first `migrate` without it shuts them, should a database that `make
 run` filled ever go into service.
@@ -32,7 +32,7 @@ def open_logins() -> int:
 
 
 def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
-    """Shut the demo users without `DEBUG`, unless their password was changed. Receives `post_migrate`."""
+    """Shut the demo users without `DEBUG`, unless their password was changed."""
     tables = connections[using].introspection.table_names()
     if settings.DEBUG or not {User._meta.db_table, Token._meta.db_table} <= {*tables}:
         return

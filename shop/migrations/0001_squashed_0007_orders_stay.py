@@ -1,4 +1,4 @@
-"""Tables of the shop, as all migrations before it left them; a closed order returns its unit to its flash sale."""
+"""Tables of the shop; a closed order returns its unit to its flash sale."""
 
 import django.db.models.deletion
 import django.utils.timezone

@@ -1,4 +1,4 @@
-"""Guards of the order, coupons that an order takes, names in Chinese, the language of an order's receipt.
+"""Guards of the order, its coupons and receipt's language, names in Chinese.
 
 In one transaction, so no row is unguarded meanwhile. Turned away by a session that holds a table for longer than
 `LOCK_WAIT`, it is run again.

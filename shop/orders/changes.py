@@ -1,4 +1,4 @@
-"""Hints to the open pages of an order that it has changed. No record: a page that hears one reads the order."""
+"""Hints to an order's open pages that it has changed; a page then reads the order."""
 
 from functools import partial
 from typing import Any

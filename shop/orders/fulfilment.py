@@ -1,4 +1,4 @@
-"""Instructions to the warehouse, from payment events, one at a time and in order. The only writer of its table."""
+"""Instructions to the warehouse, from payment events in order. Their only writer."""
 
 from django.db.models.functions import Now
 

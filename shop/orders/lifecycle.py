@@ -1,4 +1,4 @@
-"""The life of an order after it was placed: paid, refunded, cancelled, expired. The only writer of its status.
+"""Life of a placed order: paid, refunded, cancelled, expired. Its status's only writer.
 
 A step is a conditional UPDATE on the status that was decided on: of two concurrent steps one finds it, the other
 reads again. An order's units go back in the transaction of the step that closes it, hence once.

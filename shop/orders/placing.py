@@ -59,7 +59,7 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
 
 
 def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = "") -> Order:
-    """Write an order at the products' current prices; its units are off the shelf by the commit.
+    """Write an order at current prices; its units leave the shelf with the commit.
 
     Args:
         quantities: product -> units, each above zero; all priced in one currency.
@@ -97,7 +97,7 @@ def list_orders(*, user_id: int) -> QuerySet[Order, Order]:
 
 
 def get_order(*, order_id: UUID, user_id: int) -> Order:
-    """Read the user's order with its items. Raises OrderNotFound: there is none, or it is another user's."""
+    """Read the user's order with its items. Raises OrderNotFound, for another's too."""
     order = list_orders(user_id=user_id).filter(pk=order_id).first()
     if order is None:
         raise OrderNotFound

@@ -49,7 +49,7 @@ def refused(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def csrf_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer 403 to a form of another session. A GET of its address leads to the page with the form."""
+    """Answer 403 to a form of another session; a GET of its address leads to the form."""
     return render(request, "403_csrf.html", status=403)
 
 

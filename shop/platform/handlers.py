@@ -25,7 +25,7 @@ _OF_TEXT = frozenset(module.name for module in pkgutil.iter_modules(encodings.__
 
 
 def text_encoding(charset: str) -> str | None:
-    """Return Python's name of a charset of text, such as ``utf_8``, else None. Looks up no codec."""
+    """Return Python's name of a text's charset, such as ``utf_8``, else None."""
     name = encodings.normalize_encoding(charset.strip().lower()) if charset.isascii() else ""
     name = aliases.get(name, name)
     return name if name in _OF_TEXT else None

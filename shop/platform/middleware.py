@@ -1,4 +1,4 @@
-"""Middleware of every request: id, probes, bodies, languages and headers. The order stands in `shop.settings`."""
+"""Middleware of every request: id, probes, bodies, languages and headers."""
 
 import contextlib
 import io

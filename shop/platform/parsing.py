@@ -25,7 +25,7 @@ class ShallowJSONParser(JSONParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return the value. Raises ParseError, which becomes 400; Problem 415 where the body is compressed."""
+        """Return the value. Raises ParseError (400); Problem 415 for a compressed body."""
         context = parser_context or {}
         if "request" in context:
             _refuse_encodings(context["request"].META.get("HTTP_CONTENT_ENCODING", ""))

@@ -99,7 +99,7 @@ def _secret(request: HttpRequest) -> str:
 
 
 def _set_cookie(response: HttpResponse, session: SessionStore) -> None:
-    """Set the cookie alone: Django's middleware would also save the session, over another tab's."""
+    """Set the cookie alone; Django's middleware would save over another tab's session."""
     response.set_cookie(
         settings.SESSION_COOKIE_NAME,
         str(session.session_key),

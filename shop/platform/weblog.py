@@ -8,7 +8,7 @@ from shop.platform.logs import json_formatter
 
 
 class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
-    """Gunicorn's `logger_class`; a `logconfig_dict` would build an access line for each request."""
+    """Gunicorn's `logger_class`, which builds an access line for logged requests only."""
 
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)

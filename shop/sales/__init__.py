@@ -1,4 +1,4 @@
-"""Flash sales: few units, many buyers, one unit each, first come, first served. The only writer of their tables.
+"""Flash sales: few units, one a buyer, first come, first served. Their only writer.
 
 The database decides: unique (sale, buyer) over purchases that are not returned, and `sold`, which only a
 conditional UPDATE below `units` increments, in the transaction that takes the unit off the shelf and writes the

@@ -116,7 +116,7 @@ def _announced(sku: str, starts_at: datetime) -> None:
 
 
 def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[FlashSale, Order]:
-    """Decide in the database. Rows that all buyers share are updated last, locked for three statements."""
+    """Decide in the database. Rows that all buyers share are locked last, briefly."""
     sale = running_sale(sku, buyer=user_id)
     if sale.bought:  # type: ignore[attr-defined]
         raise AlreadyBought(sku)

@@ -1,4 +1,4 @@
-"""Redis in front of a sale: admits buyers in the order of arrival. It spares SQL and decides nothing."""
+"""Redis in front of a sale: admits buyers in order. It spares SQL and decides nothing."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -29,7 +29,7 @@ def purchases(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
 
 
 def running_sale(sku: str, *, buyer: int | None = None) -> FlashSale:
-    """Read the running sale, with `bought`. Raises FlashSaleNotFound; FlashSaleNotRunning before and after it."""
+    """Read the running sale, with `bought`. Raises FlashSaleNotFound, FlashSaleNotRunning."""
     now = timezone.now()
     sale = sale_of(sku, now, buyer=buyer)
     if sale is not None and sale.ends_at > now:

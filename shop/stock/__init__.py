@@ -1,4 +1,4 @@
-"""Stock: the only writer of a product's units. Every step is conditional in the database; no network, no HTTP.
+"""Stock: a product's units, changed by conditional UPDATEs. Their only writer.
 
 A product names its strategy (`Product.stock_strategy`; see docs/decisions/stock-strategies.md):
 
@@ -65,7 +65,7 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
 
 
 def release(*, quantities: Mapping[int, int]) -> None:
-    """Put units back, into any segment. Only the step that closes an order calls it, hence once an order.
+    """Put units back, into any segment. Only the step that closes an order calls it.
 
     Transaction: needs the caller's, the one of that step.
     """

@@ -38,7 +38,7 @@ class Segmented:
         )
 
     def adjust(self, *, product: Product, difference: int) -> bool:
-        """Split the new total evenly over all segments. Locks the product's row first, as `arrange` does."""
+        """Split the new total over all segments. Locks the product's row first, as `arrange`."""
         mine = Product.objects.filter(pk=product.pk, stock_strategy=StockStrategy.SEGMENTED)
         if not mine.update(version=F("version") + 1):
             return False

@@ -59,7 +59,7 @@ class BuyForm(forms.Form):
 
 
 class BasketForm(forms.Form):
-    """Quantities of the products `skus`, and those that the basket held when the page was drawn."""
+    """Quantities of the products `skus`, and those in the basket when the page was drawn."""
 
     def __init__(self, *args: Any, skus: Iterable[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

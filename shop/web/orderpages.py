@@ -117,7 +117,7 @@ def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | No
 
 
 def _method(request: HttpRequest, form: PayForm) -> str | None:
-    """Return the method that the shopper chose, else the wallet on a phone. None is the channel's first."""
+    """Return the chosen method, else a phone's wallet; None: the channel's first."""
     channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
     if chosen:
         return str(chosen)

@@ -1,4 +1,4 @@
-"""An order and its payment as the order page shows them, reduced to the shopper's next step.
+"""An order and its payment as its page shows them, with the shopper's next step.
 
 Reads only. `Attempt.next_action` is the source for page and API, so they cannot disagree.
 """

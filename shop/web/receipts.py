@@ -1,4 +1,4 @@
-"""Receipts by e-mail: queued in the transaction that handles the payment's event, sent once."""
+"""Receipts by e-mail, queued with the handling of the payment's event, sent once."""
 
 from smtplib import SMTPDataError, SMTPException, SMTPRecipientsRefused
 from uuid import UUID

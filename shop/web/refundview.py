@@ -1,4 +1,4 @@
-"""Refunds, and payments that do not count for their order, as the shopper sees them. Reads only."""
+"""Refunds and uncredited payments, as the shopper sees them. Reads only."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

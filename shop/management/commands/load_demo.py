@@ -1,4 +1,4 @@
-"""`manage.py load_demo`: demo users, their API tokens, products, a flash sale, coupons. Only where DEBUG is on."""
+"""`manage.py load_demo`: demo users with tokens, products, a sale, coupons. DEBUG only."""
 
 from datetime import timedelta
 from typing import Any
