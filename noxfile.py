@@ -1,4 +1,4 @@
-"""Matrix of the library's own suite: Python, Django, and the server that speaks Redis' protocol.
+"""Matrix of the library's own suite: Python, Django, and the Redis-like server.
 
     pip install nox
     nox --list                                                      every corner

@@ -29,7 +29,7 @@ BENCHMARKS = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run the named benchmark, or all of them one after the other: two cores do not carry two at once."""
+    """Run the named benchmark, or all, one after the other: two cores carry only one."""
     names, options = (arguments[:1], arguments[1:]) if arguments else (list(BENCHMARKS), [])
     for name in names:
         if name not in BENCHMARKS:

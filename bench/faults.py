@@ -1,4 +1,4 @@
-"""Three faults, each on keys of its own: how many keys a server did twice, and how many it never answered.
+"""Three faults, each on its own keys: how many a server did twice, how many never.
 
 Copies of a request at the same moment, a worker killed right after the business commit, Redis emptied before the
 retry. They go to the path of a variant of `bench.plain`.

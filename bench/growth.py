@@ -1,4 +1,4 @@
-"""A ledger of ten thousand to a million keys, or ten: the cost of a fresh key and of a replay.
+"""A ledger of ten thousand to ten million keys: cost of a fresh key and of a replay.
 
 The rows are like 90 days of use: 100,000 callers, random keys, bytes of answers for the last day alone. A fresh
 keyed order takes turns with the same order without a key, and with one in a database whose ledger stays small,

@@ -31,7 +31,7 @@ def options(name: str, arguments: Sequence[str], **defaults: Any) -> argparse.Na
 def take_turns(
     name: str, ways: Mapping[str, Callable[[], Figure]], *, rounds: int, warm: int = 0
 ) -> dict[str, list[Figure]]:
-    """Measure every way once a round, orders shuffled and every other one reversed; return title -> figures.
+    """Measure every way once a round, in shuffled order; return title -> figures.
 
     Args:
         warm: rounds before them whose figures are dropped.
@@ -58,7 +58,7 @@ def ratio(rates: Sequence[float], base: Sequence[float]) -> float:
 
 
 def fork_all(count: int, work: Callable[[int], Iterator[None]]) -> float:
-    """Run `work(number)` in forked processes, all at once from its `yield`; return the seconds to the last end.
+    """Run `work(number)` in forked processes, together from its `yield`; return the seconds.
 
     Raises:
         RuntimeError: a process failed; its traceback is on stderr.

@@ -1,4 +1,4 @@
-"""A keyed POST over HTTP against the same view without a key: ours and the peers', in rates, CPU and faults.
+"""A keyed POST over HTTP against the same view without a key: rates, CPU and faults.
 
 The view is a stranger's: REST framework, one row in its own `atomic()`, no middleware. One gunicorn a set-up is up
 all the time. The bare view runs twice a round: their distance is how far any figure may be off.
@@ -89,7 +89,7 @@ def _note(rounds: int, seconds: int) -> str:
 
 @cache
 def _server_of(setup: str, guardian: Guardian) -> Server | str:
-    """Start the server of a set-up once; the reason for a peer that cannot be installed or does not start."""
+    """Start a set-up's server once; return why a peer cannot be installed or started."""
     shared = [variant for variant in VARIANTS if variant.setup == setup]
     number = sorted({variant.setup for variant in VARIANTS}).index(setup)
     try:
@@ -139,7 +139,7 @@ def _ratios(variant: Variant, loads: Loads, name: str) -> list[float]:
 
 
 def _load(server: Server, variant: Variant, seconds: int) -> dict[str, float]:
-    """Post over eight connections for some seconds; return requests, rate, latency, failures, CPU seconds."""
+    """Post over eight connections; return requests, rate, latency, failures, CPU seconds."""
     request = post(variant.path, variant.headers, variant.body.encode()).decode()
     keys = [str(REPLAYED), "replay"] if variant.replays else [str(next(_runs))]
     command = ["wrk", "--threads", "1", "--connections", str(CONNECTIONS), "--duration", f"{seconds}s"]
@@ -162,7 +162,7 @@ def _stores() -> dict[str, int]:
 
 
 def _cpu_seconds(server: Server) -> dict[str, float]:
-    """Return the CPU seconds so far, of gunicorn and each store with all children, ended ones too."""
+    """Return the CPU seconds of gunicorn and each store, ended children included."""
     used: dict[str, float] = {}
     for name, root in {"web": server.child.pid, **_stores()}.items():
         process, used[name] = psutil.Process(root), 0.0

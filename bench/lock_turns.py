@@ -1,4 +1,4 @@
-"""One turn of the lock benchmark, in a process of its own, under the interpreter that has the kind of lock.
+"""One turn of the lock benchmark, under the interpreter that has the kind of lock.
 
 `python -m bench.lock_turns '{"kind": "Lock", …}'` with REDIS_URL set prints the figures as JSON
 on its last line. The processes run in the peers' venvs, so every import of a lock is late.
@@ -34,7 +34,7 @@ _SHARED = struct.Struct("dqq")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of lock; `make(client, name)` has `acquire` and `release`. No peer: our own venv."""
+    """One kind of lock: `make(client, name)` has `acquire`, `release`. No peer: our venv."""
 
     make: Callable[[Any, str], Any]
     peer: Peer | None = None

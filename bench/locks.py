@@ -1,4 +1,4 @@
-"""The locks on Redis against the peers: alone, in a thread or a loop, and with eight processes that want one lock.
+"""Locks on Redis against the peers: alone, in a thread or loop, and contended.
 
 Then limiters and questions against one empty command, and a process that holds many names.
 

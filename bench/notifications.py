@@ -1,4 +1,4 @@
-"""Ten thousand notifications, three copies of each, shuffled, from four senders to two web processes.
+"""Ten thousand notifications, three copies each, shuffled, to two web processes.
 
 First the proof: every one acknowledged, none lost, none counted twice, books equal to what the sandbox charged.
 Then the rates in short rounds: first copies and later copies against a view that commits one INSERT, measured
@@ -94,7 +94,7 @@ def _books() -> int:
 
 
 def _charge(folder: Path, count: int) -> dict[str, int]:
-    """Make orders with open attempts and the sandbox's charges for them; return our number -> minor units."""
+    """Make orders with open attempts and charges; return our number -> minor units."""
     user, _ = User.objects.get_or_create(username="bench-shopper")
     later = timezone.now() + timedelta(hours=1)
     dice = random.Random(SEED)
@@ -130,7 +130,7 @@ def _charge(folder: Path, count: int) -> dict[str, int]:
 
 
 def _charge_in_sandbox(attempts: list[Attempt], *, marked: float) -> None:
-    """Charge all in one transaction of the sandbox; one transaction each would take longer than the rest."""
+    """Charge all in one transaction of the sandbox: one each would take longer."""
     rows = [
         (
             *(attempt.out_trade_no, attempt.channel, f"4200{attempt.out_trade_no[:24]}", attempt.out_trade_no),

@@ -1,4 +1,4 @@
-"""An order of the shop, as the benchmarks place it: token, validation, stock, order and item."""
+"""An order of the shop as benchmarks place it: token, validation, stock, order, item."""
 
 import itertools
 import time
@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def orders_a_second(path: str) -> float:
-    """Place orders through the whole middleware stack of this process for a second, each with a fresh key.
+    """Place orders through this process's middleware for a second, each with a fresh key.
 
     Raises:
         RuntimeError: an order was refused.

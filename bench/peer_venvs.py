@@ -1,4 +1,4 @@
-"""The peers' venvs under .data/bench-venvs: each package with its own requirements, without ours."""
+"""The peers' venvs under .data/bench-venvs: each package alone, without ours."""
 
 import subprocess
 import sys

@@ -102,7 +102,7 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
 
 
 def start_shops(guardian: Guardian, environment: Mapping[str, str], *, processes: int) -> list[int]:
-    """Start processes of the shop's own application as a deployment has them, a port each, and return the ports.
+    """Start processes of the shop as a deployment has them; return their ports.
 
     Behind one port the kernel gives all senders to one process now and then.
     """

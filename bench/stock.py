@@ -1,4 +1,4 @@
-"""The stock strategies under sixteen writers of one product, against one row's conditional UPDATE.
+"""Stock strategies under sixteen writers of one product, against one row's UPDATE.
 
 A writer is a process that places orders as the shop does, each with a COMMIT that is on the disk. The bound is a
 product for each writer, so that no lock is waited for. Round trips of 1 and 10 ms to the database leave the

@@ -1,4 +1,4 @@
-"""The project's addresses, and the bases of comparison: the same work without a key, and one INSERT."""
+"""The project's addresses, and bases of comparison: the same work without a key."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The measured ways to serve one keyed POST: ours, the bare views, and the packages that a user would pick."""
+"""The measured ways to serve one keyed POST: ours, the bare views, and peers."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""One event of an order at a time: a queue with locks, a lock, the row's lock, or a version with retries.
+"""One event of an order at a time: queue with locks, lock, row lock, or version.
 
 Events of many orders over four processes, and many writers on one row. An event reads the order's row, works for a
 millisecond and writes the row, in one transaction. Two at once would lose one of the two writes, so the sum of the
@@ -97,7 +97,7 @@ def _direct(handle: Callable[[int], None], writers: int, events: list[int]) -> f
 
 
 def _queued(url: str, writers: int, events: list[int]) -> float:
-    """Put each event into the queue with its order as the job's lock, and let worker processes take them."""
+    """Queue each event with its order as the job's lock; let worker processes take them."""
     app = procrastinate.App(connector=procrastinate.SyncPsycopgConnector(conninfo=url))
     done, began = FORK.Value("q", 0), FORK.Value("d", 0.0)
 

@@ -1,4 +1,4 @@
-"""Check of the commit subjects since this file was added: `area: what`, imperative, at most 72 characters.
+"""Check of commit subjects: `area: what`, imperative, at most 72 characters.
 
     python deploy/check_commits.py              every commit after the one that added this file
     python deploy/check_commits.py FILE         the message in a file, as git's commit-msg hook passes it

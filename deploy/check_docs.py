@@ -1,4 +1,4 @@
-"""Checks of the documentation that need no site: links, anchors, menu, and the names of files and modules.
+"""Checks of the docs without a site: links, anchors, menu, names of files.
 
     python deploy/check_docs.py
 
@@ -30,7 +30,7 @@ NO_MODULES = {
 
 
 def pages(root: Path) -> list[Path]:
-    """Return the Markdown files that git knows, without measured results and the history of changes."""
+    """Return git's Markdown files, without measured results and the changelog."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=root,
@@ -49,7 +49,7 @@ def slug(heading: str) -> str:
 
 
 def broken_links(page: Path, text: str) -> Iterator[str]:
-    """Yield a sentence for each relative link without a file, and each anchor without a heading."""
+    """Yield a sentence for each relative link without a file, each anchor without a heading."""
     for link in LINK.findall(FENCE.sub("", text)):
         if re.match(r"[a-z]+:", link):
             continue

@@ -35,7 +35,7 @@ NOT_PINNED = {PROJECT, "setuptools"}  # the environment's own, of which one pack
 
 
 def named(file: str) -> list[Requirement]:
-    """List what our distributions need and a file of `requirements/` names, with those that it includes."""
+    """List what our distributions need and a file of `requirements/` names."""
     lines = [line for distribution in OURS for line in metadata.requires(distribution) or ()]
     waiting = [file]
     while waiting:
@@ -49,7 +49,7 @@ def named(file: str) -> list[Requirement]:
 
 
 def needed(file: str) -> dict[str, list[str]]:
-    """Collect the packages that a file brings in this environment, each with those that it needs itself.
+    """Collect the packages that a file brings here, each with those that it needs itself.
 
     Raises:
         PackageNotFoundError: one is not installed.
@@ -89,7 +89,7 @@ def pins(constraints: str) -> dict[str, str]:
 
 
 def faults(installed: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]:
-    """A sentence for each installed package that is not pinned, or installed at another version than its pin."""
+    """A sentence for each installed package that is not pinned, or pinned otherwise."""
     return [
         f"{name} {version} is installed and constraints.txt has {pinned.get(name, 'no pin of it')}"
         for name, version in sorted(installed.items())
@@ -98,7 +98,7 @@ def faults(installed: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]
 
 
 def lock(file: str) -> str:
-    """Requirements of the image's Python with the hashes of its wheels, for `pip install --require-hashes`.
+    """Requirements of the image's Python with hashes, for `pip install --require-hashes`.
 
     Asks the package index that pip is set to. setuptools is in it because the image builds the project with it.
 
@@ -156,7 +156,7 @@ def _component(name: str) -> Component:
 
 
 def _license(about: metadata.PackageMetadata) -> str:
-    """As the package names it: by an SPDX expression, else by a line or by a classifier; else nothing."""
+    """License as the package names it: an SPDX expression, a line or a classifier."""
     line = about["License-Expression"] or about["License"] or ""
     if 0 < len(line) <= 64 and "\n" not in line:
         return line

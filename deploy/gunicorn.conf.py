@@ -1,4 +1,4 @@
-"""gunicorn, as every deployment here starts it: systemd, containers, and the tests of `make cluster`.
+"""gunicorn as every deployment here starts it: systemd, containers, `make cluster`.
 
 Environment: BIND (default 127.0.0.1:8000), WEB_CONCURRENCY (processes, default 1: one a port, so that
 each can be scraped for its own numbers), WEB_THREADS (each, default 8).

@@ -1,1 +1,1 @@
-"""A stranger's project: REST framework, one view with its own `atomic()`, no shop; `bench.keyed` serves it."""
+"""A stranger's project for `bench.keyed`: REST framework, one view with `atomic()`."""

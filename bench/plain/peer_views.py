@@ -1,4 +1,4 @@
-"""The bare view under the peers that do not work by middleware alone, as their READMEs show it."""
+"""The bare view under peers that need more than middleware, as their READMEs show."""
 
 from typing import Any
 

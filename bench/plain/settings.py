@@ -1,4 +1,4 @@
-"""Settings of one variant, named by BENCH_SETUP: the plain project, and what that package's own README adds to it.
+"""Settings of the variant named by BENCH_SETUP: the plain project, and its README's.
 
 Every lock or lease that has a time is set to `HELD_SECONDS`, ours and the peers': longer ones only delay what a
 retry finds after a crash.

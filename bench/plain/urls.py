@@ -1,4 +1,4 @@
-"""/bare everywhere; beside it the view of the variant's package: /keyed, and /phased for ours."""
+"""/bare everywhere; beside it the variant's view: /keyed, and /phased for ours."""
 
 from collections.abc import Callable
 from typing import Any

@@ -25,7 +25,7 @@ class Caller:
 
 
 class HeaderAuthentication(BaseAuthentication):
-    """Authentication without SQL, `X-User: 7`, so that the figures show the cost of the key alone."""
+    """Authentication without SQL, `X-User: 7`: the figures show the key's cost alone."""
 
     def authenticate(self, request: Request) -> tuple[Any, None]:
         """Take the caller from the header."""

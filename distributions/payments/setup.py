@@ -1,4 +1,4 @@
-"""Dependencies of `payonce-payments`: one of them is `payonce` of the same version, which only `VERSION` says."""
+"""Dependencies of `payonce-payments`: `payonce` of the same `VERSION` is one."""
 
 from pathlib import Path
 
