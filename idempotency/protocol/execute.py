@@ -186,7 +186,10 @@ def _advance(step: Callable[[Any], None], value: Any) -> Any:
 
 def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
     if exchange.on_replay is not None and REPLAYED_HEADER in response.headers:
-        response = exchange.on_replay(response) or response
+        shown = exchange.on_replay(response)
+        if not isinstance(shown, HttpResponseBase | None):
+            raise TypeError(f"on_replay returned {shown!r}. Return an HttpResponse there, or None.")
+        response = shown or response
     # Suppress Django's 4xx warning: `_report` has logged it.
     if exchange.outcome in _LEVELS:
         response._has_been_logged = True  # type: ignore[attr-defined]

@@ -207,7 +207,7 @@ def test_a_refusal_is_stored_as_the_view_shows_it(opened: Open, effects: Effects
 
 
 @EACH_WAY
-def test_a_function_that_shows_nothing_is_named(opened: Open, effects: Effects) -> None:
+def test_a_function_that_shows_no_answer_is_named(opened: Open, effects: Effects) -> None:
     def forgetful(request: Any, problem: Problem) -> Any: ...
 
     caller = opened(on_problem=forgetful)
@@ -216,6 +216,14 @@ def test_a_function_that_shows_nothing_is_named(opened: Open, effects: Effects) 
         with pytest.raises(TypeError, match=r"on_problem=.*forgetful.* returned None. Return an HttpResponse"):
             caller.post(key=key)
     assert effects() == 0
+    changed = opened(on_replay=lambda request, answer: {"again": True})
+    PLAN["refuse"] = False
+    assert changed.post(key="k2").status_code == 201
+    with pytest.raises(
+        TypeError, match=r"on_replay returned \{'again': True\}. Return an HttpResponse there, or None"
+    ):
+        changed.post(key="k2")
+    assert effects() == 1
 
 
 @pytest.mark.parametrize("redis", ["default", None])
