@@ -76,7 +76,7 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
 
 
 def of_order(rows: QuerySet[Payment], term: str) -> set[UUID]:
-    """Return the number of the payment of the order with that key, or an empty text."""
+    """Return the number of the payment of the order with that key; empty: there is none."""
     with suppress(ValidationError):
         return numbers_of(rows.filter(order_keys.of_order(term)), "order_id")
     return set()
