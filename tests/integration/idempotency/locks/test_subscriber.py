@@ -1,4 +1,4 @@
-"""Messages of a process reach whoever waits, listens or holds, and a connection that is lost is noticed.
+"""Messages reach all that wait, listen or hold in a process; a lost connection is noticed.
 
 No waiter asks the server again here, so one that is not heard fails its test.
 """

@@ -317,7 +317,7 @@ class TestWhatIsToldLater:
         return totals(row), books(), filed
 
     @pytest.mark.parametrize(
-        ("told", "held", "filed"),
+        ("reported", "held", "filed"),
         [
             ({}, 0, []),
             ({"provider_txn_id": "42001"}, 0, []),
@@ -326,13 +326,15 @@ class TestWhatIsToldLater:
         ],
     )
     def test_a_later_report_of_the_provider_is_the_same_money(
-        self, paid_by_word: Attempt, told: dict[str, Any], held: int, filed: list[str]
+        self, paid_by_word: Attempt, reported: dict[str, Any], held: int, filed: list[str]
     ) -> None:
         for source in ("notification", "query"):
-            fold(paid(paid_by_word, **told), source=source)
+            fold(paid(paid_by_word, **reported), source=source)
         facts = [*Observation.objects.values_list("source", "credited")]
         assert facts == [("operator", True), ("notification", False)]
-        booked = {"provider": told.get("amount_minor", 1990), "orders": -1990} | ({"held": held} if held else {})
+        booked = {"provider": reported.get("amount_minor", 1990), "orders": -1990} | (
+            {"held": held} if held else {}
+        )
         assert self.end(paid_by_word) == (("succeeded", 1990, 0, 0), booked, filed)
         assert {one.detail["first_minor"] for one in Anomaly.objects.all()} == ({1990} if filed else set())
         assert Refund.objects.count() == 0
@@ -351,10 +353,10 @@ class TestWhatIsToldLater:
         totals_now, booked, _ = self.end(attempt)
         assert (totals_now, booked) == (once, {"provider": 3980, "orders": -1990, "held": -1990})
 
-    @pytest.mark.parametrize("told", [["refund"], ["payment", "refund"], ["refund", "payment"]], ids=str)
+    @pytest.mark.parametrize("reported", [["refund"], ["payment", "refund"], ["refund", "payment"]], ids=str)
     @pytest.mark.parametrize("recorded", [True, False])
     def test_a_refund_of_it_counts_by_any_number_in_any_order(
-        self, paid_by_word: Attempt, by_word: ByWord, told: list[str], recorded: bool
+        self, paid_by_word: Attempt, by_word: ByWord, reported: list[str], recorded: bool
     ) -> None:
         ours = sent(paid_by_word)
         if recorded:
@@ -363,7 +365,7 @@ class TestWhatIsToldLater:
             "payment": paid(paid_by_word, provider_txn_id="42001"),
             "refund": back(ours, paid_txn_id="42001", paid_minor=1990),
         }
-        fold(*(facts[one] for one in told), source="bill")
+        fold(*(facts[one] for one in reported), source="bill")
         ours.refresh_from_db()
         left = {"provider": 1490, "orders": -1490}
         assert (ours.status, *self.end(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0), left, [])
@@ -389,7 +391,7 @@ class TestWhatIsToldLater:
         assert asked == [confirmed or "pi_1"]
 
     @pytest.mark.parametrize(
-        ("told", "refunded_minor", "booked", "filed"),
+        ("reported", "refunded_minor", "booked", "filed"),
         [
             ({}, 500, {"provider": 1490, "orders": -1490}, []),
             ({"paid_minor": 1990}, 500, {"provider": 1490, "orders": -1490}, []),
@@ -407,15 +409,15 @@ class TestWhatIsToldLater:
         self,
         refund: Refund,
         by_word: ByWord,
-        told: dict[str, Any],
+        reported: dict[str, Any],
         refunded_minor: int,
         booked: dict[str, int],
         filed: list[str],
     ) -> None:
         by_word(refund, True)
-        named = {"paid_txn_id": number_of(refund.attempt)} if "paid_minor" in told else {}
+        named = {"paid_txn_id": number_of(refund.attempt)} if "paid_minor" in reported else {}
         for source in ("notification", "bill"):
-            fold(back(refund, **named, **told), source=source)
+            fold(back(refund, **named, **reported), source=source)
         assert self.end(refund) == (("partially_refunded", 1990, refunded_minor, 0), booked, filed)
         assert order_of(refund.attempt).status == "paid"
 
