@@ -215,8 +215,9 @@ def test_back_and_reload_after_a_second_click_that_met_the_first(page: Page, sho
                 for url, each in met.items():
                     each.fulfill() if "/resent/" in url else each.continue_()
 
+        page.wait_for_load_state()  # before, the page's script could come after all this
         page.route(re.compile("/resent/|/products/mug/buy$"), meet)
-        with page.expect_navigation():
+        with page.expect_event("load"):
             page.evaluate("setTimeout(() => location.reload(), 0), 0")
         assert set(met) == {f"{shop.url}/products/mug/buy", f"{shop.url}/resent/0"}, "it would cancel the reload"
         page.unroute_all()
