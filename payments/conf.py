@@ -148,7 +148,7 @@ class Refunds:
         if not isinstance(given, Mapping) or not all(map(_is_limit, given.items())):
             raise ImproperlyConfigured(
                 "PAYMENTS['REFUNDS']['APPROVE_ABOVE'] must map currencies to minor units, as in {'CNY': 50000},"
-                f" each one of payments.money.EXPONENTS, not {given!r}."
+                f" each a code of ISO 4217, not {given!r}."
             )
 
 

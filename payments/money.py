@@ -4,13 +4,21 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-# Digits after the point, of the currencies that we sell in; which of them a channel takes, it says itself.
-# Source: ISO 4217, list one (read 2026-11).
-EXPONENTS = {
-    **dict.fromkeys(("AUD", "CAD", "CHF", "CNY", "EUR", "GBP", "HKD", "SGD", "TWD", "USD"), 2),
-    **dict.fromkeys(("JPY", "KRW"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+# Currencies by digits after the point; which of them a channel takes, it says itself.
+# Source: ISO 4217, list one of 2026-01-01, without codes of funds and units of account.
+_BY_PLACES = {
+    0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
+    2: """
+        AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY COP
+        CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS
+        INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN
+        MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE
+        SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VED VES WST XCD XCG YER ZAR
+        ZMW ZWG
+    """,
+    3: "BHD IQD JOD KWD LYD OMR TND",
 }
+EXPONENTS = {currency: places for places, currencies in _BY_PLACES.items() for currency in currencies.split()}
 
 _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
@@ -24,7 +32,7 @@ def to_decimal(amount_minor: int, currency: str) -> str:
     """Convert minor units, with all the currency's places: `1990, "CNY"` -> `"19.90"`.
 
     Raises:
-        ValueError: a negative amount or a currency that we do not know.
+        ValueError: a negative amount or no currency.
     """
     exponent = _exponent(currency)
     if amount_minor < 0:

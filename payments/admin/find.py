@@ -1,6 +1,7 @@
 """One search for anything a person can hold, by an index or among the newest rows."""
 
 import re
+from collections import defaultdict
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -63,8 +64,8 @@ def numbers_in(term: str) -> set[UUID]:
 def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
     """Find payments by short order number, amount, customer or provider's reference."""
     wanted = Q(pk__in=newest(Attempt.objects.all()).filter(reference=term).values("payment_id"))
-    for currency, amount_minor in _amounts(term):
-        wanted |= Q(Q(amount_minor=amount_minor) | Q(refunded_minor=amount_minor), currency=currency)
+    for amount_minor, currencies in _amounts(term).items():
+        wanted |= Q(Q(amount_minor=amount_minor) | Q(refunded_minor=amount_minor), currency__in=currencies)
     found = numbers_among_newest(rows, wanted) | by_short_number(rows, term, "order_id")
     user = get_user_model()
     people = set(user._default_manager.filter(**{user.USERNAME_FIELD: term}).values_list("pk", flat=True))
@@ -108,11 +109,11 @@ def _rows(site: AdminSite, request: HttpRequest, model: type[Model], term: str) 
     return list(page.search(page.get_queryset(request), term).order_by("-pk")[:SHOWN])
 
 
-def _amounts(term: str) -> list[tuple[str, int]]:
-    """Read ``39.80``, ``¥39.80`` or ``39.80 CNY`` as minor units of each fitting currency."""
-    found: list[tuple[str, int]] = []
+def _amounts(term: str) -> dict[int, list[str]]:
+    """Read ``39.80``, ``¥39.80`` or ``39.80 CNY`` as minor units: the currencies of each."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
     if written := _AMOUNT.fullmatch(term):
         for currency in [written[2]] if written[2] else EXPONENTS:
             with suppress(ValueError):
-                found.append((currency, from_decimal(written[1].replace(",", ""), currency)))
-    return [(currency, amount_minor) for currency, amount_minor in found if 0 < amount_minor < 2**63]
+                found[from_decimal(written[1].replace(",", ""), currency)].append(currency)
+    return {amount_minor: currencies for amount_minor, currencies in found.items() if 0 < amount_minor < 2**63}

@@ -114,7 +114,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         """Refuse a currency without a known minor unit: it would be charged at another price."""
         currency = str(self.cleaned_data["currency"])
         if currency not in EXPONENTS:
-            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
+            raise forms.ValidationError(_("Write a currency's code of ISO 4217, such as CNY."))
         return currency
 
     def clean(self) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import httpx
 from cryptography.x509 import load_pem_x509_certificates
 
+from payments import money
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.account import Account, Opening, Refunding, unless_refused
 from payments.providers.actions import NextAction, NextActionType, PayMethod
@@ -56,8 +57,7 @@ class PayPalOrders(Account):
 
     channel = facts.CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE,)
-    # without those that PayPal takes in one country only, or with other places than ISO 4217
-    currencies = frozenset({"AUD", "CAD", "CHF", "EUR", "GBP", "HKD", "JPY", "SGD", "USD"})
+    currencies = frozenset(facts.CURRENCIES.split())
     zone: tzinfo = UTC
     unfunded = "REFUND_FAILED_INSUFFICIENT_FUNDS"
     in_use = ("PREVIOUS_REQUEST_IN_PROGRESS", "PAYPAL_REQUEST_ID_PREVIOUSLY_USED", "DUPLICATE_INVOICE_ID")
@@ -234,7 +234,7 @@ def bill_line(entry: Document) -> BillLine | None:
         out_trade_no="" if is_disputed else number,
         provider_txn_id=text_of(entry, "transaction_id"),
         out_refund_no=invoice if is_refund and not facts.is_by_hand(marked) else "",
-        amount_minor=facts.minor_of(amount["value"].removeprefix("-"), amount["currency_code"]),
+        amount_minor=money.from_decimal(amount["value"].removeprefix("-"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(entry["transaction_initiation_date"])),
         paid_txn_id=entry.get("paypal_reference_id", "") if is_disputed else "",

@@ -16,6 +16,9 @@ from payments.providers.documents import NUMBER_MAX, in_utc, is_keepable, text_o
 Document = dict[str, Any]
 
 CHANNEL = "paypal"
+# without those that it takes in one country only, or with other places than ISO 4217
+# (Source: PayPal, "Currency codes", read 2026-11)
+CURRENCIES = "AUD CAD CHF CZK DKK EUR GBP HKD ILS JPY MXN NOK NZD PHP PLN SEK SGD THB USD"
 OURS = "payonce"
 CLOSED = f"{OURS}:closed"  # PayPal cannot close an order; this keeps us from ever capturing it
 
@@ -33,17 +36,6 @@ _LOST = frozenset({"RESOLVED_BUYER_FAVOUR", "ACCEPTED"})
 def written(amount_minor: int, currency: str) -> Document:
     """Write an amount as PayPal does: ``{"currency_code": "USD", "value": "19.90"}``."""
     return {"currency_code": currency, "value": money.to_decimal(amount_minor, currency)}
-
-
-def minor_of(value: str, currency: str) -> int:
-    """Read an amount; of a currency that only others at the account sell in, with all places.
-
-    Raises:
-        ValueError: not a plain decimal number, or finer than the currency's minor unit.
-    """
-    if currency in money.EXPONENTS:
-        return money.from_decimal(value, currency)
-    return money.from_decimal(value.replace(".", "", 1), "JPY")  # which has no places
 
 
 def unit_of(order: Document) -> Document:
@@ -180,7 +172,7 @@ def _fact(payment: Document, kind: FactKind, **members: Any) -> Fact:
         kind=kind,
         channel=CHANNEL,
         provider_txn_id=text_of(payment, "id"),
-        amount_minor=minor_of(text_of(amount, "value"), amount["currency_code"]),
+        amount_minor=money.from_decimal(text_of(amount, "value"), amount["currency_code"]),
         currency=amount["currency_code"],
         occurred_at=in_utc(datetime.fromisoformat(when)) if when else None,
         **members,

@@ -15,7 +15,6 @@ import stripe
 
 from idempotency.webhooks import verifiers as webhooks
 from payments.errors import ProviderRejected, SignatureInvalid
-from payments.money import EXPONENTS
 from payments.providers.account import Account, Opening, Refunding
 from payments.providers.actions import NextAction, NextActionType, PayMethod
 from payments.providers.answers import follow_up
@@ -36,7 +35,7 @@ from payments.providers.stripe.facts import (
     trouble_of,
 )
 from payments.providers.stripe.lookup import Document, Lookup, Transport, answered, born_at_of
-from payments.providers.stripe.settings import api_url, method, secret_key, webhook_secrets
+from payments.providers.stripe.settings import METHODS, api_url, method, secret_key, webhook_secrets
 from payments.providers.transport import Limits, reading
 
 # whose documents `facts` reads; without it the account's own version would answer
@@ -53,8 +52,6 @@ class StripeIntents(Account):
 
     channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
-    # it takes three places in tens only (Source: Stripe, "Supported currencies", read 2026-11)
-    currencies = frozenset(currency for currency, places in EXPONENTS.items() if places < 3)
     in_use = ("idempotency_error", "idempotency_key_in_use")
     zone: tzinfo = UTC
 
@@ -63,6 +60,7 @@ class StripeIntents(Account):
         super().__init__(settings.get("ACCOUNT", "stripe"), limits=limits)
         self._secret_key, self.verifier = secret_key(settings), webhooks.Stripe(webhook_secrets(settings))
         self._pays_by = method(settings)
+        self.currencies = frozenset(METHODS[self._pays_by].split())
         # the library types its parameters as literals, ours come from settings
         self._v1: Any = stripe.StripeClient(
             self._secret_key,

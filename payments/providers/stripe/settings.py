@@ -5,14 +5,18 @@ import re
 from payments.providers import settings_fields as fields
 from payments.providers.settings_fields import ConfigError, Settings
 
-# CNY is taken by both, and neither needs anything from the shopper before the redirect or the code
-METHODS = ("alipay", "wechat_pay")
+# methods with their currencies; neither needs anything from the shopper before the redirect or the code
+# (Source: Stripe, "Accept an Alipay payment", "WeChat Pay payments", read 2026-11)
+METHODS = {
+    "alipay": "AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD",
+    "wechat_pay": "AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD",
+}
 
 _VISIBLE = re.compile(r"[!-~]+")
 
 
 def method(settings: Settings) -> str:
-    chosen = settings.get("METHOD", METHODS[0])
+    chosen = settings.get("METHOD", "alipay")
     if chosen not in METHODS:
         raise ConfigError(f"STRIPE_METHOD must be one of {', '.join(METHODS)}, not {chosen!r}.")
     return chosen

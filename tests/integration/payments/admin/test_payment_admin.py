@@ -742,6 +742,7 @@ def test_money_in_the_places_of_its_currency() -> None:
     for amount_minor, currency, words in (
         (-5, "CNY", "-0.05 CNY"),
         (123456789, "CNY", "1,234,567.89 CNY"),
+        (1990, "SEK", "19.90 SEK"),
         (1990, "JPY", "1,990 JPY"),
         (12345, "KWD", "12.345 KWD"),
         (1990, "XAU", "1,990 minor units of XAU"),

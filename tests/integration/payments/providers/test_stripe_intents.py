@@ -77,6 +77,7 @@ def test_among_too_many_it_is_unknown_until_the_search_has_it(
 
 def test_wechat_through_stripe_is_a_code_to_scan(sandbox: Sandbox, number: str) -> None:
     stripe: Any = registry.build({"stripe": {**sandbox.channels()["stripe"], "METHOD": "wechat_pay"}})["stripe"]
+    assert "SEK" in stripe.currencies  # Alipay there takes none
     action = opened(stripe, number)
     assert (action.type, action.url.split("?")[0]) == (NextActionType.QR_CODE, "weixin://wxpay/bizpayurl")
     prepay = action.url.rsplit("=", 1)[1]

@@ -18,9 +18,9 @@ from payments.providers.documents import china_time
 
 
 @settings(max_examples=50)
-@given(st.integers(min_value=0, max_value=10**25))
-def test_money_goes_there_and_back(amount_minor: int) -> None:
-    assert money.from_decimal(money.to_decimal(amount_minor, "CNY"), "CNY") == amount_minor
+@given(st.integers(min_value=0, max_value=10**25), st.sampled_from(["CNY", "SEK", "KRW", "KWD"]))
+def test_money_goes_there_and_back(amount_minor: int, currency: str) -> None:
+    assert money.from_decimal(money.to_decimal(amount_minor, currency), currency) == amount_minor
 
 
 @pytest.mark.parametrize(
