@@ -1,10 +1,12 @@
-"""System checks of the ledger's database: its constraint, log and last reaping."""
+"""System checks of databases: migrations; the ledger's constraint, log and last reaping."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
+from django.db import connections
+from django.db.migrations.loader import MigrationLoader
 
 from idempotency.checks.registry import register
 from idempotency.conf import parsed
@@ -79,6 +81,25 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
             hint="Run `manage.py idempotency reap` now, and then once an hour from any scheduler.",
             id="idempotency.W004",
         )
+
+
+@register(Tags.database)
+def check_migrations(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Refuse a database that has run some of the migrations that one replaces, and the rest of them is gone.
+
+    Django would skip the one that replaces them, and say that there is nothing to do.
+    """
+    for alias in databases or ():
+        loader = MigrationLoader(connections[alias])
+        for (app, name), migration in loader.replacements.items():
+            run = loader.applied_migrations.keys() & {*migration.replaces}
+            if run and {*migration.replaces} - run - loader.disk_migrations.keys():
+                yield Error(
+                    f"The database {alias!r} has run {len(run)} of the {len(migration.replaces)} migrations that"
+                    f" {app}.{name} replaces; the others are here no longer.",
+                    hint="Migrate with the last version that has them: PayOnce's is commit 502e396c.",
+                    id="idempotency.E018",
+                )
 
 
 def _is_asked(databases: Any) -> bool:

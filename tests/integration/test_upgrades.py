@@ -20,9 +20,11 @@ import pytest
 from django.apps import apps as django_apps
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
 
 from idempotency.models import LedgerEntry
 from payments.models import Payment
@@ -116,6 +118,16 @@ def test_it_ends_with_the_schema_of_a_fresh_one(former: BaseDatabaseWrapper) -> 
         found, expected = definitions(theirs, "."), definitions(ours, ".")
     assert found[0] == expected[0]
     assert {plain(definition) for definition in found[1]} == {plain(definition) for definition in expected[1]}
+
+
+def test_a_database_with_some_of_the_replaced_migrations_is_refused() -> None:
+    with fresh_database("between") as wrapper:
+        call_command("migrate", database="between", verbosity=0)
+        recorder, name = MigrationRecorder(wrapper), SINCE.__name__.rsplit(".", 1)[1]
+        recorder.record_unapplied("payments", name)
+        recorder.record_unapplied(*SINCE.Migration.replaces[-1])
+        with pytest.raises(SystemCheckError, match=f"(?s)E018.* payments.{name} .*commit 502e396c"):
+            call_command("migrate", database="between", verbosity=0, skip_checks=False)
 
 
 def test_undone_it_leaves_nothing_and_may_come_again() -> None:
