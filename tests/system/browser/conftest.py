@@ -86,8 +86,9 @@ def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:
 
 
 def follow(page: Page, link: Locator) -> None:
-    """Click on it, and wait until its page is there."""
-    with page.expect_navigation():
+    """Click on it, and wait until its page is there; a note in the history is a navigation, but loads none."""
+    page.wait_for_load_state()
+    with page.expect_event("load"):
         link.click()
 
 
