@@ -5,7 +5,7 @@ maintenance and the admin come in by the names below; `redis` asks for the epoch
 """
 
 from idempotency.ledger.claiming import await_duplicate, hold, record, redis_prefix, renew_epoch
-from idempotency.ledger.identity import Found, Identity, Run, Try
+from idempotency.ledger.identity import Found, Identity, Numbered, Run
 from idempotency.ledger.leasing import (
     claim_phased,
     close_by_hand,
@@ -20,14 +20,14 @@ from idempotency.ledger.leasing import (
     take_over,
     was_uncertain,
 )
-from idempotency.ledger.reading import find, stalled, tries, youngest
+from idempotency.ledger.reading import find, numbered, numbered_key, stalled
 from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies
 
 __all__ = [
     "Found",
     "Identity",
+    "Numbered",
     "Run",
-    "Try",
     "await_duplicate",
     "claim_phased",
     "close_by_hand",
@@ -42,6 +42,8 @@ __all__ = [
     "mark_point",
     "note_reaping",
     "note_subject",
+    "numbered",
+    "numbered_key",
     "purge_bodies",
     "record",
     "redis_prefix",
@@ -50,7 +52,5 @@ __all__ = [
     "stalled",
     "suspend",
     "take_over",
-    "tries",
     "was_uncertain",
-    "youngest",
 ]

@@ -37,12 +37,18 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """Entry of one intent. `is_open`: it is answered, but the intent is not done."""
+class Numbered:
+    """Entry of a numbered key: an intent's try, or a repeat in a window.
 
-    key: str
+    Attributes:
+        is_open: it is answered, but its intent is not done.
+        age_seconds: time since its answer; None: unanswered.
+    """
+
+    number: int
     fingerprint: bytes
     is_open: bool
+    age_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

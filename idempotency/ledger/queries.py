@@ -11,15 +11,10 @@ coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float
 FROM idempotency_ledgerentry WHERE scope = %s AND key = %s
 """
 
-# the last of a range of keys, of which each was given out after the one before had been answered
-YOUNGEST = """
-SELECT key, extract(epoch FROM statement_timestamp() - finished_at)::float8
-FROM idempotency_ledgerentry WHERE scope = %s AND key BETWEEN %s AND %s ORDER BY key DESC LIMIT 1
-"""
-
 # the last entries of a range of keys, from the end
-TRIES = """
-SELECT key, fingerprint, response_status, response_headers::text
+NUMBERED = """
+SELECT key, fingerprint, response_status, response_headers::text,
+extract(epoch FROM statement_timestamp() - finished_at)::float8
 FROM idempotency_ledgerentry WHERE scope = %s AND key BETWEEN %s AND %s ORDER BY key DESC LIMIT %s
 """
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from idempotency.conf import config
 from idempotency.ledger import queries
-from idempotency.ledger.identity import Found, Try
+from idempotency.ledger.identity import Found, Numbered
 from idempotency.postgres import home
 from idempotency.response.answers import StoredResponse, leaves_open
+
+DIGITS = 10  # of a number in a key
 
 
 def find(*, scope: str, key: str) -> Found | None:
@@ -16,17 +18,17 @@ def find(*, scope: str, key: str) -> Found | None:
     return None if row is None else found_in(row)
 
 
-def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] | None:
-    """Find the last key in the range and the seconds since its answer; None: unanswered."""
-    row: tuple[str, float | None] | None = home.row(queries.YOUNGEST, [scope, first, last])
-    return row
+def numbered_key(stem: str, number: int) -> str:
+    """Build a key by digits of one width behind a letter: one order in every collation."""
+    return f"{stem}{number:0{DIGITS}}"
 
 
-def tries(*, scope: str, first: str, last: str, limit: int) -> list[Try]:
-    """List the last `limit` entries of the keys between `first` and `last`, from the end."""
+def numbered(*, scope: str, stem: str, first: int = 0, limit: int = 1) -> list[Numbered]:
+    """List the last `limit` entries under `stem` that are numbered from `first`, from the end."""
+    rows = home.rows(queries.NUMBERED, [scope, numbered_key(stem, first), stem + "9" * DIGITS, limit])
     return [
-        Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
-        for key, fingerprint, status, headers in home.rows(queries.TRIES, [scope, first, last, limit])
+        Numbered(int(key.removeprefix(stem)), bytes(content), leaves_open(status, json.loads(headers)), age)
+        for key, content, status, headers, age in rows
     ]
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from idempotency.protocol.recovery import Phases
 
 REQUEST_ID_MAX = 64  # characters that the ledger stores
-GENERATION_DIGITS = 10
 
 Key = str | Callable[[bytes], str]  # or a function of the content
 
@@ -248,17 +247,13 @@ def _in_meta(header: str) -> str:
 
 def key_in_window(scope: str, content: bytes, *, seconds: float) -> str:
     """Return the key of an unkeyed call: one query."""
-    # digits of one width, behind a letter: their order is the same in every collation
     stem = f"w{keys.lasting_fingerprint(content).hex()}n"
-    youngest = ledger.youngest(
-        scope=scope, first=stem + "0" * GENERATION_DIGITS, last=stem + "9" * GENERATION_DIGITS
-    )
-    if youngest is None:
-        return stem + "0" * GENERATION_DIGITS
-    key, age_seconds = youngest
-    if age_seconds is None or age_seconds < seconds:
-        return key
-    return f"{stem}{int(key.removeprefix(stem)) + 1:0{GENERATION_DIGITS}}"
+    found = ledger.numbered(scope=scope, stem=stem)
+    if not found:
+        return ledger.numbered_key(stem, 0)
+    age_seconds = found[0].age_seconds
+    is_over = age_seconds is not None and age_seconds >= seconds
+    return ledger.numbered_key(stem, found[0].number + is_over)
 
 
 def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:

@@ -27,7 +27,6 @@ from idempotency.request.keys import digest_of, token_scope_of
 from idempotency.request.principal import anonymous_like, is_anonymous, principal_of
 
 _OF_INTENT = re.compile(r"(i[0-9a-f]{64}n)([0-9]{1,10})")
-_DIGITS = 10  # of a try's number: of one width, their order is the same in every collation
 SHOWN = "shows_idempotency_token"  # of a request whose page has one
 TRIES_MAX = 100  # refused since the page was made, of which a copy gets its answer again
 
@@ -67,9 +66,9 @@ def issue(principal: str, *, intent: str = "") -> Token:
     """
     word = token_urlsafe(16)
     if intent and not is_anonymous(principal):
-        begin = _keys_of(principal, intent)
-        tries = _tries(token_scope_of(principal=principal), begin, limit=1) if config().enabled else []
-        word = f"{begin}{_open_number(tries)}"
+        stem, scope = _keys_of(principal, intent), token_scope_of(principal=principal)
+        tries = ledger.numbered(scope=scope, stem=stem) if config().enabled else []
+        word = f"{stem}{_open_number(tries)}"
     return Token(_signer(principal).sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
@@ -115,13 +114,13 @@ def key_of_try(taken: Taken, content: bytes) -> str:
         Problem: `token_unknown`, for an expired token whose call would be a new try.
     """
     seen = taken.refused or 0
-    tries = _tries(taken.scope, taken.key, seen=seen, limit=TRIES_MAX)
+    tries = ledger.numbered(scope=taken.scope, stem=taken.key, first=seen, limit=TRIES_MAX)
     current = keys.fingerprint(content)
-    copied = (number for number, each in tries if keys.matches(each.fingerprint, current, content))
+    copied = (each.number for each in tries if keys.matches(each.fingerprint, current, content))
     number = next(copied, _open_number(tries, seen=seen))
-    if taken.expired and number not in dict(tries):
+    if taken.expired and all(each.number != number for each in tries):
         raise token_unknown()
-    return f"{taken.key}{number:0{_DIGITS}}"
+    return ledger.numbered_key(taken.key, number)
 
 
 def _taken(word: str, scope: str, *, expired: bool) -> Taken:
@@ -136,18 +135,9 @@ def _keys_of(principal: str, intent: str) -> str:
     return f"i{digest_of(scope=principal, key=intent)}n"
 
 
-def _tries(scope: str, begin: str, *, seen: int = 0, limit: int) -> list[tuple[int, ledger.Try]]:
-    first, last = f"{begin}{seen:0{_DIGITS}}", begin + "9" * _DIGITS
-    found = ledger.tries(scope=scope, first=first, last=last, limit=limit)
-    return [(int(each.key.removeprefix(begin)), each) for each in found]
-
-
-def _open_number(tries: Sequence[tuple[int, ledger.Try]], *, seen: int = 0) -> int:
+def _open_number(tries: Sequence[ledger.Numbered], *, seen: int = 0) -> int:
     """Number the try that counts: the last of `tries`, or the one after a refused one."""
-    if not tries:
-        return seen
-    number, last = tries[0]
-    return number + 1 if last.is_open else number
+    return tries[0].number + tries[0].is_open if tries else seen
 
 
 def _signer(principal: str) -> signing.TimestampSigner:
