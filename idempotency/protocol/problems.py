@@ -32,7 +32,6 @@ def problem_of(exception: BaseException | None) -> Problem | None:
 def wants_page(request: HttpRequest, response: HttpResponseBase) -> bool:
     """Check if `response` is a problem document, and its caller would rather have a page."""
     return (
-        response.status_code >= 400
-        and response.headers.get("Content-Type") == PROBLEM
+        response.headers.get("Content-Type") == PROBLEM
         and request.get_preferred_type([PROBLEM, "application/json", HTML]) == HTML
     )
