@@ -125,10 +125,10 @@ def _says_if_keyed(view: Any) -> bool:
 def _is_plain(request: HttpRequest) -> bool:
     """Check if the view is neither REST framework's nor Ninja's."""
     view = request.resolver_match.func if request.resolver_match else None
-    return not hasattr(view, "cls") and not _is_of_ninja(view)
+    return not hasattr(view, "cls") and not is_of_ninja(view)
 
 
-def _is_of_ninja(view: Any) -> bool:
+def is_of_ninja(view: Any) -> bool:
     return getattr(view, "__module__", "").startswith("ninja.")
 
 
@@ -187,7 +187,7 @@ def keyed_form(view: View) -> View | None:
 
 
 def _keyed_alone(view: Any) -> View | None:
-    if _is_of_ninja(view):
+    if is_of_ninja(view):
         from idempotency.ninja import refuse_unkeyed  # noqa: PLC0415  only where Ninja is installed
 
         refuse_unkeyed(view)

@@ -9,9 +9,9 @@ from django.core.checks import Warning as Advice
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS, place
-from idempotency.checks.views import all_views, class_of, is_marked, is_ninja, name_of, why_not
+from idempotency.checks.views import all_views, class_of, is_marked, name_of, why_not
 from idempotency.conf import parsed
-from idempotency.middleware import is_named, keyed_form
+from idempotency.middleware import is_named, is_of_ninja, keyed_form
 
 
 @register(Tags.urls)
@@ -70,7 +70,7 @@ def _is_keyed(path: str, view: Any) -> bool:
 
 def _authenticates(view: Any) -> bool:
     """Check if the view itself may name its callers."""
-    if is_ninja(view):
+    if is_of_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415
 
         return all(operation.auth_callbacks for operation in operations_of(view))

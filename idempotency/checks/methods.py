@@ -8,8 +8,8 @@ from django.core.checks import CheckMessage, Error, Tags
 from django.core.checks import Warning as Advice
 
 from idempotency.checks.registry import register
-from idempotency.checks.views import all_views, class_of, is_ninja, methods_of, name_of
-from idempotency.middleware import is_named
+from idempotency.checks.views import all_views, class_of, methods_of, name_of
+from idempotency.middleware import is_named, is_of_ninja
 from idempotency.request.keys import SAFE_METHODS
 from idempotency.views import is_marked
 
@@ -38,7 +38,7 @@ def check_keyed_methods(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def _safe_operations(view: Any) -> Iterator[str]:
-    if is_ninja(view):
+    if is_of_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
 
         for operation in operations_of(view):

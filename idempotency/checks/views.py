@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, URLResolver, get_resolver, reverse
 from idempotency.checks.registry import register
 from idempotency.checks.settings import MIDDLEWARE, place
 from idempotency.conf import MARKED, parsed
-from idempotency.middleware import is_named, keyed_form
+from idempotency.middleware import is_named, is_of_ninja, keyed_form
 from idempotency.postgres import home
 
 FUNCTIONS = "idempotency.views"  # module of the wrapper that takes a request, and of a method its instance
@@ -75,7 +75,7 @@ def _of_options(view: Any, name: str) -> Iterator[CheckMessage]:
                 f"{config.body_seconds:g} s. Raise IDEMPOTENCY['BODY_SECONDS'], or lower the option.",
                 id="idempotency.E013",
             )
-        right = "ninja" if is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
+        right = "ninja" if is_of_ninja(view) else "drf" if hasattr(view, "cls") else "views"
         if door != right:
             write = f"idempotency.{right}.idempotent"
         elif _gets_self(view, handler):
@@ -223,7 +223,7 @@ def is_marked(view: Any) -> bool:
 
 def _handlers(view: Any) -> list[Any]:
     """List what a decorator may key: the view, its methods or its operations."""
-    if is_ninja(view):
+    if is_of_ninja(view):
         from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
 
         return [operation.view_func for operation in operations_of(view)]
@@ -243,12 +243,8 @@ def methods_of(view: Any, cls: Any) -> dict[str, Any]:
     return {name: function_of(method) for name, method in methods.items()}
 
 
-def is_ninja(view: Any) -> bool:
-    return getattr(view, "__module__", "") == "ninja.operation"
-
-
 def _keyed_inside_a_transaction(view: Any) -> bool:
-    is_function = class_of(view) is None and not is_ninja(view)
+    is_function = class_of(view) is None and not is_of_ninja(view)
     leaves = is_function or home.alias() in getattr(view, "_non_atomic_requests", ())
     return not leaves and is_marked(view)
 
@@ -260,7 +256,7 @@ def class_of(view: Any) -> Any:
 def name_of(view: Any) -> str:
     cls = class_of(view)
     named = view if cls is None else cls
-    if is_ninja(view) and (operations := _handlers(view)):
+    if is_of_ninja(view) and (operations := _handlers(view)):
         named = operations[0]
     name = getattr(named, "__qualname__", repr(named))
     if name == "WrappedAPIView":  # of @api_view, which gives it the function's name only
