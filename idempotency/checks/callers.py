@@ -9,7 +9,7 @@ from django.core.checks import Warning as Advice
 
 from idempotency.checks.registry import register
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS, place
-from idempotency.checks.views import all_views, class_of, is_marked, name_of, why_not
+from idempotency.checks.views import all_views, class_of, is_decorated, name_of, why_not
 from idempotency.conf import parsed
 from idempotency.middleware import is_named, is_of_ninja, keyed_form
 
@@ -65,7 +65,7 @@ def _knows_callers() -> bool:
 
 def _is_keyed(path: str, view: Any) -> bool:
     by_setting = is_named(path) and not why_not(view) and keyed_form(view) is not None
-    return by_setting or is_marked(view)
+    return by_setting or is_decorated(view)
 
 
 def _authenticates(view: Any) -> bool:

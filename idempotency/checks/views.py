@@ -48,7 +48,7 @@ def _faults(path: str, view: Any, name: str) -> Iterator[CheckMessage]:
             id="idempotency.E019",
         )
     exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
-    if exempt and is_marked(view):
+    if exempt and is_decorated(view):
         yield Error(
             f"{name} has both @idempotent and @not_keyed. Remove one of them: IDEMPOTENCY['KEYED'] leaves out "
             "what is under @not_keyed, and @idempotent keys a view whatever KEYED is.",
@@ -131,7 +131,7 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
         return
     if config.keyed != MARKED:
         fault = f"IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing"
-    elif found := sorted({name_of(view) for _, view in all_views() if is_marked(view)}):
+    elif found := sorted({name_of(view) for _, view in all_views() if is_decorated(view)}):
         fault = f"problems and outages in {', '.join(found)} are answered by 500"
     else:
         return
@@ -216,7 +216,7 @@ def why_not(view: Any) -> str:
     return ""
 
 
-def is_marked(view: Any) -> bool:
+def is_decorated(view: Any) -> bool:
     """Check if the view, or a method of its class, is under `@idempotent`."""
     return any(hasattr(handler, "idempotency_mode") for handler in _handlers(view))
 
@@ -246,7 +246,7 @@ def methods_of(view: Any, cls: Any) -> dict[str, Any]:
 def _keyed_inside_a_transaction(view: Any) -> bool:
     is_function = class_of(view) is None and not is_of_ninja(view)
     leaves = is_function or home.alias() in getattr(view, "_non_atomic_requests", ())
-    return not leaves and is_marked(view)
+    return not leaves and is_decorated(view)
 
 
 def class_of(view: Any) -> Any:
