@@ -15,9 +15,8 @@ from idempotency.arguments import LONGEST_SECONDS, is_function
 from idempotency.extras import needed
 
 MARKED, UNSAFE = "marked", "unsafe"
-NUMBER_MAX = LONGEST_SECONDS  # after 292 years a thread that waits raises OverflowError
 KEY_BYTES = 32  # of an operator's key, under which stored answers are encrypted
-UP_TO = f"up to {NUMBER_MAX:,.0f}"
+UP_TO = f"up to {LONGEST_SECONDS:,.0f}"
 
 Reader = Callable[[str, Any], None]
 
@@ -66,7 +65,7 @@ def is_header_name(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LONGEST_SECONDS
 
 
 def _is_address(value: Any) -> bool:
