@@ -13,7 +13,7 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from idempotency.checks.registry import register
-from idempotency.conf import MARKED, Config, mistakes, parse, parsed
+from idempotency.conf import MARKED, Config, is_of_django_redis, mistakes, parse, parsed
 from idempotency.request.principal import is_in_our_database
 
 ROUTER = "idempotency.routers.LedgerRouter"
@@ -139,15 +139,7 @@ def _middleware(config: Config) -> Iterator[CheckMessage]:
         )
 
 
-def backend_of(config: Config) -> str:
-    """Name the class of the cache in use; empty without one."""
-    alias = config.redis_alias
-    backend: str = settings.CACHES.get(alias, {}).get("BACKEND", "missing") if alias is not None else ""
-    return backend
-
-
 def _cache(config: Config) -> Iterator[CheckMessage]:
-    backend = backend_of(config)
     if not config.uses_redis and "REDIS" not in getattr(settings, "IDEMPOTENCY", {}):
         yield Advice(
             "The settings name no Redis: keyed calls work on the ledger alone, where a retry costs a query, "
@@ -155,9 +147,10 @@ def _cache(config: Config) -> Iterator[CheckMessage]:
             hint=REDIS_OR_NOT,
             id="idempotency.W008",
         )
-    elif backend and "django_redis" not in backend:
+    elif (alias := config.redis_alias) is not None and not is_of_django_redis(alias):
+        backend = settings.CACHES[alias].get("BACKEND", "missing")
         yield Error(
-            f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set"
+            f"CACHES[{alias!r}] is {backend!r}; the marker needs django_redis. Set"
             " IDEMPOTENCY['REDIS'] to a URL, a function that returns a client, or None to work without Redis.",
             hint=REDIS_OR_NOT,
             id="idempotency.E004",

@@ -10,9 +10,9 @@ from django.urls import get_resolver
 
 from idempotency.checks.methods import check_keyed_methods
 from idempotency.checks.registry import Check
-from idempotency.checks.settings import backend_of, check_settings, check_tenants
+from idempotency.checks.settings import check_settings, check_tenants
 from idempotency.checks.views import check_keyed_views, check_middleware
-from idempotency.conf import MARKED, parsed
+from idempotency.conf import MARKED, is_of_django_redis, parsed
 from idempotency.extras import needed
 
 # settings of no use, and mistakes that show in wrong answers alone; of the others each call is an error
@@ -23,7 +23,7 @@ STOPPING = frozenset({f"idempotency.E{number}" for number in _NUMBERS})
 def require_django_redis() -> None:
     """Raise ImproperlyConfigured where the cache needs django-redis: Django names no remedy."""
     config = parsed()
-    if config is not None and config.enabled and "django_redis" in backend_of(config):
+    if config is not None and config.enabled and is_of_django_redis(config.redis_alias):
         with needed("django-redis", by=f"CACHES[{config.redis_alias!r}]", error=ImproperlyConfigured):
             import django_redis  # noqa: F401, PLC0415  an extra
 

@@ -16,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS
 from idempotency.conf import readers
 from idempotency.conf.readers import MARKED, UNSAFE
 
-__all__ = ["MARKED", "UNSAFE", "Config", "config", "meant", "mistakes", "parse", "parsed"]
+__all__ = ["MARKED", "UNSAFE", "Config", "config", "is_of_django_redis", "meant", "mistakes", "parse", "parsed"]
 
 
 def key(reader: readers.Reader, default: Any) -> Any:
@@ -80,7 +80,7 @@ def parse(raw: Any) -> Config:
     for mistake in mistakes(raw):
         raise ImproperlyConfigured(mistake)
     given = {_KNOWN[name].name: value for name, value in raw.items()}
-    if "redis" not in given and not _is_of_django_redis(DEFAULT_CACHE_ALIAS):
+    if "redis" not in given and not is_of_django_redis(DEFAULT_CACHE_ALIAS):
         given["redis"] = None
     config = Config(**given)
     if config.tombstone_seconds < config.body_seconds:
@@ -131,14 +131,14 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
 
 
-def _is_of_django_redis(alias: str) -> bool:
+def is_of_django_redis(alias: str | None) -> bool:
     """Check if this cache is one of django-redis, installed or not."""
     return "django_redis" in settings.CACHES.get(alias, {}).get("BACKEND", "")
 
 
 def _is_usable(alias: str) -> bool:
     """Check if django-redis serves this cache, which is required only while enabled."""
-    return _is_of_django_redis(alias) and find_spec("django_redis") is not None
+    return is_of_django_redis(alias) and find_spec("django_redis") is not None
 
 
 def _forget(*, setting: str, **_: Any) -> None:
