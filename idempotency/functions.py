@@ -27,7 +27,7 @@ from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import execute, execute_async
 from idempotency.protocol.phases import PhasedExchange
-from idempotency.protocol.policy import REQUEST_ID_MAX, config_with
+from idempotency.protocol.policy import config_with
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import keys
 
@@ -203,7 +203,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
             scope=self._scope,
             key=self._key,
             content=self._content,
-            request_id=logs.bound().get("request_id", "")[:REQUEST_ID_MAX],
+            request_id=logs.bound().get("request_id", ""),
             config=settings,
         )
 

@@ -24,7 +24,7 @@ from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse, Verdict, verdict_on
 
-OWNER_MAX = 128  # characters that the ledger stores
+OWNER_MAX, REQUEST_ID_MAX = 128, 64  # characters that the ledger stores
 POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is away
 # how each refusal by the key is counted
 _REFUSALS: dict[type[Problem], str] = {KeyReused: "reused", InProgress: "in_progress", ResultExpired: "expired"}
@@ -87,7 +87,7 @@ class Exchange(ABC):
             key=key,
             fingerprint=keys.fingerprint(content),
             owner=_here.owner,
-            request_id=request_id,
+            request_id=request_id[:REQUEST_ID_MAX],
             digest=self.key_digest,
             handler=handler,
         )

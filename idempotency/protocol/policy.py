@@ -32,8 +32,6 @@ from idempotency.request.principal import anonymous_like, caller_of, is_anonymou
 if TYPE_CHECKING:
     from idempotency.protocol.recovery import Phases
 
-REQUEST_ID_MAX = 64  # characters that the ledger stores
-
 Key = str | Callable[[bytes], str]  # or a function of the content
 
 
@@ -125,7 +123,7 @@ class Policy:
             scope=scope,
             key=key,
             content=content,
-            request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
+            request_id=str(getattr(request, "request_id", None) or ""),
             request=request,
             config=self.config(),
             lifetime=self.lifetime,
