@@ -24,7 +24,6 @@ from idempotency.response.answers import REPLAYED_HEADER, rendered
 log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
-Prepare = Callable[[], bool]
 Begin = Callable[[], Awaitable[Exchange]]
 AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -32,7 +31,7 @@ AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.DEBUG)
 
 
-def execute(exchange: Exchange, handler: Handler, *, rewind: Prepare) -> HttpResponseBase:
+def execute(exchange: Exchange, handler: Handler, *, rewind: Callable[[], bool]) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
     Args:
@@ -65,7 +64,7 @@ def replay(exchange: Exchange) -> HttpResponseBase | None:
             _report(exchange, None)
 
 
-async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare) -> HttpResponseBase:
+async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Callable[[], bool]) -> HttpResponseBase:
     """Run `execute` for a coroutine, whose database work shares our thread and transaction.
 
     A caller that is cancelled is so when the call has ended: what was begun is finished.
@@ -83,7 +82,7 @@ async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Prepare)
         raise
 
 
-async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Prepare) -> HttpResponseBase:
+async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Callable[[], bool]) -> HttpResponseBase:
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
@@ -142,7 +141,7 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.copy() if type(value) in containers else value for name, value in attributes.items()}
 
 
-def _steps(exchange: Exchange, rewind: Prepare) -> Generator[None, HttpResponseBase, HttpResponseBase]:
+def _steps(exchange: Exchange, rewind: Callable[[], bool]) -> Generator[None, HttpResponseBase, HttpResponseBase]:
     """Answer one keyed call; the handler runs at each `yield`."""
     stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
     if stored is not None:
