@@ -15,8 +15,9 @@ from idempotency.maintenance import request_log
 from idempotency.observability import logs, metrics
 from idempotency.postgres import home
 from idempotency.protocol.exchange import owner
-from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
+from idempotency.protocol.phases import LeaseLost, PhasedExchange
 from idempotency.protocol.recovery import Phases, known_names, phases_named
+from idempotency.response.answers import UNCERTAIN_STATUS
 
 log = logging.getLogger(__name__)
 

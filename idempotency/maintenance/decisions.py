@@ -25,14 +25,14 @@ from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
 from idempotency.redis import marker
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
-from idempotency.response.answers import StoredResponse
+from idempotency.response.answers import UNCERTAIN_STATUS, StoredResponse
 
 RESOLVE_STATUSES = (200, 201, 204)  # not 202: the handler answers that, not the ledger
 BATCH = 100
 IDLE_SECONDS = 120.0  # idle time of a stalled entry: its caller's own retries come first
 
 # no body: a retry is shown the current state, as after a retry that ended the entry
-ANSWER = StoredResponse(status=202, headers={}, body=None)
+ANSWER = StoredResponse(status=UNCERTAIN_STATUS, headers={}, body=None)
 
 
 class NotDecidable(Exception):

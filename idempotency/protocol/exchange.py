@@ -22,7 +22,7 @@ from idempotency.redis import arrivals, marker, subscriber
 from idempotency.request import keys, outline
 from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
-from idempotency.response.answers import StoredResponse, Verdict, verdict_on
+from idempotency.response.answers import UNCERTAIN_STATUS, StoredResponse, Verdict, verdict_on
 
 OWNER_MAX, REQUEST_ID_MAX = 128, 64  # characters that the ledger stores
 POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is away
@@ -102,7 +102,7 @@ class Exchange(ABC):
     def look(self) -> StoredResponse | None:
         """Return the stored answer of this very call, without a claim; None where there is none."""
         entry = self._find()
-        if entry is None or entry.answer is None or entry.answer.status == 202:
+        if entry is None or entry.answer is None or entry.answer.status == UNCERTAIN_STATUS:
             return None
         is_copy = keys.matches(entry.fingerprint, self._identity.fingerprint, self._content)
         return self._replay_entry(entry) if is_copy else None
@@ -123,11 +123,6 @@ class Exchange(ABC):
         name = getattr(identifier, "hex", None) or str(identifier)
         self.subject = outline.printable(f"{kind}:{name}", 96)
         logs.bind(subject=self.subject)
-
-    @property
-    def lease_seconds(self) -> float:
-        """Length of a phased run's lease, and of each renewal."""
-        return self._config.lease_seconds
 
     def set_lifetime(self, seconds: float) -> None:
         self._lifetime = seconds

@@ -26,9 +26,7 @@ from idempotency.postgres import home
 from idempotency.protocol import heartbeat
 from idempotency.protocol.exchange import OWNER_MAX, Exchange
 from idempotency.redis import marker
-from idempotency.response.answers import StoredResponse, Verdict, mark_replay, verdict_on
-
-UNCERTAIN_STATUS = 202
+from idempotency.response.answers import UNCERTAIN_STATUS, StoredResponse, Verdict, mark_replay, verdict_on
 
 
 class LeaseLost(Exception):
@@ -75,6 +73,11 @@ class PhasedExchange(Exchange):
             exchange.subject = entry.subject
             logs.bind(subject=entry.subject)
         return exchange
+
+    @property
+    def lease_seconds(self) -> float:
+        """Length of its run's lease, and of each renewal."""
+        return self._config.lease_seconds
 
     @property
     def handler(self) -> str:

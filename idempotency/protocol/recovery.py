@@ -22,9 +22,9 @@ from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
 from idempotency.protocol.execute import restore_tenant
-from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
+from idempotency.protocol.phases import LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
-from idempotency.response.answers import Verdict, verdict_on
+from idempotency.response.answers import UNCERTAIN_STATUS, Verdict, verdict_on
 
 T = TypeVar("T")
 

@@ -23,6 +23,8 @@ _OF_REPLAYS = {REPLAYED_HEADER: "true", "Cache-Control": "no-store", "Vary": "Au
 LIFETIME = ":lifetime"  # in seconds
 OPEN = ":open"  # the answer shows the form of its intent again
 
+UNCERTAIN_STATUS = 202  # the outcome outside is not known yet
+
 # answers that say "no" about the named thing itself; a retry would get the same
 _REFUSALS = frozenset({402, 404, 409, 410, 412, 422})
 
