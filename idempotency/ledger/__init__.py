@@ -5,7 +5,7 @@ maintenance and the admin come in by the names below; `redis` asks for the epoch
 """
 
 from idempotency.ledger.claiming import await_duplicate, hold, record, redis_prefix, renew_epoch
-from idempotency.ledger.identity import Found, Identity, Numbered, Run
+from idempotency.ledger.identity import Entry, Identity, Numbered, Run
 from idempotency.ledger.leasing import (
     claim_phased,
     close_by_hand,
@@ -24,7 +24,7 @@ from idempotency.ledger.reading import find, numbered, numbered_key, stalled
 from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies
 
 __all__ = [
-    "Found",
+    "Entry",
     "Identity",
     "Numbered",
     "Run",

@@ -21,8 +21,8 @@ from django.db import IntegrityError, OperationalError, connections, transaction
 
 from idempotency.conf import config
 from idempotency.ledger import queries
-from idempotency.ledger.identity import Found, Identity
-from idempotency.ledger.reading import found_in
+from idempotency.ledger.identity import Entry, Identity
+from idempotency.ledger.reading import entry_in
 from idempotency.names import fixed_prefix, prefix, schema
 from idempotency.postgres import home
 from idempotency.postgres.statements import Statement, broken_constraint, send
@@ -96,7 +96,7 @@ def _epoch() -> str:
     return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects
 
 
-def hold(identity: Identity) -> Found | bool:
+def hold(identity: Identity) -> Entry | bool:
     """Hold duplicates off until the transaction ends, unless the key is answered already.
 
     Returns:
@@ -110,7 +110,7 @@ def hold(identity: Identity) -> Found | bool:
         Statement(queries.FIND, [config().body_seconds, identity.scope, identity.key]),
         using=config().database,
     )
-    return found_in(entries[0]) if entries else bool(held)
+    return entry_in(entries[0]) if entries else bool(held)
 
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> bool:

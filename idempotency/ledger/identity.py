@@ -52,7 +52,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Entry:
     """Committed entry as the request path needs it.
 
     Attributes:

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from idempotency.ledger import queries
 from idempotency.ledger.claiming import refuse_ledger_of_another
-from idempotency.ledger.identity import Found, Identity, Run
+from idempotency.ledger.identity import Entry, Identity, Run
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import Mode
 from idempotency.names import schema
@@ -37,7 +37,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
     return None if row is None else Run(row[0], fence=1)
 
 
-def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float) -> Run | None:
+def take_over(entry: Entry, *, owner: str, request_id: str, lease_seconds: float) -> Run | None:
     """Execute an entry again that is uncertain, or whose lease is over. Commits.
 
     Returns:

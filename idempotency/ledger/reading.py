@@ -6,16 +6,16 @@ from typing import Any
 
 from idempotency.conf import config
 from idempotency.ledger import queries
-from idempotency.ledger.identity import Found, Numbered
+from idempotency.ledger.identity import Entry, Numbered
 from idempotency.postgres import home
 from idempotency.response.answers import StoredResponse, leaves_open
 
 DIGITS = 10  # of a number in a key
 
 
-def find(*, scope: str, key: str) -> Found | None:
+def find(*, scope: str, key: str) -> Entry | None:
     row = home.row(queries.FIND, [config().body_seconds, scope, key])
-    return None if row is None else found_in(row)
+    return None if row is None else entry_in(row)
 
 
 def numbered_key(stem: str, number: int) -> str:
@@ -41,7 +41,7 @@ def stalled(
     longest_seconds: float,
     after_id: int,
     limit: int,
-) -> list[Found]:
+) -> list[Entry]:
     """List phased entries that no process runs and `handlers` can resume, the oldest first.
 
     Args:
@@ -55,10 +55,10 @@ def stalled(
         limit: of the batch.
     """
     which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
-    return [found_in(row) for row in home.rows(queries.STALLED, [config().body_seconds, *which])]
+    return [entry_in(row) for row in home.rows(queries.STALLED, [config().body_seconds, *which])]
 
 
-def found_in(row: Any) -> Found:
+def entry_in(row: Any) -> Entry:
     (entry_id, scope, key, fence, state, fingerprint, subject, handler, point, data) = row[:10]
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None
@@ -68,7 +68,7 @@ def found_in(row: Any) -> Found:
         fresh_seconds = min(fresh_seconds, answer.lifetime_seconds - age_seconds)
         if body is not None and fresh_seconds > 0:
             answer = replace(answer, body=bytes(body))
-    return Found(
+    return Entry(
         entry_id=entry_id,
         scope=scope,
         key=key,

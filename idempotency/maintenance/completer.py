@@ -74,7 +74,7 @@ def complete_stalled(
     return results
 
 
-def _complete(entry: ledger.Found) -> str:
+def _complete(entry: ledger.Entry) -> str:
     logs.unbind()
     phases = phases_named(entry.handler)
     exchange = PhasedExchange.of_entry(

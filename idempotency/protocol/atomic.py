@@ -111,7 +111,7 @@ class AtomicExchange(Exchange):
             self._release()
         return None if entry is None else self._replay_instead(entry)
 
-    def _replay_instead(self, entry: ledger.Found | None) -> StoredResponse:
+    def _replay_instead(self, entry: ledger.Entry | None) -> StoredResponse:
         """Return the stored answer in place of this run's, which may have failed after its commit."""
         if not self._committing:
             self._visit.undo()
@@ -132,9 +132,9 @@ class AtomicExchange(Exchange):
             found = self._hold()
         return None if found is True else self._replay_entry(found or self._find())
 
-    def _hold(self) -> ledger.Found | bool:
+    def _hold(self) -> ledger.Entry | bool:
         """Hold the key in a transaction, as `ledger.hold`; it is left unless the key is ours."""
-        found: ledger.Found | bool = False
+        found: ledger.Entry | bool = False
         self._enter()
         try:
             found = ledger.hold(self._identity)

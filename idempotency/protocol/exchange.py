@@ -169,7 +169,7 @@ class Exchange(ABC):
         self._count_conflict(_REFUSALS[type(problem)])
         return problem
 
-    def _find(self) -> ledger.Found | None:
+    def _find(self) -> ledger.Entry | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
     def _refuse_reuse(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
@@ -209,7 +209,7 @@ class Exchange(ABC):
         self._refuse_reuse(found.fingerprint, found.answer)
         return self._replay(found.answer, source="redis")
 
-    def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
+    def _replay_entry(self, entry: ledger.Entry | None) -> StoredResponse:
         """Return the answer of a finished entry and put it in Redis for later replays; else 409."""
         if entry is not None:
             self._refuse_reuse(entry.fingerprint, entry.answer)

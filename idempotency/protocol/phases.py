@@ -53,7 +53,7 @@ class PhasedExchange(Exchange):
 
     @classmethod
     def of_entry(
-        cls, entry: ledger.Found, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
+        cls, entry: ledger.Entry, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
     ) -> "PhasedExchange":
         """Open an exchange without a request, to `resume` this entry.
 
@@ -155,7 +155,7 @@ class PhasedExchange(Exchange):
         self._count("executed")
         self._show(self._stored(response))
 
-    def resume(self, entry: ledger.Found) -> bool:
+    def resume(self, entry: ledger.Entry) -> bool:
         """Go on with an entry: show its state again, or take it over. False: another run has it."""
         if entry.answer is not None:
             # a 202 is replayed with the resource's current state

@@ -17,7 +17,7 @@ from tests.integration.idempotency.urls import PLAN
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
 
-def found() -> ledger.Found:
+def found() -> ledger.Entry:
     entry = LedgerEntry.objects.get()
     looked_up = ledger.find(scope=entry.scope, key=entry.key)
     assert looked_up is not None
@@ -80,7 +80,7 @@ def test_a_202_that_is_heard_again_is_a_replay_for_the_hook_also_after_a_run_tha
 
 
 def test_a_retry_that_looked_while_the_first_ran_knows_that_it_was_answered_202(caller: Caller) -> None:
-    seen: list[ledger.Found] = []
+    seen: list[ledger.Entry] = []
     PLAN.update(answer=202, during=lambda: seen.append(found()))
     assert caller.post("/phased", body={}).status_code == 202
     assert seen[0].state == State.RUNNING
