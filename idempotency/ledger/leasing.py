@@ -85,17 +85,17 @@ def note_subject(run: Run, *, subject: str) -> None:
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
     """Finish the entry if this run still is its latest; False: another run took over."""
     values = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
-    return _end(run, queries.COMPLETE, values, Outcome.FINISHED)
+    return _end(run, queries.COMPLETE, *values)
 
 
 def suspend(run: Run, *, subject: str) -> bool:
     """Mark the entry uncertain: answered 202, executed by a retry. False: another run has it."""
-    return _end(run, queries.SUSPEND, [subject], Outcome.UNCERTAIN)
+    return _end(run, queries.SUSPEND, subject)
 
 
 def drop_lease(run: Run) -> None:
     """Let a retry resume at once; the entry stays, with the record of what was committed."""
-    _end(run, queries.DROP_LEASE, [], Outcome.FAILED)
+    _end(run, queries.DROP_LEASE)
 
 
 def forget(run: Run) -> bool:
@@ -164,5 +164,5 @@ def close_by_hand(
     return True
 
 
-def _end(run: Run, sql: str, values: list[Any], outcome: Outcome) -> bool:
-    return home.row(sql, [*values, run.entry_id, run.fence, outcome.value]) is not None
+def _end(run: Run, sql: str, *values: object) -> bool:
+    return home.row(sql, [*values, run.entry_id, run.fence]) is not None

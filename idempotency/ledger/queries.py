@@ -92,7 +92,7 @@ WITH entry AS (
     WHERE id = %s AND fence = %s AND state = 'running'
     RETURNING id, fence
 ), history AS (
-    UPDATE idempotency_ledgerattempt SET outcome = %s, ended_at = statement_timestamp()
+    UPDATE idempotency_ledgerattempt SET outcome = 'finished', ended_at = statement_timestamp()
     FROM entry WHERE entry_id = entry.id AND idempotency_ledgerattempt.fence = entry.fence AND outcome = 'running'
 )
 SELECT id FROM entry
@@ -106,7 +106,7 @@ WITH entry AS (
     WHERE id = %s AND fence = %s AND state = 'running'
     RETURNING id, fence
 ), history AS (
-    UPDATE idempotency_ledgerattempt SET outcome = %s, ended_at = statement_timestamp()
+    UPDATE idempotency_ledgerattempt SET outcome = 'uncertain', ended_at = statement_timestamp()
     FROM entry WHERE entry_id = entry.id AND idempotency_ledgerattempt.fence = entry.fence AND outcome = 'running'
 )
 SELECT id FROM entry
@@ -119,7 +119,7 @@ WITH entry AS (
     WHERE id = %s AND fence = %s AND state = 'running'
     RETURNING id, fence
 ), history AS (
-    UPDATE idempotency_ledgerattempt SET outcome = %s, ended_at = statement_timestamp()
+    UPDATE idempotency_ledgerattempt SET outcome = 'failed', ended_at = statement_timestamp()
     FROM entry WHERE entry_id = entry.id AND idempotency_ledgerattempt.fence = entry.fence AND outcome = 'running'
 )
 SELECT id FROM entry
