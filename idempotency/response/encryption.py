@@ -74,15 +74,11 @@ def _sealed(plain: bytes, associated: str) -> tuple[str, bytes]:
 
 
 def _opened(key_id: str, sealed: bytes, associated: str) -> bytes:
-    data_key = _decrypt(_key(key_id), sealed[:WRAPPED_BYTES], associated)
-    return _decrypt(data_key, sealed[WRAPPED_BYTES:], associated)
-
-
-def _key(key_id: str) -> bytes:
-    keys = keyring(tuple(config().body_keys.items()))
-    if key_id not in keys:
+    key = keyring(tuple(config().body_keys.items())).get(key_id)
+    if key is None:
         raise EncryptionError(f"An answer is encrypted under the key {key_id!r}, which is not in BODY_KEYS.")
-    return keys[key_id]
+    data_key = _decrypt(key, sealed[:WRAPPED_BYTES], associated)
+    return _decrypt(data_key, sealed[WRAPPED_BYTES:], associated)
 
 
 def _encrypt(key: bytes, plain: bytes, associated: str) -> bytes:
