@@ -32,10 +32,9 @@ class Words:
 
 
 _RELOAD = _("Nothing was done. Go back, reload the page and send the form again.")
+_OF_THE_KEY = ("idempotency_key_missing", "idempotency_key_invalid", "idempotency_key_weak")
 _WORDS = {
-    "idempotency_key_missing": Words(_("This page is out of date"), _RELOAD),
-    "idempotency_key_invalid": Words(_("This page is out of date"), _RELOAD),
-    "idempotency_key_weak": Words(_("This page is out of date"), _RELOAD),
+    **dict.fromkeys(_OF_THE_KEY, Words(_("This page is out of date"), _RELOAD)),
     "not_authenticated": Words(
         _("Please log in"), _("Nothing was done. Log in, then open the page with the form again.")
     ),
