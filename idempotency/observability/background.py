@@ -15,6 +15,7 @@ from idempotency.observability import metrics
 
 log = logging.getLogger(__name__)
 
+NEVER = float("inf")
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start a thread takes longer than to wake it
 STOP_SECONDS = 2.0  # for all together at the end of the process; one that is still connecting logs nothing
 
@@ -73,7 +74,7 @@ class Watchdog:
     """Thread that is started when it is needed, such as for all renewals of a process.
 
     Args:
-        next_due: returns when to work next, in seconds of `time.monotonic`; infinite if never.
+        next_due: returns when to work next, in seconds of `time.monotonic`, or `NEVER`.
         work: called with the worker when that time has come.
         ended: called when the thread ends; the next one begins with `stir`.
     """
@@ -115,7 +116,7 @@ class Watchdog:
             if worker.stopping.is_set():
                 return
             due_at = self._next_due()
-            if due_at == float("inf"):
+            if due_at == NEVER:
                 if self._stirred.wait(LINGER_SECONDS):
                     continue
                 with self._guard:

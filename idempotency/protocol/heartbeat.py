@@ -13,14 +13,13 @@ from weakref import WeakSet
 
 from idempotency import ledger
 from idempotency.names import schema
-from idempotency.observability.background import Watchdog, Worker
+from idempotency.observability.background import NEVER, Watchdog, Worker
 from idempotency.postgres import home
 
 log = logging.getLogger(__name__)
 
 RENEW_AFTER = 1 / 3  # of a lease
 TICK_SECONDS = 1.0  # renewals due within a tick go in one statement; after a failure the next try
-NEVER = float("inf")
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from idempotency.observability.background import Watchdog, Worker
+from idempotency.observability.background import NEVER, Watchdog, Worker
 from idempotency.redis.connection import connection_of
 from idempotency.redis.fastpath import attempt
 from idempotency.request.outline import CONTENT_MAX, outline
@@ -30,7 +30,6 @@ AT_ONCE = 256  # lines: calls wait for the interpreter while they are made
 STREAM_MAX = 50_000  # lines: about 15 MB of usual ones, 200 MB of the longest
 STREAM_SECONDS = 604_800  # a stream of an earlier epoch goes away by itself
 ADDRESS_MAX = 45  # characters of an IPv6 address
-NEVER = float("inf")
 
 # all others repeat the content of the call that the key belongs to, or their key belongs to none
 _WITH_CONTENT = frozenset({"executed", "refused", "uncertain", "reused"})
