@@ -94,7 +94,7 @@ class Copies:
                 elif not message or message[0] not in "~!":  # what ended by itself, as its copies do
                     self.drop()  # None: some may be missed
 
-    def alone(self, key: str, read: Callable[["Copies", str], Any]) -> Any:
+    def single_flight(self, key: str, read: Callable[["Copies", str], Any]) -> Any:
         """Return a copy, or what `read` returns to one thread; those that wait share a `MISSING`."""
         with self.lock:
             flight = self.flights.setdefault(key, Flight())

@@ -97,7 +97,7 @@ class CachedMap(InRedis[V], Listenable):
         copies = self._copies()
         value = copies.get(key)
         if value is MISSING:
-            value = copies.alone(key, self._fetch)
+            value = copies.single_flight(key, self._fetch)
         return default if value is MISSING else value
 
     def get_many(self, keys: Iterable[str]) -> dict[str, V]:
@@ -107,7 +107,7 @@ class CachedMap(InRedis[V], Listenable):
         missing = [key for key, value in found.items() if value is MISSING]
         reply = self._ask("get", *missing) if self._stored and missing else None
         if reply is None:
-            found |= {key: copies.alone(key, self._load) for key in missing}
+            found |= {key: copies.single_flight(key, self._load) for key in missing}
         else:
             for key, stored, lasts in zip(missing, reply[1::2], reply[2::2], strict=True):
                 if stored is not None:
