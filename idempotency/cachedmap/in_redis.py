@@ -29,7 +29,7 @@ FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads th
 MICROSECONDS = 1_000_000
 PAGE_ENTRIES = 100  # about so many does an iteration hold
 
-_MAP = Script("cachedmap", package="idempotency.redis")
+_MAP = Script("cachedmap", package="idempotency.cachedmap")
 
 
 def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
