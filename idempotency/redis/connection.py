@@ -216,6 +216,8 @@ def plain_pool(client: Any) -> Any:
 class ClientConnection:
     """Client that routes commands itself, in place of a `PipelinedConnection`. Always waits."""
 
+    has_set_nx_get = False  # redis-py makes a bool of what SET replies
+
     def __init__(self, client: Any) -> None:
         self.known: set[str] = set()
         self._client = client

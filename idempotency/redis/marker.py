@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 
 from idempotency.conf import config
 from idempotency.ledger import redis_prefix
-from idempotency.redis.connection import ClientConnection, Connection, connection_of
+from idempotency.redis.connection import Connection, connection_of
 from idempotency.redis.fastpath import Script, attempt, breaker
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
@@ -77,7 +77,7 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
 
 def _set_or_get(connection: Connection, name: str, value: bytes, milliseconds: int) -> bytes | None:
     """Set the marker, or return the present one. Before Redis 7 a script does it."""
-    if not isinstance(connection, ClientConnection) and connection.has_set_nx_get:
+    if connection.has_set_nx_get:
         try:
             found: bytes | None = connection.ask("SET", name, value, "NX", "GET", "PX", milliseconds)
             return found
