@@ -34,9 +34,7 @@ from idempotency.protocol.options import Options
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.request.keys import SAFE_METHODS
-from idempotency.views import REFUSALS, answer, answer_async, is_marked, refusal, unkeyed_block
-
-View = Callable[..., Any]
+from idempotency.views import REFUSALS, View, answer, answer_async, is_marked, refusal, unkeyed_block
 
 PROBLEMS = {
     400: "The key is missing, malformed or weak.",
