@@ -175,18 +175,18 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
                 if choice is not None or of == "key"
             }
 
-            def call_of(*args: Any, **kwargs: Any) -> once:
+            def keyed(*args: Any, **kwargs: Any) -> once:
                 given = arguments_by_name(taken, args, kwargs)
                 chosen = {of: choose(given) for of, choose in choosers.items()}
                 return once(name, lease=lease, wait=wait, **chosen)
 
             @wraps(function)
             def run(*args: Any, **kwargs: Any) -> Any:
-                return call_of(*args, **kwargs).run(function, *args, **kwargs)
+                return keyed(*args, **kwargs).run(function, *args, **kwargs)
 
             @wraps(function)
             async def arun(*args: Any, **kwargs: Any) -> Any:
-                return await call_of(*args, **kwargs).arun(function, *args, **kwargs)
+                return await keyed(*args, **kwargs).arun(function, *args, **kwargs)
 
             wrapper: Any = arun if iscoroutinefunction(function) else run
             wrapper.__signature__ = taken
