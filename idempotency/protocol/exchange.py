@@ -31,15 +31,10 @@ _REFUSALS: dict[type[Problem], str] = {KeyReused: "reused", InProgress: "in_prog
 
 
 class Exchange(ABC):
-    """Keyed call in progress; `AtomicExchange` and `PhasedExchange` are its strategies.
+    """Keyed call in progress, a `KeyedCall`; `AtomicExchange` and `PhasedExchange` are its strategies.
 
     Attributes:
-        key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
-        resumed: an earlier handler ran for the same key (phased only): it may have committed something, and its
-            caller may have heard 202.
-        was_uncertain: its caller has heard 202: the call outside has begun, and the handler begins no other.
         outcome: how it ended, as the metrics name it; empty while it has not.
-        subject: what it is about, as `about` has noted it.
         is_handling: its handler runs now: a keyed handler that it calls with the same request joins this call.
         on_replay: called with an answer that is a replay; may return another in its place.
 
