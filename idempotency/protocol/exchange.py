@@ -31,7 +31,7 @@ _REFUSALS: dict[type[Problem], str] = {KeyReused: "reused", InProgress: "in_prog
 
 
 class Exchange(ABC):
-    """Keyed call in progress, a `KeyedCall`; `AtomicExchange` and `PhasedExchange` are its strategies.
+    """`KeyedCall` in progress; `AtomicExchange` and `PhasedExchange` are its strategies.
 
     Attributes:
         outcome: how it ended, as the metrics name it; empty while it has not.
