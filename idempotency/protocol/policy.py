@@ -104,7 +104,7 @@ class Policy:
         """
         exchange = self._exchange(request, caller) if config().enabled else None
         if exchange is None:
-            exchange = UnkeyedExchange(mode=_plain(self.mode), handler=self._handler, config=self.config())
+            exchange = UnkeyedExchange(mode=_plain(self.mode), handler=self._handler, config=self._settings())
         if (hook := self.on_replay or config().on_replay) is not None:
             exchange.on_replay = partial(import_string(hook) if isinstance(hook, str) else hook, caller)
         request.idempotency = exchange  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ class Policy:
             content=content,
             request_id=str(getattr(request, "request_id", None) or ""),
             request=request,
-            config=self.config(),
+            config=self._settings(),
             lifetime=self.lifetime,
         )
 
@@ -190,7 +190,7 @@ class Policy:
             raise TypeError(f"on_problem={self.on_problem!r} returned {response!r}. Return an HttpResponse there.")
         return response
 
-    def config(self) -> Config:
+    def _settings(self) -> Config:
         """Return the settings in force for this view."""
         return config_with(config(), wait=self.wait, lease=self.lease)
 
