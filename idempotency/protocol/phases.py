@@ -195,22 +195,20 @@ class PhasedExchange(Exchange):
             else:
                 ledger.drop_lease(run)
             self._count("not_stored")
-            marker.ring(self._marker)
         elif not is_known:
             if not ledger.suspend(run, subject=self.subject):
                 return self._overtaken()
             self._count("uncertain")
-            marker.ring(self._marker)
         else:
             answer = self._stored(response)
             self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self.subject)
             if not self.is_finished:
                 return self._overtaken()
             self._count("executed" if verdict is Verdict.EFFECT else "refused")
-            if answer.status == UNCERTAIN_STATUS:
-                marker.ring(self._marker)
-            else:
+            if answer.status != UNCERTAIN_STATUS:
                 self._show(answer)
+                return response
+        marker.ring(self._marker)
         return response
 
     def _overtaken(self) -> HttpResponseBase:
