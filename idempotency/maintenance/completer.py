@@ -16,7 +16,7 @@ from idempotency.observability import logs, metrics
 from idempotency.postgres import home
 from idempotency.protocol.exchange import owner
 from idempotency.protocol.phases import LeaseLost, PhasedExchange
-from idempotency.protocol.recovery import Phases, known_names, phases_named
+from idempotency.protocol.recovery import Phases, declared
 from idempotency.response.answers import UNCERTAIN_STATUS
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def complete_stalled(
     after_id, seen = 0, 0
     while seen < limit:
         batch = ledger.stalled(
-            handlers=known_names(),
+            handlers=list(declared),
             runs_max=RUNS_MAX,
             asker=OWNER,
             idle_seconds=idle_seconds,
@@ -76,11 +76,9 @@ def complete_stalled(
 
 def _complete(entry: ledger.Entry) -> str:
     logs.unbind()
-    phases = phases_named(entry.handler)
-    exchange = PhasedExchange.of_entry(
-        entry, owner=f"{OWNER}{owner()}", request_id=REQUEST_ID, redact=phases.redact if phases else ()
-    )
-    if phases is None or not exchange.resume(entry) or exchange.run is None:
+    phases, ours = declared[entry.handler], f"{OWNER}{owner()}"
+    exchange = PhasedExchange.of_entry(entry, owner=ours, request_id=REQUEST_ID, redact=phases.redact)
+    if not exchange.resume(entry) or exchange.run is None:
         return "taken"
     if not entry.recovery_point:
         return "forgotten" if ledger.forget(exchange.run) else "failed"  # its first step never committed

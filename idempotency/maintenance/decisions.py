@@ -21,7 +21,7 @@ from idempotency.errors import Problem, problem_document
 from idempotency.models import LedgerEntry, Outcome, State
 from idempotency.observability import metrics
 from idempotency.postgres import home
-from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
+from idempotency.protocol.recovery import NotAbandonable, Progress, declared
 from idempotency.redis import marker
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
@@ -139,7 +139,7 @@ def _undo(entry: LedgerEntry, digest: str) -> None:
     """Let the handler undo its steps; none has committed where there is no recovery point."""
     if not entry.recovery_point:
         return
-    phases = phases_named(entry.handler)
+    phases = declared.get(entry.handler)
     if phases is None:
         why = gettext(
             "This program does not have the steps '%(steps)s' of this entry, so it cannot undo them. "

@@ -88,7 +88,7 @@ StepExchange = PhasedExchange | UnkeyedExchange  # a call without a key may run 
 Step = Callable[[Progress], StepResult]
 Undo = Callable[[Progress], None]
 
-_registry: dict[str, "Phases"] = {}
+declared: dict[str, "Phases"] = {}  # by name, of the modules that have been imported
 
 
 class NotAbandonable(Exception):
@@ -106,13 +106,13 @@ class Phases:
     mode = Mode.PHASED
 
     def __init__(self, name: str, *, redact: tuple[str, ...] = ()) -> None:
-        if name in _registry:
+        if name in declared:
             raise ValueError(f"There are Phases named {name!r} already.")
         self.name = arguments.name("The name of Phases", name)
         self.redact = redact
         self._steps: dict[str, tuple[Step, bool]] = {}
         self._undo: Undo = lambda progress: None
-        _registry[name] = self
+        declared[name] = self
 
     def atomic(self, point: str) -> Callable[[Step], Step]:
         """Declare a step that only writes to our database and commits with its recovery point."""
@@ -270,12 +270,3 @@ def _of_one_tenant(function: Callable[[Progress], T], progress: Progress) -> T:
         return function(progress)
     finally:
         restore_tenant(database, tenant)
-
-
-def phases_named(name: str) -> Phases | None:
-    """Find the `Phases` of this name, if the module that declares them has been imported."""
-    return _registry.get(name)
-
-
-def known_names() -> list[str]:
-    return sorted(_registry)
