@@ -177,11 +177,11 @@ class InRedis(Generic[V]):
 
     def _ask(self, *what: Any) -> list[Any] | None:
         """Run the script; None without Redis."""
-        root = f"{prefix()}:map:{{map:{self.name}}}"
+        tenant = prefix()
+        root = f"{tenant}:map:{{map:{self.name}}}"
         keys = [root, f"{root}:used", f"{root}:changes", Topic(f"map:{self.name}").channel]
 
         def ask(redis: Any) -> Any:
-            tenant = prefix()
             is_behind = tenant in self._behind
             self._behind.discard(tenant)  # first: another thread's change may be missed meanwhile
             try:
