@@ -18,6 +18,7 @@ from django.utils.translation import gettext_noop as _
 
 from idempotency.conf import config
 
+PROBLEM_JSON = "application/problem+json"
 URN = "urn:payonce:problem:"
 DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2"
 HTTP = "https://www.rfc-editor.org/rfc/rfc9110.html#section-"
@@ -115,7 +116,7 @@ def problem_response(problem: Problem, request: Any) -> JsonResponse:
         problem_document(problem, request_id=getattr(request, "request_id", None)),
         status=problem.status,
         headers={**link_of(problem), **problem.headers},
-        content_type="application/problem+json",
+        content_type=PROBLEM_JSON,
         json_dumps_params={"ensure_ascii": False},
     )
 

@@ -27,7 +27,7 @@ from ninja.utils import contribute_operation_callback
 
 from idempotency.call import NAME, with_call
 from idempotency.conf import Config, parsed
-from idempotency.errors import Problem
+from idempotency.errors import PROBLEM_JSON, Problem
 from idempotency.protocol.execute import Rewind
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.options import Options
@@ -220,7 +220,7 @@ def _describe(operation: Operation, policy: Policy) -> None:
         "schema": {"type": "string", "minLength": 1, "maxLength": 255},
         "description": "A fresh random key per intent, and the same key with every retry of it.",
     }
-    content = {"application/problem+json": {"schema": {"type": "object"}}}
+    content = {PROBLEM_JSON: {"schema": {"type": "object"}}}
     problems = {status: {"description": text, "content": content} for status, text in PROBLEMS.items()}
     operation.openapi_extra = {
         **extra,

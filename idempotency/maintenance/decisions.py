@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from idempotency import ledger
-from idempotency.errors import Problem, problem_document
+from idempotency.errors import PROBLEM_JSON, Problem, problem_document
 from idempotency.models import LedgerEntry, Outcome, State
 from idempotency.observability import metrics
 from idempotency.postgres import home
@@ -103,8 +103,7 @@ def abandon(decision: Decision) -> None:
         _("This request was not carried out and was closed by an operator. Use a new key for a new intent."),
     )
     body = json.dumps(problem_document(problem)).encode()
-    headers = {"Content-Type": "application/problem+json"}
-    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body)
+    _close(decision, Outcome.ABANDONED, status=409, headers={"Content-Type": PROBLEM_JSON}, body=body)
 
 
 def _close(decision: Decision, outcome: Outcome, *, status: int, headers: dict[str, str], body: bytes) -> None:

@@ -6,13 +6,13 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency.errors import Problem, answer_sealed, payload_too_large
+from idempotency.errors import PROBLEM_JSON, Problem, answer_sealed, payload_too_large
 from idempotency.postgres.availability import outage
 from idempotency.response.encryption import EncryptionError
 
 log = logging.getLogger("idempotency")
 
-PROBLEM, HTML = "application/problem+json", "text/html"
+HTML = "text/html"
 
 
 def problem_of(exception: BaseException | None) -> Problem | None:
@@ -32,6 +32,6 @@ def problem_of(exception: BaseException | None) -> Problem | None:
 def wants_page(request: HttpRequest, response: HttpResponseBase) -> bool:
     """Check if `response` is a problem document, and its caller would rather have a page."""
     return (
-        response.headers.get("Content-Type") == PROBLEM
-        and request.get_preferred_type([PROBLEM, "application/json", HTML]) == HTML
+        response.headers.get("Content-Type") == PROBLEM_JSON
+        and request.get_preferred_type([PROBLEM_JSON, "application/json", HTML]) == HTML
     )

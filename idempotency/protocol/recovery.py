@@ -18,7 +18,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from idempotency import arguments, ledger
-from idempotency.errors import InProgress, problem_response
+from idempotency.errors import PROBLEM_JSON, InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.postgres import home
 from idempotency.protocol.execute import restore_tenant
@@ -60,7 +60,7 @@ class Response:
             raise TypeError(f"Response({self.status!r}, …) has no status of HTTP. Write Response(201, …).")
 
     def made(self) -> JsonResponse:
-        content_type = "application/problem+json" if self.status >= 400 else "application/json"
+        content_type = PROBLEM_JSON if self.status >= 400 else "application/json"
         return JsonResponse(
             self.body, status=self.status, headers=dict(self.headers), safe=False, content_type=content_type
         )
