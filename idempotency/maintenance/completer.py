@@ -14,7 +14,6 @@ from idempotency.errors import Problem, problem_response
 from idempotency.maintenance import request_log
 from idempotency.observability import logs, metrics
 from idempotency.postgres import home
-from idempotency.protocol.exchange import owner
 from idempotency.protocol.phases import LeaseLost, PhasedExchange
 from idempotency.protocol.recovery import Phases, declared
 from idempotency.response.answers import UNCERTAIN_STATUS
@@ -76,8 +75,8 @@ def complete_stalled(
 
 def _complete(entry: ledger.Entry) -> str:
     logs.unbind()
-    phases, ours = declared[entry.handler], f"{OWNER}{owner()}"
-    exchange = PhasedExchange.of_entry(entry, owner=ours, request_id=REQUEST_ID, redact=phases.redact)
+    phases = declared[entry.handler]
+    exchange = PhasedExchange.of_entry(entry, asker=OWNER, request_id=REQUEST_ID, redact=phases.redact)
     if not exchange.resume(entry) or exchange.run is None:
         return "taken"
     if not entry.recovery_point:

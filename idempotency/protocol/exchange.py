@@ -258,10 +258,5 @@ class _Here(threading.local):
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
 
 
-def owner() -> str:
-    """Name this process and thread, for people."""
-    return _here.owner
-
-
 _here = _Here()
 os.register_at_fork(after_in_child=_here.begin)  # a forked child is another process

@@ -53,11 +53,14 @@ class PhasedExchange(Exchange):
 
     @classmethod
     def of_entry(
-        cls, entry: ledger.Entry, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
+        cls, entry: ledger.Entry, *, asker: str, request_id: str, redact: tuple[str, ...] = ()
     ) -> "PhasedExchange":
         """Open an exchange without a request, to `resume` this entry.
 
         Its `finish` raises `LeaseLost` where another run took over: no caller waits for that run's answer.
+
+        Args:
+            asker: prefix of its owner.
         """
         exchange = cls(
             scope=entry.scope,
@@ -67,7 +70,8 @@ class PhasedExchange(Exchange):
             handler=entry.handler,
             redact=redact,
         )
-        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint, owner=owner[:OWNER_MAX])
+        owner = f"{asker}{exchange._identity.owner}"[:OWNER_MAX]
+        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint, owner=owner)
         exchange._has_request = False
         if entry.subject:
             exchange.subject = entry.subject

@@ -84,7 +84,7 @@ def test_a_retry_that_looked_while_the_first_ran_knows_that_it_was_answered_202(
     PLAN.update(answer=202, during=lambda: seen.append(found()))
     assert caller.post("/phased", body={}).status_code == 202
     assert seen[0].state == State.RUNNING
-    retry = PhasedExchange.of_entry(seen[0], owner="test", request_id="")
+    retry = PhasedExchange.of_entry(seen[0], asker="test", request_id="")
     assert retry.resume(seen[0])
     assert retry.finish(HttpResponse(status=201)).status_code == 202
 
