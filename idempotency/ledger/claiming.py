@@ -25,11 +25,10 @@ from idempotency.ledger.identity import Entry, Identity
 from idempotency.ledger.reading import entry_in
 from idempotency.names import fixed_prefix, prefix, schema
 from idempotency.postgres import home
-from idempotency.postgres.statements import Statement, broken_constraint, send
+from idempotency.postgres.statements import LOCK_NOT_AVAILABLE, Statement, broken_constraint, lock_timeout, send
 from idempotency.request.keys import lock_id_of
 from idempotency.response.answers import StoredResponse
 
-LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
 EPOCH_SECONDS = 10.0
 
@@ -115,10 +114,9 @@ def hold(identity: Identity) -> Entry | bool:
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> bool:
     """Wait, in a transaction of its own, for the duplicate with the key. False: it still runs."""
-    milliseconds = max(1, min(round(wait_seconds * 1000), 2**31 - 1))  # PostgreSQL takes no more
     try:
         with transaction.atomic(home.alias(), durable=True):
-            home.execute(queries.WAIT_AT_MOST, [f"{milliseconds}ms"])
+            home.execute(queries.WAIT_AT_MOST, [lock_timeout(wait_seconds)])
             home.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:

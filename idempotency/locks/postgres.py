@@ -23,12 +23,13 @@ from idempotency.arguments import TOKEN_MAX, text, waiting, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
-from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, Session, lock_key, look, milliseconds
+from idempotency.locks.engine.session import Session, lock_key, look
 from idempotency.locks.engine.steps import BesideTheLoop, Blocking, Steps, Wait, Work, operation
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
 from idempotency.locks.state import Owner, State
 from idempotency.names import schema
 from idempotency.observability.background import Worker
+from idempotency.postgres.statements import LOCK_NOT_AVAILABLE, lock_timeout
 
 __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transaction_lock", "write_fenced"]
 
@@ -129,7 +130,7 @@ def _within(using: str, wait_seconds: float | None, what: str) -> Iterator[None]
         raise LockError(f"{what}: no transaction is open. A lock released before commit protects nothing.")
     try:
         with transaction.atomic(using=using):
-            before = _set_lock_timeout(using, milliseconds(wait_seconds)) if wait_seconds else None
+            before = _set_lock_timeout(using, lock_timeout(wait_seconds)) if wait_seconds else None
             yield
             if before is not None:  # the rollback of a failed wait undoes it, a released savepoint does not
                 _set_lock_timeout(using, before)

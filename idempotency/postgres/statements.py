@@ -6,6 +6,7 @@ Never behind a pooler, where the next transaction has another session.
 """
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connectio
 
 from idempotency.postgres import transactions
 
-DIVISION_BY_ZERO = "22012"
+DIVISION_BY_ZERO, LOCK_NOT_AVAILABLE = "22012", "55P03"
 USES = 5
 
 # SQLSTATEs of a prepared statement that is outdated, missing, or there already
@@ -235,6 +236,11 @@ def _prepared(connection: psycopg.Connection[Any], sql: str) -> str:
     connection.execute(f"PREPARE {name} AS {numbered}".encode())
     places = ", ".join(["%s"] * (next(numbers) - 1))
     return f"EXECUTE {name} ({places})" if places else f"EXECUTE {name}"
+
+
+def lock_timeout(wait_seconds: float | None) -> str:
+    """Format a wait for `lock_timeout`, where 0 is for ever."""
+    return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, 2**31 - 1))))
 
 
 def broken_constraint(error: IntegrityError) -> str | None:

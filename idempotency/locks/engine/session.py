@@ -20,10 +20,8 @@ from idempotency.locks.engine.counted import SessionHold
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.steps import Work
 from idempotency.locks.errors import LockError, LockUnavailable
-from idempotency.postgres.statements import is_pooled
+from idempotency.postgres.statements import LOCK_NOT_AVAILABLE, is_pooled, lock_timeout
 
-LOCK_NOT_AVAILABLE = "55P03"
-MILLISECONDS_MAX = 2**31 - 1
 CANCEL_SECONDS = 5.0
 SILENCE_SECONDS = 10.0  # of a server that keeps its connections and does not reply; then a session is given up
 _SILENT = f"PostgreSQL did not answer for {SILENCE_SECONDS:g} s; the lock ends when it goes on."
@@ -68,11 +66,6 @@ def lock_key(name: str, *, schema: str = "") -> int:
     return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def milliseconds(wait_seconds: float | None) -> str:
-    """Format a wait for `lock_timeout`, where 0 is for ever."""
-    return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, MILLISECONDS_MAX))))
-
-
 def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) -> list[Any]:
     """Return holders and waiters of a lock: if granted, backend, name, since when, if ended."""
     with _unavailable(), psycopg.connect(**parameters) as connection:
@@ -107,7 +100,7 @@ class Session(SessionHold):
             self._connection = psycopg.connect(**self._parameters)
             self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
-            self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
+            self._connection.execute(_SETTINGS, [lock_timeout(wait_seconds)])
             if wait_seconds is not None:  # the server counts the time, unless it hangs
                 self._ends_at = min(self._ends_at, time.monotonic() + wait_seconds)
             once = self._cancelled or wait_seconds == 0
