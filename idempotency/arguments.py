@@ -9,7 +9,7 @@ from asgiref.sync import iscoroutinefunction
 T = TypeVar("T")
 
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
-TOKEN_MAX = 2**63 - 1  # a bigint
+BIGINT_MAX = 2**63 - 1
 NUMBER_MAX = 2**53 - 1  # a script's numbers are doubles
 
 

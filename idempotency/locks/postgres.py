@@ -19,7 +19,7 @@ from typing import Any, TypeVar, Unpack
 from django.db import OperationalError, connections, transaction
 from django.db.models import Model, QuerySet
 
-from idempotency.arguments import TOKEN_MAX, text, waiting, whole_number
+from idempotency.arguments import BIGINT_MAX, text, waiting, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
@@ -115,7 +115,7 @@ def write_fenced(queryset: QuerySet[Any], *, token: int, fence_field: str = "fen
 
     Transaction: one statement; joins the caller's if there is one.
     """
-    whole_number("token", token, most=TOKEN_MAX)
+    whole_number("token", token, most=BIGINT_MAX)
     if not queryset.filter(**{f"{fence_field}__lte": token}).update(**{**changes, fence_field: token}):
         raise StaleToken(
             f"A row of {queryset.model._meta.label} refused token {token}: a later holder has written."

@@ -18,7 +18,7 @@ from idempotency.extras import needed
 with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
 
-from idempotency.arguments import TOKEN_MAX, whole_number
+from idempotency.arguments import BIGINT_MAX, whole_number
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
@@ -79,7 +79,7 @@ class QueueLock(Counted):
             token: of the one hold to end; None ends every one.
         """
         if token is not None:
-            whole_number("token", token, most=TOKEN_MAX)
+            whole_number("token", token, most=BIGINT_MAX)
         return (yield from self._queue.delete_holders(token))
 
     def _state(self) -> Steps[State]:

@@ -43,7 +43,6 @@ Handler = Callable[[Event], object]
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 NAME_MAX = 255  # characters of an id or an entity, as their columns have
-SEQUENCE_MAX = 2**63 - 1
 
 
 def door(*, using: str) -> Callable[[View], View]:
@@ -254,6 +253,6 @@ def _name(given: object, *, of: str) -> str:
 
 
 def _number(value: object, *, of: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SEQUENCE_MAX:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= arguments.BIGINT_MAX:
         raise ValueError(f"{of} returned a {type(value).__name__}, not a whole number from 1")
     return value
