@@ -103,8 +103,7 @@ def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -
 def _paid(
     state: PaymentState, attempt: AttemptRow, fact: Fact, refusal: AnomalyKind | None, *, source: str
 ) -> Decision:
-    asks_order = refusal is None
-    if asks_order and not state.order_accepts_payment:
+    if refusal is None and not state.order_accepts_payment:
         refusal = AnomalyKind.PAID_AFTER_CLOSE
     row = FactRow.of(fact, attempt, credited=refusal is None, source=source)
     after = state.with_facts(row)
@@ -118,7 +117,7 @@ def _paid(
         ended=ended,
         to_close=tuple(state.others_to_pay(attempt)),
         filings=() if refusal is None else (_refused_filing(refusal, state, attempt, fact),),
-        order_events=(OrderEvent.PAID,) if asks_order and refusal is None else (),
+        order_events=(OrderEvent.PAID,) if refusal is None else (),
     )
     return _settled(state, decision)
 
