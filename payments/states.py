@@ -118,7 +118,7 @@ def attempts_before(after: AttemptStatus) -> list[str]:
     return [before.value for before, afters in ATTEMPT_NEXT.items() if after in afters]
 
 
-def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[AttemptStatus]) -> PaymentStatus:
+def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[str]) -> PaymentStatus:
     """Return the status that totals and attempts add up to; nobody ever sets one."""
     if paid_minor:
         if not refunded_minor:

@@ -21,6 +21,7 @@ from payments.states import (
     AttemptStatus,
     PaymentStatus,
     RefundStatus,
+    derive_status,
 )
 
 # not about money under our number: left to a person, neither stored nor booked; the trade may still be paid
@@ -244,7 +245,8 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
     if refunded_minor > paid_minor:
         filings += (_exceeds(payment, paid_minor, refunded_minor),)
         refunded_minor = paid_minor
-    status = after.status(paid_minor=paid_minor, refunded_minor=refunded_minor)
+    statuses = [one.status for one in after.attempts]
+    status = derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
     settled = replace(

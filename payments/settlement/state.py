@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount, PaymentStatus, derive_status
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount
 
 BY_HAND = "operator"  # the source of a fact that an operator recorded
 
@@ -223,10 +223,6 @@ class PaymentState:
             if self.takes_back_credit(fact, attempt)
         ]
         return max(0, sum(moved))
-
-    def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
-        statuses = [AttemptStatus(attempt.status) for attempt in self.attempts]
-        return derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
 
     def others_to_pay(self, paid: AttemptRow) -> list[AttemptRow]:
         """List the other attempts that a shopper could still pay."""
