@@ -12,7 +12,6 @@ from payments.settlement.apply import queue_refund
 from payments.settlement.decision import PolicyRefund
 from payments.settlement.settle import rederive
 from payments.settlement.state import as_id
-from payments.states import AnomalyKind
 
 NOTHING_WAITS = gettext_lazy("No refund waits for approval here.")
 
@@ -25,18 +24,15 @@ def approve(anomaly: Anomaly, *, by: Operator) -> Result:
 
     Transaction: opens its own; locks the payment's row. No network: the worker submits it.
     """
-    attempt_id, payment_id = as_id(anomaly.detail.get("out_trade_no", "")), anomaly.payment_id
-    if attempt_id is None or payment_id is None:
+    if anomaly.payment_id is None or as_id(anomaly.detail.get("out_trade_no", "")) is None:
         raise NotDecidable(NOTHING_WAITS)
-    refund = PolicyRefund.of(
-        AnomalyKind(anomaly.kind), anomaly.reference, attempt_id, int(anomaly.detail["amount_minor"])
-    )
+    refund = PolicyRefund.of(anomaly)
     with transaction.atomic():
-        Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
-        if not anomalies.approve(anomaly.pk, refund=refund, payment_id=payment_id):
+        Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+        if not anomalies.approve(anomaly.pk, refund=refund):
             raise _decided(anomaly)
-        rederive(payment_id)  # a new version: the shopper's open page is renewed
-        queue_refund(refund, payment_id)
+        rederive(refund.payment_id)  # a new version: the shopper's open page is renewed
+        queue_refund(refund)
         name = {
             "refund": _("refund %(number)s of %(money)s") % {"number": refund.id.hex, "money": at_stake(anomaly)}
         }

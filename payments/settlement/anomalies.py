@@ -25,7 +25,7 @@ def filed(filing: Filing) -> list[Statement]:
     if (refund := filing.refund) is None:
         values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(data)]
         return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
-    values += _columns(refund, filing.payment_id)
+    values += _columns(refund)
     both = Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True)
     return [both, *staging.staged(staging.ANOMALY, filing.payment_id, data)]
 
@@ -41,12 +41,12 @@ def file_anomaly(
     send(*filed(filing))
 
 
-def approve(anomaly_id: int, *, refund: PolicyRefund, payment_id: UUID) -> bool:
+def approve(anomaly_id: int, *, refund: PolicyRefund) -> bool:
     """Store the refund that waits for an operator's approval; return whether it still waited.
 
     Transaction: needs the caller's.
     """
-    return bool(send(Statement(queries.APPROVE_REFUND, [anomaly_id, *_columns(refund, payment_id)]))[0])
+    return bool(send(Statement(queries.APPROVE_REFUND, [anomaly_id, *_columns(refund)]))[0])
 
 
 def resolve(anomaly_id: int, *, resolution: str) -> None:
@@ -62,6 +62,6 @@ def resolve_named(kind: AnomalyKind, *, channel: str, reference: str, resolution
     send(Statement(queries.RESOLVE_NAMED, [resolution[:160], kind.value, channel, reference]))
 
 
-def _columns(refund: PolicyRefund, payment_id: UUID | None) -> list[Any]:
+def _columns(refund: PolicyRefund) -> list[Any]:
     delay = backoff.delay_seconds(0)  # the job comes first
-    return [refund.id, refund.attempt_id, payment_id, refund.amount_minor, refund.reason, delay]
+    return [refund.id, refund.attempt_id, refund.payment_id, refund.amount_minor, refund.reason, delay]

@@ -6,7 +6,6 @@ rolls the loser's batch back.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from idempotency.postgres.statements import Statement, UnitOfWork
 from payments.conf import orders
@@ -63,13 +62,12 @@ def record(
     if policy_refunds:
         work.flush()
     for refund in policy_refunds:
-        queue_refund(refund, after.payment.id if after else None)
+        queue_refund(refund)
 
 
-def queue_refund(refund: PolicyRefund, payment_id: UUID | None) -> None:
+def queue_refund(refund: PolicyRefund) -> None:
     """Queue a policy refund in the transaction that stores it: both or neither."""
-    lock = payment_id.hex if payment_id else ""
-    number = refund.id.hex
+    lock, number = refund.payment_id.hex, refund.id.hex
     events.defer("payments.submit_refund", lock=lock, queueing_lock=number, refund_id=number)
 
 

@@ -282,7 +282,7 @@ def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow,
         return filing
     if is_above(state.approve_above, fact.amount_minor, fact.currency):
         return replace(filing, detail={**filing.detail, **APPROVAL_NEEDED})
-    return replace(filing, refund=PolicyRefund.of(kind, filing.reference, attempt.id, fact.amount_minor))
+    return replace(filing, refund=PolicyRefund.of(filing))
 
 
 def _exceeds(payment: PaymentRow, paid_minor: int, refunded_minor: int) -> Filing:

@@ -42,17 +42,20 @@ class PolicyRefund:
 
     id: uuid.UUID
     attempt_id: uuid.UUID
+    payment_id: uuid.UUID
     amount_minor: int
     reason: str
 
     @classmethod
-    def of(cls, kind: AnomalyKind, reference: str, attempt_id: uuid.UUID, amount_minor: int) -> "PolicyRefund":
-        """Make the refund of what an anomaly is about; the same anomaly's is the same refund."""
+    def of(cls, filed: Any) -> "PolicyRefund":
+        """Make the refund of an `Anomaly` or `Filing`; the same anomaly's is the same refund."""
+        attempt_id = uuid.UUID(hex=filed.detail["out_trade_no"])
         return cls(
-            id=uuid.uuid5(attempt_id, f"policy refund {kind} {reference}"),
+            id=uuid.uuid5(attempt_id, f"policy refund {filed.kind} {filed.reference}"),
             attempt_id=attempt_id,
-            amount_minor=amount_minor,
-            reason=kind.replace("_", " "),
+            payment_id=filed.payment_id,
+            amount_minor=filed.detail["amount_minor"],
+            reason=filed.kind.replace("_", " "),
         )
 
 

@@ -49,11 +49,11 @@ def numbers(payment: Payment) -> list[int]:
 
 
 def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
-    refund = PolicyRefund(id=uuid4(), attempt_id=uuid4(), amount_minor=1, reason="paid twice")
+    refund = PolicyRefund(id=uuid4(), attempt_id=uuid4(), payment_id=uuid4(), amount_minor=1, reason="paid twice")
 
     def undone() -> None:
         with transaction.atomic():
-            queue_refund(refund, None)
+            queue_refund(refund)
             transaction.set_rollback(True)
 
     as_a_job(undone)
