@@ -32,11 +32,6 @@ THERE = "provider:"
 Kind = JournalEntry.Kind
 
 
-def provider_account(*, channel: str, merchant: str) -> str:
-    """Name the account of what we have at a merchant account."""
-    return f"{THERE}{channel}:{merchant}"
-
-
 def stored(booking: Booking) -> Statement:
     """Store a fact; and book, if it moved money, that this came in or went out."""
     fact = booking.fact
@@ -47,10 +42,9 @@ def stored(booking: Booking) -> Statement:
     ]
     if not booking.amount_minor or fact.kind == FactKind.CLOSED:
         return Statement(queries.STORE, values, rows=1, certain=True)
-    ours = provider_account(channel=fact.channel, merchant=fact.merchant)
     of_order = ORDERS if fact.credited else HELD
     here = DISPUTED if fact.kind in disputes.KINDS else of_order
-    sides = _sides(fact, there=ours, here=here)
+    sides = _sides(fact, there=f"{THERE}{fact.channel}:{fact.merchant}", here=here)
     values += [booking.amount_minor, Kind.MOVED.value, *sides]
     return Statement(queries.STORE_AND_BOOK, values, rows=1, certain=True)
 
