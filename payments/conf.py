@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from idempotency.conf import meant
 from idempotency.postgres.statements import Statement, UnitOfWork, send
 from payments.money import EXPONENTS
+from payments.states import ANOMALY_FILED, EVENT_OF
 
 
 class Payable(ABC):
@@ -119,10 +120,7 @@ class Limits:
             raise ImproperlyConfigured(f"PAYMENTS['LIMITS']['WAIT_SECONDS'] must be 0 or more, not {wait!r}.")
 
 
-EVENT_TYPES = (
-    *("payment.paid", "payment.partially_refunded", "payment.refunded", "payment.closed"),
-    "anomaly.filed",
-)
+EVENT_TYPES = (*EVENT_OF.values(), ANOMALY_FILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

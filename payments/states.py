@@ -81,6 +81,15 @@ _ENDED = frozenset({AttemptStatus.CLOSED, AttemptStatus.SUCCEEDED})
 _UNPAID = frozenset({PaymentStatus.PENDING, PaymentStatus.UNCERTAIN, PaymentStatus.CLOSED})
 _PAID = frozenset({PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED})
 
+# types of events by the statuses that become one; in the others a payment only waits for a provider
+EVENT_OF: Mapping[PaymentStatus, str] = {
+    PaymentStatus.SUCCEEDED: "payment.paid",
+    PaymentStatus.PARTIALLY_REFUNDED: "payment.partially_refunded",
+    PaymentStatus.REFUNDED: "payment.refunded",
+    PaymentStatus.CLOSED: "payment.closed",
+}
+ANOMALY_FILED = "anomaly.filed"
+
 # money only ever moves forward: nothing paid becomes unpaid, nothing refunded becomes less refunded
 NEXT: Mapping[PaymentStatus, frozenset[PaymentStatus]] = {
     PaymentStatus.PENDING: _UNPAID | _PAID,

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from idempotency.postgres.statements import Statement, send
 from payments.settlement import backoff, queries, staging
 from payments.settlement.decision import Filing, PolicyRefund
-from payments.states import REFUNDED_BY_POLICY, AnomalyKind
+from payments.states import ANOMALY_FILED, REFUNDED_BY_POLICY, AnomalyKind
 
 
 def filed(filing: Filing) -> list[Statement]:
@@ -23,11 +23,11 @@ def filed(filing: Filing) -> list[Statement]:
     values: list[Any] = [*named, filing.payment_id, detail]
     data = staging.anomaly_data(filing)
     if (refund := filing.refund) is None:
-        values += [filing.kind in REFUNDED_BY_POLICY, staging.ANOMALY, Jsonb(data)]
-        return [Statement(queries.FILE, [*values, *staging.addressed(staging.ANOMALY)])]
+        values += [filing.kind in REFUNDED_BY_POLICY, ANOMALY_FILED, Jsonb(data)]
+        return [Statement(queries.FILE, [*values, *staging.addressed(ANOMALY_FILED)])]
     values += _columns(refund)
     both = Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True)
-    return [both, *staging.staged(staging.ANOMALY, filing.payment_id, data)]
+    return [both, *staging.staged(ANOMALY_FILED, filing.payment_id, data)]
 
 
 def file_anomaly(

@@ -15,6 +15,7 @@ from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentSt
 from payments.states import (
     APPROVAL_NEEDED,
     ATTEMPT_NEXT,
+    EVENT_OF,
     NEXT,
     REFUNDED_BY_POLICY,
     AnomalyKind,
@@ -26,9 +27,6 @@ from payments.states import (
 
 # not about money under our number: left to a person, neither stored nor booked; the trade may still be paid
 _NOT_OURS = frozenset({AnomalyKind.MERCHANT_MISMATCH, AnomalyKind.CONTENT_CHANGED})
-
-# the statuses that become events; in the others a payment only waits for a provider
-_EVENTFUL = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
 
 
 def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
@@ -265,7 +263,7 @@ def _settled(before: PaymentState, decision: Decision, *, always: bool = False) 
         decision,
         state=replace(after, payment=settled, order_accepts_payment=True),
         filings=filings,
-        events=(settled,) if has_moved and status in _EVENTFUL else (),
+        events=(settled,) if has_moved and status in EVENT_OF else (),
         order_events=(*decision.order_events, *([OrderEvent(status.value)] if informs else [])),
     )
 

@@ -11,15 +11,7 @@ from payments.conf import config
 from payments.settlement import queries
 from payments.settlement.decision import Filing
 from payments.settlement.state import PaymentRow
-from payments.states import PaymentStatus
-
-ANOMALY = "anomaly.filed"
-_TYPES = {
-    PaymentStatus.SUCCEEDED: "payment.paid",
-    PaymentStatus.PARTIALLY_REFUNDED: "payment.partially_refunded",
-    PaymentStatus.REFUNDED: "payment.refunded",
-    PaymentStatus.CLOSED: "payment.closed",
-}
+from payments.states import EVENT_OF, PaymentStatus
 
 
 def of_status(payment: PaymentRow) -> list[Statement]:
@@ -32,7 +24,7 @@ def of_status(payment: PaymentRow) -> list[Statement]:
         "paid_minor": payment.paid_minor,
         "refunded_minor": payment.refunded_minor,
     }
-    return staged(_TYPES[PaymentStatus(payment.status)], payment.id, data)
+    return staged(EVENT_OF[PaymentStatus(payment.status)], payment.id, data)
 
 
 def anomaly_data(filing: Filing) -> dict[str, Any]:
