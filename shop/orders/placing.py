@@ -53,8 +53,7 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     if len({product.currency for product in products.values()}) != 1:
         raise MixedCurrency
     units = {products[sku]: quantity for sku, quantity in quantities.items()}
-    by_id = {product.pk: quantity for product, quantity in units.items()}
-    stock.reserve(quantities=by_id, buyer=user_id, products=units)
+    stock.reserve(quantities=units, buyer=user_id)
     return write_order(user_id=user_id, quantities=units, note=note)
 
 

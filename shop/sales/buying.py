@@ -138,7 +138,7 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
     if not left.update(sold=F("sold") + 1, version=F("version") + 1):
         raise SoldOut(sku)
     try:
-        stock.reserve(quantities={sale.product_id: 1}, buyer=user_id, products=[sale.product])
+        stock.reserve(quantities={sale.product: 1}, buyer=user_id)
     except OutOfStock:  # the shelf has fewer units than the sale was to sell
         raise SoldOut(sku) from None
     return sale, order

@@ -17,7 +17,7 @@ is taken without waiting or not at all, so nothing deadlocks. No lock is stronge
 of an order look their product up FOR KEY SHARE at the commit.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from django.db import transaction
 
@@ -40,25 +40,22 @@ STRATEGIES: Mapping[str, Conditional | Segmented] = {
 }
 
 
-def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable[Product] = ()) -> None:
+def reserve(*, quantities: Mapping[Product, int], buyer: int) -> None:
     """Take units off the shelf, all or nothing.
 
     Args:
-        quantities: product primary key -> units, each above zero (CHECK `item_quantity_is_positive`).
+        quantities: product, which may be stale -> units, each above zero (CHECK `item_quantity_is_positive`).
         buyer: a number that differs between buyers, such as their primary key: it picks the first segment.
-        products: those that the caller has just read, so that they are not read here; they may be stale.
 
     Raises:
         OutOfStock: a product has fewer units; the caller's transaction must roll back what was taken.
 
     Transaction: needs the caller's; row locks last until it ends.
     """
-    known = {product.pk: product for product in products}
-    for product_id, quantity in sorted(quantities.items()):
-        product = known.get(product_id) or _read(product_id)
-        # False means too few units, or that they have moved since the product was read
+    for wanted, quantity in sorted(quantities.items(), key=lambda item: item[0].pk):
+        product = wanted
         while not STRATEGIES[product.stock_strategy].take(product=product, quantity=quantity, buyer=buyer):
-            product = _read(product_id)
+            product = _read(wanted.pk)
             if product.units < quantity:  # type: ignore[attr-defined]
                 raise OutOfStock(product.sku)
     cache.forget_copy()

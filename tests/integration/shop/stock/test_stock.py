@@ -28,7 +28,7 @@ def in_segments(product: Product) -> list[int]:
 def reserve(product: Product, quantity: int, *, buyer: int = 0) -> bool:
     try:
         with transaction.atomic():
-            stock.reserve(quantities={product.pk: quantity}, buyer=buyer)
+            stock.reserve(quantities={Product.objects.get(pk=product.pk): quantity}, buyer=buyer)
     except OutOfStock:
         return False
     return True
@@ -80,7 +80,7 @@ def test_units_that_were_moved_are_found(mug: Product, before: str, after: str) 
     read_before = Product.objects.get()
     stock.arrange(product_id=mug.pk, strategy=after, segments=3)
     with transaction.atomic():
-        stock.reserve(quantities={mug.pk: 40}, products=[read_before])
+        stock.reserve(quantities={read_before: 40}, buyer=0)
     assert stock.units_of(product_id=mug.pk) == 60
     for way in stock.STRATEGIES.values():  # each either finds the units or changes nothing
         with transaction.atomic():
@@ -106,7 +106,7 @@ def test_a_buyer_begins_at_the_home_segment_and_goes_round(mug: Product) -> None
 def test_a_buyer_does_not_wait_for_a_busy_segment(mug: Product) -> None:
     stock.arrange(product_id=mug.pk, strategy="segmented", segments=2)
     with transaction.atomic():
-        stock.reserve(quantities={mug.pk: 1}, buyer=0)
+        stock.reserve(quantities={Product.objects.get(): 1}, buyer=0)
         at_once(lambda: reserve(mug, 1, buyer=0))  # without it, for ever: this transaction holds its segment
     assert in_segments(mug) == [49, 49]
 

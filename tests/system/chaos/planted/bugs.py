@@ -93,5 +93,5 @@ def drop_tombstones(original: Any, *, limit: int) -> int:
 @plant(planted.STOCK_WITHOUT_CONDITION, "shop.stock", "reserve")
 def reserve(original: Any, *, quantities: Any, **more: Any) -> None:
     """Units are taken, whether or not they are there."""
-    for product_id, quantity in sorted(quantities.items()):
-        Product.objects.filter(pk=product_id).update(stock=F("stock") - quantity, version=F("version") + 1)
+    for product, quantity in sorted(quantities.items(), key=lambda item: item[0].pk):
+        Product.objects.filter(pk=product.pk).update(stock=F("stock") - quantity, version=F("version") + 1)
