@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import psycopg
@@ -53,15 +52,12 @@ class EmbeddedServers:
         self.environment: dict[str, str] = {}
         self.guardian = Guardian()
         self._lock: IO[str] | None = None
-        self._children: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "EmbeddedServers":
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -97,13 +93,6 @@ class EmbeddedServers:
             ) from None
         self._lock = lock
 
-    def _spawn(
-        self, command: list[str], *, log: Path, stop_signal: signal.Signals, user: str | None = None
-    ) -> subprocess.Popen[bytes]:
-        child = self.guardian.start(command, log=log, stop_signal=stop_signal, user=user)
-        self._children.append(child)
-        return child
-
     def _start_postgres(self) -> str:
         cluster = ensure_cluster(self.data_dir, self.guardian)
         _end_leftover(cluster.folder / "postmaster.pid", program="postgres", number=signal.SIGINT)
@@ -124,7 +113,7 @@ class EmbeddedServers:
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(cluster.binaries / "postgres"), "-D", str(cluster.folder), *options]
-        server = self._spawn(command, log=log, stop_signal=signal.SIGINT, user=cluster.user)
+        server = self.guardian.start(command, log=log, stop_signal=signal.SIGINT, user=cluster.user)
         where = f"?host={sockets}"
         _wait_for("PostgreSQL", server, log, lambda: _ensure_database(f"postgresql://postgres@/postgres{where}"))
         return f"postgresql://postgres@/{DATABASE}{where}"
@@ -143,7 +132,7 @@ class EmbeddedServers:
             *("--save", "", "--appendonly", "yes" if self.durable else "no"),
             *("--maxmemory-policy", "noeviction", "--loglevel", "warning"),
         ]
-        server = self._spawn(command, log=log, stop_signal=signal.SIGTERM)
+        server = self.guardian.start(command, log=log)
         url = f"unix://{socket}?db=0"
         _wait_for("Redis", server, log, lambda: _ping(url))
         return url

@@ -33,7 +33,7 @@ class Guardian:
             start_new_session=True,
             cwd=Path(__file__).resolve().parents[2],
         )
-        self._children: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
+        self._children: dict[subprocess.Popen[bytes], signal.Signals] = {}
 
     def start(
         self,
@@ -66,7 +66,7 @@ class Guardian:
                 preexec_fn=self._registration(stop_signal),  # noqa: PLW1509  one write, which takes no lock
                 **who,
             )
-        self._children.append((child, stop_signal))
+        self._children[child] = stop_signal
         return child
 
     def run(self, command: list[str], *, environment: Mapping[str, str]) -> int:
@@ -76,7 +76,7 @@ class Guardian:
             env=environment,
             preexec_fn=self._registration(signal.SIGTERM),  # noqa: PLW1509  as above
         )
-        self._children.append((child, signal.SIGTERM))
+        self._children[child] = signal.SIGTERM
         try:
             return child.wait()
         finally:
@@ -84,21 +84,20 @@ class Guardian:
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
         """End a child, by its signal if it obeys in time, and forget it."""
-        for known, stop_signal in self._children:
-            if known is child and child.poll() is None:
-                child.send_signal(stop_signal)
-                try:
-                    child.wait(GRACE_SECONDS)
-                except subprocess.TimeoutExpired:
-                    kill(child.pid)
-                    child.wait()
-        self._children = [(known, how) for known, how in self._children if known is not child]
+        if child in self._children and child.poll() is None:
+            child.send_signal(self._children[child])
+            try:
+                child.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                kill(child.pid)
+                child.wait()
+        self._children.pop(child, None)
         with contextlib.suppress(BrokenPipeError):
             os.write(self._pipe().fileno(), f"{child.pid} 0\n".encode())
 
     def stop_all(self) -> None:
         """End all children, the last started first, and the guardian."""
-        for child, _ in reversed(list(self._children)):
+        for child in reversed(list(self._children)):
             self.stop(child)
         self._pipe().close()
         self._guard.wait()

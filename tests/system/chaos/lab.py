@@ -143,13 +143,13 @@ class Lab(Run):
 
     def kill_server(self, name: str, *, number: signal.Signals = signal.SIGKILL) -> None:
         """End PostgreSQL or Redis at once: SIGKILL, or SIGQUIT (an immediate shutdown)."""
-        child, family = self._server(name), self._family(name)
+        family = self._family(name)
         for process in family if number == signal.SIGKILL else family[:1]:
             with suppress(psutil.Error):
                 process.send_signal(number)
-        child.wait(30)
         psutil.wait_procs(family, timeout=30)
-        self.guardian.stop(child)
+        for child in self._servers(name):
+            self.guardian.stop(child)
 
     def revive_server(self, name: str) -> None:
         """Start PostgreSQL or Redis again on the data that it left, and wait until it answers."""
@@ -201,16 +201,16 @@ class Lab(Run):
             wired[setting] = self.environment[setting].replace(f":{self.plan.sandbox_port}", f":{port}")
         return wired
 
-    def _server(self, name: str) -> "subprocess.Popen[bytes]":
+    def _servers(self, name: str) -> list["subprocess.Popen[bytes]"]:
+        """The server's process, unless another fault has ended it."""
         program = {"postgresql": "postgres", "redis": "redis-server"}[name]
-        found = [child for child in self.servers._children if Path(child.args[0]).name == program]
-        return found[-1]
+        return [child for child in self.guardian._children if Path(child.args[0]).name == program]
 
     def _family(self, name: str) -> list[psutil.Process]:
         """The server's process, then those that it started."""
         try:
-            first = psutil.Process(self._server(name).pid)
-            return [first, *first.children(recursive=True)]
+            found = [psutil.Process(child.pid) for child in self._servers(name)]
+            return [*found, *(one for first in found for one in first.children(recursive=True))]
         except psutil.Error:
             return []
 
