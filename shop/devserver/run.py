@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from shop.devserver.cluster import EmbeddedError, end_of
@@ -120,7 +119,7 @@ class Run:
                 with urlopen(url, timeout=2) as answer:  # noqa: S310  our own loopback address
                     if answer.status == 200:
                         return
-            except (URLError, OSError):
+            except OSError:
                 pass
             if self.children[name].poll() is not None or time.monotonic() > deadline:
                 raise RunError(f"{name} did not come up.\n{self._log_tail(name)}")
