@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from payments.sandbox import state
-from payments.sandbox.trades import Refused, enqueue
+from payments.sandbox.trades import Refused, enqueue, existing
 
 ANSWER_SECONDS = 7 * 86_400
 # what each step is notified by, in this order
@@ -30,8 +30,8 @@ def step(*, out_trade_no: str, status: str) -> sqlite3.Row:
         KeyError: there is no such step, or the platform's disputes are not simulated.
         Refused: the trade is not paid, or has no open dispute to end.
     """
-    trade = state.store().trade_where("out_trade_no", out_trade_no)
-    if trade is None or trade["state"] != "SUCCESS":
+    trade = existing(out_trade_no)
+    if trade["state"] != "SUCCESS":
         raise Refused("not_found")
     which, known = (trade["channel"], status), of(trade)
     events = _EVENTS[which]

@@ -17,7 +17,6 @@ from payments.sandbox import disputes, faults, state, trades
 from payments.sandbox.alipay import gateway
 from payments.sandbox.paypal import api as paypal
 from payments.sandbox.paypal import documents as paypal_documents
-from payments.sandbox.store import expired
 from payments.sandbox.stripe import cards
 from payments.sandbox.stripe import documents as stripe_documents
 
@@ -111,8 +110,7 @@ def _paid(request: HttpRequest, out_trade_no: str) -> HttpResponse:
 
 def _pay(out_trade_no: str) -> sqlite3.Row:
     """Pay as the shopper, who at PayPal approves; raises Refused."""
-    trade = state.store().trade_where("out_trade_no", out_trade_no)
-    approves = trade is not None and trade["channel"] == "paypal"
+    approves = trades.existing(out_trade_no)["channel"] == "paypal"
     return paypal.approve(out_trade_no) if approves else trades.pay(out_trade_no)
 
 
@@ -195,7 +193,7 @@ def sum_of(amount_minor: int, currency: str) -> str:
 def shown(trade: sqlite3.Row) -> dict[str, object]:
     row = dict(trade)
     status = {"NOTPAY": "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[row["state"]]
-    if status == "waiting" and expired(trade):
+    if status == "waiting" and trades.expired(trade):
         status = "expired"
     return row | {
         "sum": sum_of(row["charged_minor"] or row["amount_minor"], trade["currency"]),

@@ -7,14 +7,10 @@ seconds since the epoch.
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-from payments.providers.documents import CHINA
 
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
@@ -135,13 +131,3 @@ class Store:
         with self.write() as connection:
             connection.execute("INSERT OR IGNORE INTO objects VALUES (?, ?)", [number, json.dumps(kept)])
         return self.kept_of(number)
-
-
-def day_of_china(day: date) -> tuple[float, float]:
-    """Return the beginning and the end of `day` in China, as seconds since the epoch."""
-    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
-    return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
-
-
-def expired(trade: sqlite3.Row) -> bool:
-    return trade["expires_at"] is not None and trade["expires_at"] <= time.time()

@@ -1,18 +1,18 @@
 """Life of a sandbox trade, alike for all: opened, paid, closed, refunded, notified.
 
-Each function is one write transaction; a `Refused` leaves nothing behind.
+Each change is one write transaction; a `Refused` leaves nothing behind.
 """
 
 import json
-import math
 import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
+from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from payments.providers.documents import CHINA
 from payments.sandbox import faults, state
-from payments.sandbox.store import expired
 
 
 class Refused(Exception):
@@ -39,15 +39,16 @@ class Movement(NamedTuple):
         return int(self.trade["charged_minor"] if self.made is None else self.made["amount_minor"])
 
 
-def moved(channel: str, begin: float = 0, end: float = math.inf) -> list[Movement]:
-    """List what moved from `begin` up to `end`, oldest first."""
+def moved(channel: str, *, day: date | None = None) -> list[Movement]:
+    """List what moved, all of it or on a day in China, oldest first."""
     ours = "SELECT * FROM trades WHERE channel = ? AND state = 'SUCCESS' AND seller = ''"
     paid = {trade["out_trade_no"]: trade for trade in state.store().rows(ours, channel)}
     found = [Movement(trade["paid_at"], trade, None) for trade in paid.values()]
     for made in state.store().rows("SELECT * FROM refunds"):
         if made["out_trade_no"] in paid:
             found.append(Movement(made["created_at"], paid[made["out_trade_no"]], made))
-    return sorted((one for one in found if begin <= one.at < end), key=lambda one: one.at)
+    on_day = [one for one in found if day in (None, datetime.fromtimestamp(one.at, CHINA).date())]
+    return sorted(on_day, key=lambda one: one.at)
 
 
 def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details: Any) -> sqlite3.Row:
@@ -80,9 +81,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
     The fault `pay_closed` stands for a payment that was on its way by then, and charges.
     """
     with state.store().write() as connection:
-        found = state.store().trade_where("out_trade_no", out_trade_no)
-        if found is None:
-            raise Refused("not_found")
+        found = existing(out_trade_no)
         if found["state"] == "SUCCESS":
             return found
         late = faults.current()["pay_closed"] and found["channel"] != "stripe"
@@ -103,7 +102,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
 def close(*, channel: str, out_trade_no: str) -> None:
     """Close the trade unpaid, so that nobody can pay it any more."""
     with state.store().write() as connection:
-        if existing(channel, out_trade_no)["state"] == "SUCCESS":
+        if existing(out_trade_no, channel)["state"] == "SUCCESS":
             raise Refused("paid")
         closing = "UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ? RETURNING *"
         (closed,) = connection.execute(closing, [out_trade_no])
@@ -121,7 +120,7 @@ def refund(
     """
     refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
-        trade = existing(channel, out_trade_no)
+        trade = existing(out_trade_no, channel)
         if trade["state"] != "SUCCESS" or trade["seller"]:
             raise Refused("not_found")
         known = find_refund(out_trade_no, out_refund_no)
@@ -149,9 +148,7 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
     Raises:
         Refused: no such trade, not paid, or more than what is left of it.
     """
-    found = state.store().trade_where("out_trade_no", out_trade_no)
-    if found is None:
-        raise Refused("not_found")
+    found = existing(out_trade_no)
     number = secrets.token_hex(12)
     of_stripe = f"re_{number}" if found["channel"] == "stripe" else ""
     refund(
@@ -161,7 +158,7 @@ def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
         amount_minor=amount_minor,
         refund_id=of_stripe,
     )
-    return existing(found["channel"], out_trade_no)
+    return existing(out_trade_no)
 
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
@@ -204,9 +201,13 @@ def enqueue(
         )
 
 
-def existing(channel: str, out_trade_no: str) -> sqlite3.Row:
-    """Read a trade, or raise Refused."""
-    found = state.store().trade(channel, out_trade_no)
-    if found is None:
+def existing(out_trade_no: str, channel: str | None = None) -> sqlite3.Row:
+    """Read a trade, of any channel or this one. Raises Refused."""
+    found = state.store().trade_where("out_trade_no", out_trade_no)
+    if found is None or channel not in (None, found["channel"]):
         raise Refused("not_found")
     return found
+
+
+def expired(trade: sqlite3.Row | Mapping[str, Any]) -> bool:
+    return trade["expires_at"] is not None and trade["expires_at"] <= time.time()

@@ -16,7 +16,6 @@ from django.http import HttpRequest, HttpResponse
 from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
 from payments.sandbox.alipay.wire import Call, china_time, yuan
-from payments.sandbox.store import day_of_china
 
 ADDRESS_SECONDS = 30
 _SALT = "alipay bill"
@@ -78,7 +77,7 @@ class _GbkNamed(zipfile.ZipInfo):
 
 def _moved(day: date) -> Moved:
     """Read payments and refunds of `day` in China, oldest first."""
-    both = trades.moved("alipay", *day_of_china(day))
+    both = trades.moved("alipay", day=day)
     return [one for one in both if one.made is None], [one for one in both if one.made is not None]
 
 

@@ -27,7 +27,6 @@ from payments.sandbox.alipay.wire import (
     why_not_genuine,
     yuan,
 )
-from payments.sandbox.store import expired
 
 _REFUSALS = {
     "not_found": ("ACQ.TRADE_NOT_EXIST", "交易不存在"),
@@ -251,4 +250,4 @@ def _trade_document(trade: sqlite3.Row) -> dict[str, Any]:
 def _status(trade: Any) -> str:
     if trade["state"] == "SUCCESS":
         return "TRADE_CLOSED" if trade["refunded_minor"] == trade["charged_minor"] else "TRADE_SUCCESS"
-    return "TRADE_CLOSED" if trade["state"] == "CLOSED" or expired(trade) else "WAIT_BUYER_PAY"
+    return "TRADE_CLOSED" if trade["state"] == "CLOSED" or trades.expired(trade) else "WAIT_BUYER_PAY"

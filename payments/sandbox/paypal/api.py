@@ -133,7 +133,7 @@ def approve(out_trade_no: str) -> sqlite3.Row:
     Raises:
         trades.Refused: it is not open any more.
     """
-    trade = trades.existing("paypal", out_trade_no)
+    trade = trades.existing(out_trade_no, "paypal")
     if trade["state"] == "CLOSED":
         raise trades.Refused("closed")
     if not state.store().kept_of(trade["prepay"]).get("approved"):

@@ -95,7 +95,7 @@ def checkmweb(request: HttpRequest) -> HttpResponse:
 
 def query(request: HttpRequest, *, out_trade_no: str) -> Any:
     _must_be_ours(request.GET.get("mchid", ""))
-    return trade_document(trades.existing("wechat", out_trade_no))
+    return trade_document(trades.existing(out_trade_no, "wechat"))
 
 
 def close(request: HttpRequest, *, out_trade_no: str) -> Any:

@@ -15,7 +15,6 @@ from django.http import HttpRequest, HttpResponse
 from payments import money
 from payments.providers.documents import CHINA, TIME_FORMAT
 from payments.sandbox import faults, state, trades
-from payments.sandbox.store import day_of_china
 from payments.sandbox.wechat.documents import opened_by
 from payments.sandbox.wechat.signing import Error
 
@@ -62,7 +61,7 @@ def download(request: HttpRequest) -> Any:
 
 def bill(day: date) -> bytes | None:
     """Make the bill of `day` in China; None if nothing moved."""
-    moved = trades.moved("wechat", *day_of_china(day))
+    moved = trades.moved("wechat", day=day)
     if not moved:
         return None
     lines = [_line(_values(one)) for one in moved]

@@ -5,28 +5,23 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.documents import CHINA
-from payments.sandbox import faults, state
-from payments.sandbox.store import expired
+from payments.sandbox import faults, state, trades
 
 SHOPPER = "oSandboxShopper000000000000"
+_DESCRIBED = {"NOTPAY": "订单未支付", "CLOSED": "订单已关闭", "SUCCESS": "支付成功", "REFUND": "转入退款"}
 
 
 def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
     settings = state.keys().settings
-    states = {
-        "NOTPAY": ("NOTPAY", "订单未支付"),
-        "CLOSED": ("CLOSED", "订单已关闭"),
-        "SUCCESS": ("SUCCESS", "支付成功"),
-    }
-    name, described = states[trade["state"]]
-    if trade["state"] == "NOTPAY" and expired(trade):  # type: ignore[arg-type]
-        name, described = states["CLOSED"]
+    name = "CLOSED" if trade["state"] == "NOTPAY" and trades.expired(trade) else trade["state"]
+    if trade["refunded_minor"]:
+        name = "REFUND"
     document: dict[str, Any] = {
         "appid": settings["WECHAT_APP_ID"],
         "mchid": trade["seller"] or settings["WECHAT_MCH_ID"],
         "out_trade_no": trade["out_trade_no"],
-        "trade_state": "REFUND" if trade["refunded_minor"] else name,
-        "trade_state_desc": "转入退款" if trade["refunded_minor"] else described,
+        "trade_state": name,
+        "trade_state_desc": _DESCRIBED[name],
         "amount": {"total": trade["amount_minor"], "currency": trade["currency"]},
     }
     if trade["state"] == "SUCCESS":
