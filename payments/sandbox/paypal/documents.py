@@ -23,18 +23,17 @@ Document = dict[str, Any]
 
 def order(trade: Row, base: str) -> Document:
     """Build an order; `base` is the API's address."""
-    kept, paid = state.store().kept_of(trade["prepay"]), trade["state"] == "SUCCESS"
+    kept = state.store().kept_of(trade["prepay"])
     unit: Document = {
         "reference_id": "default",
         "amount": amount(trade["amount_minor"], kept.get("currency", trade["currency"])),
-        "payee": {"merchant_id": state.keys().paypal.settings["MERCHANT_ID"]},
+        "payee": payee(trade),
         "description": trade["description"],
         "custom_id": kept.get("custom_id", ""),
         "invoice_id": trade["out_trade_no"],
     }
-    if paid:
+    if trade["state"] == "SUCCESS":
         refunds = state.store().rows("SELECT * FROM refunds WHERE out_trade_no = ?", trade["out_trade_no"])
-        unit["payee"] = payee(trade)
         unit["payments"] = {
             "captures": [capture(trade, base)],
             "refunds": [refund(made, trade, base) for made in refunds],
@@ -48,7 +47,7 @@ def order(trade: Row, base: str) -> Document:
         "status": status or ("APPROVED" if kept.get("approved") else "PAYER_ACTION_REQUIRED"),
         "purchase_units": [unit],
         "create_time": moment(trade["created_at"]),
-        "links": [link(address, "self", "GET"), link(page, "payer-action", "GET")],
+        "links": [link(address, "self"), link(page, "payer-action")],
     }
 
 
@@ -65,7 +64,7 @@ def capture(trade: Row, base: str) -> Document:
         "invoice_id": trade["out_trade_no"],
         "custom_id": state.store().kept_of(trade["prepay"]).get("custom_id", ""),
         "create_time": moment(trade["paid_at"]),
-        "links": [link(f"{base}/v2/checkout/orders/{trade['prepay']}", "up", "GET")],
+        "links": [link(f"{base}/v2/checkout/orders/{trade['prepay']}", "up")],
     }
 
 
@@ -78,7 +77,7 @@ def refund(made: Row, trade: Row, base: str) -> Document:
         "amount": amount(made["amount_minor"], trade["currency"]),
         **{name: kept[name] for name in ("invoice_id", "custom_id", "note_to_payer") if name in kept},
         "create_time": moment(made["created_at"]),
-        "links": [link(f"{base}/v2/payments/captures/{trade['transaction_id']}", "up", "GET")],
+        "links": [link(f"{base}/v2/payments/captures/{trade['transaction_id']}", "up")],
     }
 
 
@@ -193,5 +192,5 @@ def moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def link(href: str, rel: str, method: str) -> dict[str, str]:
-    return {"href": href, "rel": rel, "method": method}
+def link(href: str, rel: str) -> dict[str, str]:
+    return {"href": href, "rel": rel, "method": "GET"}
