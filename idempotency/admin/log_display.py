@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
@@ -98,16 +99,15 @@ def _remark(log: RequestLog) -> str:
 def name_of(principal: str) -> str:
     kind, _colon, name = principal.partition(":")
     if kind == "user":
-        return _user(name)
+        user, number = user_of(name), _("user %(number)s") % {"number": name}
+        return number if user is None else f"{user.get_username()} ({number})"
     if kind == "session":
         return _("a guest, session %(digest)s…") % {"digest": name[:SESSION_SHOWN]}
     return _("an anonymous caller") if kind == "anonymous" else principal
 
 
-def _user(number: str) -> str:
+def user_of(number: str) -> Any:
     try:
-        user = get_user_model()._default_manager.filter(pk=number).first()
+        return get_user_model()._default_manager.filter(pk=number).first()
     except (ValueError, ValidationError):  # another kind of user had this number once; or one of a tenant
-        user = None
-    number = _("user %(number)s") % {"number": number}
-    return number if user is None else f"{user.get_username()} ({number})"
+        return None

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, Right
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from idempotency.admin.log_display import user_of
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
 from payments import order_keys
@@ -95,9 +96,8 @@ def use_of(entry: LedgerEntry) -> str:
     """Say who used a key, for what and with which answer."""
     caller, _space, what = entry.scope.partition(" ")
     kind, _colon, number = caller.partition(":")
-    with suppress(ValueError, ValidationError):  # the number is no primary key of this project's users
-        if kind == "user" and (user := get_user_model()._default_manager.filter(pk=number).first()):
-            caller = user.get_username()
+    if kind == "user" and (user := user_of(number)) is not None:
+        caller = user.get_username()
     about = {"who": caller, "what": what, "status": entry.response_status or "-"}
     return _("This key was used by %(who)s for %(what)s. Answer: %(status)s.") % about
 
