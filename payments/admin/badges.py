@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_noop as _
 
+from idempotency.admin.pages import column
 from payments.channels.accounts import provider_name
 from payments.settlement import journal
 
@@ -34,12 +34,7 @@ def badge(value: str, words: Any = "") -> SafeString:
 
 def badge_column(field: str = "status", words: Any = STATUS) -> Any:
     """Make a column with the words of `field` as a badge."""
-
-    @admin.display(description=words)
-    def shown(self: Any, row: Any) -> SafeString:
-        return badge(getattr(row, field), getattr(row, f"get_{field}_display")())
-
-    return shown
+    return column(lambda row: badge(getattr(row, field), getattr(row, f"get_{field}_display")()), words)
 
 
 def book_name(account: str) -> str:
