@@ -105,7 +105,6 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
         *map(time_of, ("created_at", "expires_at", "closing_at", "paid_at", "closed_at")),
         "version",
     )
-    readonly_fields: ClassVar[Any] = fields
 
     short_number = column(
         lambda order: format_html('<span title="{}">{}</span>', order.id.hex, order.short_number), _("number")
@@ -220,7 +219,6 @@ class CampaignAdmin(ReadOnlyAdmin):
     list_display = ("slug", "name", "name_zh", "percent_off", time_of("created_at"))
     search_fields = ("slug", "name", "name_zh")
     fields = (*list_display, "coupons_drawn", "coupons_left")
-    readonly_fields = fields
 
     coupons_drawn = column(lambda campaign: _counted(campaign, drawn=True), _("drawn"))
     coupons_left = column(lambda campaign: _counted(campaign, drawn=False), _("left"))
@@ -235,7 +233,7 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_select_related = ("campaign", "drawn_by")
     search_fields = ("code",)
     search_help_text = _("a whole user name or code")
-    fields = readonly_fields = list_display
+    fields = list_display
 
     number = column(lambda coupon: coupon.pk, _("number"), ordering="pk")
     shown_code = column(lambda coupon: "-" if coupon.drawn_by_id is None else coupon.code, _("code"))
