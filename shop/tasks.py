@@ -26,10 +26,9 @@ log = logging.getLogger(__name__)
 BATCH = 20
 CLOSING_SECONDS = 50.0  # after which no further order is closed: the next minute's run goes on
 SESSIONS_BATCH = 10_000
-SESSIONS_BATCHES_MAX = 100  # a million a run
 JOBS_DAYS = 30  # a failed job stays so long for a person
 JOBS_BATCH = 1_000
-JOBS_BATCHES_MAX = 100
+BATCHES_MAX = 100  # a run: a million sessions
 
 # locked, because somebody may be retrying a failed one; the worker removes those that succeed now
 _CLEAR_JOBS = """
@@ -106,7 +105,7 @@ def clear_sessions(timestamp: int) -> int:
     def remove() -> int:
         return Session.objects.filter(pk__in=list(over[:SESSIONS_BATCH])).delete()[0]
 
-    return _remove_all(remove, batch=SESSIONS_BATCH, batches_max=SESSIONS_BATCHES_MAX)
+    return _remove_all(remove, batch=SESSIONS_BATCH)
 
 
 @app.periodic(cron="53 * * * *")
@@ -119,13 +118,13 @@ def clear_jobs(timestamp: int) -> int:
             cursor.execute(_CLEAR_JOBS, [JOBS_DAYS, JOBS_BATCH])
             return int(cursor.rowcount)
 
-        return _remove_all(remove, batch=JOBS_BATCH, batches_max=JOBS_BATCHES_MAX)
+        return _remove_all(remove, batch=JOBS_BATCH)
 
 
-def _remove_all(remove: Callable[[], int], *, batch: int, batches_max: int) -> int:
+def _remove_all(remove: Callable[[], int], *, batch: int) -> int:
     """Call `remove`, each time in a commit of its own, until it finds less than a batch."""
     removed = 0
-    for _ in range(batches_max):
+    for _ in range(BATCHES_MAX):
         found = remove()
         removed += found
         if found < batch:

@@ -360,7 +360,7 @@ def test_sessions_that_are_over_are_removed_batch_by_batch(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "SESSIONS_BATCH", 2)
-    monkeypatch.setattr(tasks, "SESSIONS_BATCHES_MAX", 3)
+    monkeypatch.setattr(tasks, "BATCHES_MAX", 3)
     now = timezone.now()
     ends = [now] * 9 + [now + timedelta(hours=1)]
     Session.objects.bulk_create(Session(session_key=f"{key:032}", expire_date=end) for key, end in enumerate(ends))
