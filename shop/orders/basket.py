@@ -23,19 +23,24 @@ MAX_UNITS = 99  # of one product; for more there is the API
 Units = dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Line:
-    """A product in the basket.
-
-    Attributes:
-        product: a `Product` with `units`; None if it is not sold any more.
-        trouble: reason not to order it as it is, ``gone``, ``flash_only``, ``sold_out`` or ``few``; else empty.
-    """
+    """A product in the basket, `product` with its `units`, or None if it is not sold any more."""
 
     sku: str
     quantity: int
     product: Any
-    trouble: str
+
+    @property
+    def trouble(self) -> str:
+        """Reason not to order it as it is; else empty."""
+        if self.product is None:
+            return "gone"
+        if self.product.flash_only:
+            return "flash_only"
+        if self.product.units < self.quantity:
+            return "few" if self.product.units else "sold_out"
+        return ""
 
     @property
     def subtotal_minor(self) -> int:
@@ -84,7 +89,7 @@ def contents(session: SessionBase) -> Units:
 def look(quantities: Mapping[str, int]) -> Basket:
     """Describe the products of `quantities` at their current prices and stock."""
     products = {product.sku: product for product in Product.objects.filter(sku__in=quantities).with_units()}
-    return Basket([_line(sku, quantity, products.get(sku)) for sku, quantity in quantities.items()])
+    return Basket([Line(sku, quantity, products.get(sku)) for sku, quantity in quantities.items()])
 
 
 def add(session: SessionStore, *, sku: str, quantity: int) -> None:
@@ -156,14 +161,3 @@ def _sound(found: Any) -> Units:
     """Return the valid part of a stored basket."""
     units = found if isinstance(found, dict) else {}
     return {sku: held for sku, held in list(units.items())[:MAX_ITEMS] if isinstance(held, int) and held > 0}
-
-
-def _line(sku: str, quantity: int, product: Any) -> Line:
-    trouble = ""
-    if product is None:
-        trouble = "gone"
-    elif product.flash_only:
-        trouble = "flash_only"
-    elif product.units < quantity:
-        trouble = "few" if product.units else "sold_out"
-    return Line(sku=sku, quantity=quantity, product=product, trouble=trouble)
