@@ -4,8 +4,6 @@ Every unsafe form carries a one-time token, so a double click, a reload or a sec
 scripts only smooth that.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +25,6 @@ from shop.api.answers import caller_id
 from shop.catalog import cache
 from shop.catalog import products as catalog
 from shop.errors import ProductNotFound
-from shop.models import Order
 from shop.orders import placing as orders
 from shop.web import basketpages, couponpages, orderpages, problems, salepages
 from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
@@ -110,21 +107,6 @@ def like(request: HttpRequest, *, sku: str) -> HttpResponse:
     return redirect("product", sku=sku)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An order in the history; `label`: its status, or its latest refund's while it is paid."""
-
-    order: Order
-    title: str
-    badge: str
-    label: Any
-
-
-def _rows(shown: Sequence[Order]) -> list[Row]:
-    badges = badges_of(shown)
-    return [Row(order, order.title(order.lines[0].local_name), *badges[order.id]) for order in shown]
-
-
 @members_only(back_to="history")
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
@@ -137,7 +119,9 @@ def history(request: HttpRequest) -> HttpResponse:
             before = ""
     shown = list(mine[: PAGE_SIZE + 1])
     more = shown[PAGE_SIZE - 1].id.hex if len(shown) > PAGE_SIZE else ""
-    context = {"rows": _rows(shown[:PAGE_SIZE]), "more": more, "before": before}
+    badges = badges_of(shown[:PAGE_SIZE])
+    rows = [(one, one.title(one.lines[0].local_name), *badges[one.id]) for one in shown[:PAGE_SIZE]]
+    context = {"rows": rows, "more": more, "before": before}
     return render(request, "shop/history.html", context)
 
 
