@@ -98,7 +98,7 @@ class OrderView:
         return [one for one in self.refunds if not one.refund.anomaly_id]
 
     @property
-    def paid_in_all_minor(self) -> int:
+    def kept_minor(self) -> int:
         """Amount that the order was paid with, less what has gone back."""
         return self.order.total_minor - self.refunded_minor
 
@@ -107,7 +107,7 @@ class OrderView:
         """True if open refunds return all that is left of what the order was paid with."""
         open_minor = sum(one.refund.amount_minor for one in self.order_refunds if one.open)
         # more than is left, where the provider's own pages returned a part meanwhile
-        return self.stage is Stage.PAID and 0 < self.paid_in_all_minor <= open_minor
+        return self.stage is Stage.PAID and 0 < self.kept_minor <= open_minor
 
     @property
     def delayed(self) -> bool:
