@@ -1,6 +1,6 @@
 """Products as they are shown: name, price, units, likes. Reads only, one statement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Value
@@ -10,11 +10,6 @@ from shop.models import Like, Product
 from shop.models.product import InLanguage
 
 LIMIT = 500  # a shop window, not a warehouse: no caller can ask for an unbounded answer
-
-_COLUMNS = (
-    *("pk", "sku", "name", "name_zh", "description", "description_zh"),
-    *("picture", "price_minor", "currency", "flash_only"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,5 +49,6 @@ def read_listings(*, user_id: int | None = None, **only: Any) -> list[Listing]:
     mine = Like.objects.none() if user_id is None else Like.objects.filter(product=OuterRef("pk"), user=user_id)
     products = Product.objects.filter(**only).with_units()
     products = products.annotate(like_count=Coalesce(likes, Value(0)), liked=Exists(mine))
-    rows = products.order_by("pk").values(*_COLUMNS, "units", "like_count", "liked")[:LIMIT]
+    columns = [field.name for field in fields(Listing) if field.name != "stock"]
+    rows = products.order_by("pk").values(*columns, "units")[:LIMIT]
     return [Listing(stock=row.pop("units"), **row) for row in rows]
