@@ -61,8 +61,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             raise ImproperlyConfigured(f"{name} is not set (`make run` sets it to the servers that it starts).")
         return value
 
-    def secret(self, name: str, secret: str) -> str:
-        """Return a key that signs; without `DEBUG` it must be hard to guess."""
+    def check_secret(self, name: str, secret: str) -> None:
+        """Refuse a key that is easy to guess, and without `DEBUG` a demo's."""
         self._refuse_demo(name, secret)
         if len(secret) < SECRET_LENGTH:
             raise ImproperlyConfigured(
@@ -70,11 +70,10 @@ class Environment(environ.Env):  # type: ignore[misc]  # environ has no types
             )
         if len(set(secret)) < LETTERS_LEAST:
             raise ImproperlyConfigured(f"{name} repeats a few characters; set it to random ones.")
-        return secret
 
-    def count(self, name: str, *, default: int, most: int = 1_000_000) -> int:
-        wanted = f"a whole number from 1 to {most}"
-        return int(self._read(name, lambda text: _within(_digits(text), 1, most), wanted, default=str(default)))
+    def count(self, name: str, *, default: int) -> int:
+        wanted = "a whole number from 1 to 1000000"
+        return int(self._read(name, lambda text: _within(_digits(text), 1, 10**6), wanted, default=str(default)))
 
     def seconds(self, name: str, *, default: float, longest: float) -> float:
         wanted = f"a number of seconds from 0 to {longest:g}"

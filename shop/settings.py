@@ -24,11 +24,11 @@ DEBUG = env.debug
 SECRET_KEY = env.str("SECRET_KEY", default=DEMO_SECRET_KEY if DEBUG else "")
 if not SECRET_KEY:
     raise ImproperlyConfigured(f"SECRET_KEY is not set; set it to at least {SECRET_LENGTH} random characters.")
-env.secret("SECRET_KEY", SECRET_KEY)
+env.check_secret("SECRET_KEY", SECRET_KEY)
 # a former key signs as well as the current one, so it must be as hard to guess
 SECRET_KEY_FALLBACKS = env.parts("SECRET_KEY_FALLBACKS")
 for _fallback in SECRET_KEY_FALLBACKS:
-    env.secret("SECRET_KEY_FALLBACKS", _fallback)
+    env.check_secret("SECRET_KEY_FALLBACKS", _fallback)
 
 PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else "").rstrip("/")
 if not PUBLIC_URL:
