@@ -25,7 +25,7 @@ class Sandbox:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.keys = keys.load(folder)
+        self.keys = keys.Keys(folder)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "payments.sandbox", "--port", str(self.port), "--data-dir", str(folder)],
             cwd=ROOT,

@@ -6,8 +6,6 @@ The sandbox plays the platforms, so it holds their private keys; of the merchant
 import fcntl
 import os
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,20 +13,20 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.providers.rsa import load_private_key, load_public_key
-from payments.sandbox.alipay import keys as alipay_keys
+from payments.sandbox.alipay.keys import AlipayCertificates
 from payments.sandbox.issuing import new_key_file, self_signed, stored
-from payments.sandbox.paypal import keys as paypal_keys
+from payments.sandbox.paypal.keys import PayPalKeys
 
 _NAME = "PayOnce sandbox"
 _PLATFORMS = {"WECHAT_PLATFORM_KEYS_DIR", "ALIPAY_PUBLIC_KEY_FILE"}  # public halves of keys that only we hold
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Keys that the sandbox works with.
+    """Keys that the sandbox works with: those of `folder`, made if missing.
 
     Attributes:
-        settings: the shop's channel settings by their environment names, without the addresses.
+        settings: the shop's channel settings by their environment names, without the addresses; the environment
+            may replace the shop's own.
         merchant, app: the shop's keys for WeChat and Alipay (only their public halves are used).
         platform, platform_serial, certificate: WeChat's certificate mode.
         platform_public, public_key_id: WeChat's public-key mode.
@@ -37,51 +35,24 @@ class Keys:
         paypal: a merchant's fields at PayPal, which `settings` do not turn on.
     """
 
-    settings: Mapping[str, str]
-    merchant: rsa.RSAPrivateKey
-    app: rsa.RSAPrivateKey
-    platform: rsa.RSAPrivateKey
-    platform_serial: str
-    certificate: str
-    platform_public: rsa.RSAPrivateKey
-    public_key_id: str
-    alipay: rsa.RSAPrivateKey
-    alipay_certificates: alipay_keys.AlipayCertificates
-    paypal: paypal_keys.PayPalKeys
+    def __init__(self, folder: Path) -> None:
+        self.settings, self.alipay_certificates, self.paypal = _opened(folder)
+        platform_dir = Path(self.settings["WECHAT_PLATFORM_KEYS_DIR"])
+        self.settings |= {name: value for name in self.settings.keys() - _PLATFORMS if (value := _chosen(name))}
+        self.merchant = _private(Path(self.settings["WECHAT_MCH_KEY_FILE"]))
+        self.app = _private(Path(self.settings["ALIPAY_APP_KEY_FILE"]))
+        self.platform = _private(folder / "wechat_platform_key.pem")
+        # the shop stores later certificates beside the first one
+        certificate = next(path for path in platform_dir.glob("*.pem") if _is_of(path, self.platform))
+        self.platform_serial, self.certificate = certificate.stem, certificate.read_text()
+        self.platform_public = _private(folder / "wechat_public_key_private.pem")
+        self.public_key_id = next(platform_dir.glob("PUB_KEY_ID_*.pem")).stem
+        self.alipay = _private(folder / "alipay_key.pem")
 
 
 def ensure(folder: Path) -> dict[str, str]:
     """Make all missing keys under `folder` and return the channel settings that use them."""
-    return _opened(folder.resolve())[0]
-
-
-def load(folder: Path) -> Keys:
-    """Load all keys of `folder`, made if missing; the environment may replace the shop's own."""
-    folder = folder.resolve()
-    settings, alipay_certificates, paypal = _opened(folder)
-    platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
-    settings |= {name: value for name in settings.keys() - _PLATFORMS if (value := _chosen(name))}
-    public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
-
-    def private(name: str) -> rsa.RSAPrivateKey:
-        return load_private_key((folder / name).read_bytes())
-
-    platform = private("wechat_platform_key.pem")
-    # the shop stores later certificates beside the first one
-    certificate = next(path for path in platform_dir.glob("*.pem") if _is_of(path, platform))
-    return Keys(
-        settings=settings,
-        merchant=load_private_key(Path(settings["WECHAT_MCH_KEY_FILE"]).read_bytes()),
-        app=load_private_key(Path(settings["ALIPAY_APP_KEY_FILE"]).read_bytes()),
-        platform=platform,
-        platform_serial=certificate.stem,
-        certificate=certificate.read_text(),
-        platform_public=private("wechat_public_key_private.pem"),
-        public_key_id=public_key.stem,
-        alipay=private("alipay_key.pem"),
-        alipay_certificates=alipay_certificates,
-        paypal=paypal,
-    )
+    return _opened(folder)[0]
 
 
 def make_platform_pair(folder: Path, *, name: str) -> None:
@@ -93,20 +64,25 @@ def make_platform_pair(folder: Path, *, name: str) -> None:
     draft.rename(folder / f"{name}.pem")
 
 
-def _opened(folder: Path) -> tuple[dict[str, str], alipay_keys.AlipayCertificates, paypal_keys.PayPalKeys]:
+def _opened(folder: Path) -> tuple[dict[str, str], AlipayCertificates, PayPalKeys]:
     """Make what is missing: of two processes at once, one does and the other waits and reads."""
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "keys.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         settings = stored(folder / "settings.json", partial(_make, folder))
-        alipay = alipay_keys.load(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
-        return settings, alipay, paypal_keys.load(folder)
+        alipay = AlipayCertificates(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
+        return settings, alipay, PayPalKeys(folder)
 
 
 def _chosen(name: str) -> str:
     """Read a setting of the environment or its file; of several secrets the first, the newest."""
     file = os.environ.get(f"{name}_FILE")
     return (Path(file).read_text() if file else os.environ.get(name, "")).strip().partition("\n")[0]
+
+
+def _private(path: Path) -> rsa.RSAPrivateKey:
+    return load_private_key(path.read_bytes())
 
 
 def _is_of(path: Path, key: rsa.RSAPrivateKey) -> bool:

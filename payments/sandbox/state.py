@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from payments.sandbox.keys import Keys, load
+from payments.sandbox.keys import Keys
 from payments.sandbox.store import Store
 
 
@@ -18,7 +18,7 @@ _process = _Process()
 def open_folder(folder: Path, *, shop: str = "") -> None:
     """Use the keys and the store under `folder`, for the shop at the address `shop`."""
     _process.shop = shop.rstrip("/")
-    _process.keys = load(folder)
+    _process.keys = Keys(folder)
     _process.store = Store(folder / "sandbox.sqlite3")
 
 

@@ -4,13 +4,11 @@ The root file is made as the real one: certificates with an empty line between t
 left out of the roots' SN.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.providers.alipay.keys import certificate_sn, root_sn
@@ -20,31 +18,21 @@ from payments.sandbox.issuing import distinguished_name, issue, new_key, new_key
 _PLATFORM_KEY = "alipay_certificate_key.pem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlipayCertificates:
-    """Certificate mode of both sides, with the platform's key; key mode has another."""
+    """Certificate mode of both sides, with the platform's key; key mode has another.
 
-    settings: Mapping[str, str]
-    platform: rsa.RSAPrivateKey
-    platform_sn: str
-    app_sn: str
-    root_sn: str
+    Made under `folder` if missing; the caller holds its lock.
+    """
 
+    def __init__(self, folder: Path, *, app_key_file: Path) -> None:
+        self.settings = stored(folder / "alipay_certificates.json", partial(_make, folder, app_key_file))
+        self.platform = load_private_key((folder / _PLATFORM_KEY).read_bytes())
+        self.platform_sn = certificate_sn(self._certificates("ALIPAY_PUBLIC_CERT_FILE")[0])
+        self.app_sn = certificate_sn(self._certificates("ALIPAY_APP_CERT_FILE")[0])
+        self.root_sn = root_sn(self._certificates("ALIPAY_ROOT_CERT_FILE"))
 
-def load(folder: Path, *, app_key_file: Path) -> AlipayCertificates:
-    """Load what is under `folder`, made if missing; the caller holds its lock."""
-    settings = stored(folder / "alipay_certificates.json", partial(_make, folder, app_key_file))
-
-    def certificates(name: str) -> list[x509.Certificate]:
-        return x509.load_pem_x509_certificates(Path(settings[name]).read_bytes())
-
-    return AlipayCertificates(
-        settings=settings,
-        platform=load_private_key((folder / _PLATFORM_KEY).read_bytes()),
-        platform_sn=certificate_sn(certificates("ALIPAY_PUBLIC_CERT_FILE")[0]),
-        app_sn=certificate_sn(certificates("ALIPAY_APP_CERT_FILE")[0]),
-        root_sn=root_sn(certificates("ALIPAY_ROOT_CERT_FILE")),
-    )
+    def _certificates(self, name: str) -> list[x509.Certificate]:
+        return x509.load_pem_x509_certificates(Path(self.settings[name]).read_bytes())
 
 
 def _make(folder: Path, app_key_file: Path) -> dict[str, str]:

@@ -1,12 +1,9 @@
 """Credentials of a merchant at PayPal, and the key that signs its webhooks."""
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.providers.rsa import load_private_key
@@ -15,23 +12,20 @@ from payments.sandbox.issuing import new_key_file, self_signed, stored
 _LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PayPalKeys:
-    """The merchant's fields without address and endpoint, and their certificate's key."""
+    """The merchant's fields without address and endpoint, and their certificate's key.
 
-    settings: Mapping[str, str]
-    key: rsa.RSAPrivateKey
+    Made under `folder` if missing; the caller holds its lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = stored(folder / "paypal.json", partial(_make, folder))
+        self.key = load_private_key((folder / "paypal_key.pem").read_bytes())
 
 
 def number(length: int) -> str:
     """Make a number as PayPal writes its own."""
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
-
-
-def load(folder: Path) -> PayPalKeys:
-    """Load what is under `folder`, made if missing; the caller holds its lock."""
-    settings = stored(folder / "paypal.json", partial(_make, folder))
-    return PayPalKeys(settings=settings, key=load_private_key((folder / "paypal_key.pem").read_bytes()))
 
 
 def _make(folder: Path) -> dict[str, str]:

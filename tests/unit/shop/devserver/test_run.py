@@ -102,7 +102,7 @@ def test_the_sandbox_knows_what_is_set_but_for_keys_that_it_holds_itself(
     secrets = plan.data_dir / "newest first"
     secrets.write_text("mine too\nolder\n")
     monkeypatch.setenv("WECHAT_API_V3_KEY_FILE", str(secrets))
-    found = keys.load(plan.data_dir / "sandbox").settings
+    found = keys.Keys(plan.data_dir / "sandbox").settings
     mine = {"STRIPE_WEBHOOK_SECRET": "mine", "WECHAT_API_V3_KEY": "mine too"}
     assert found == {name: made[name] for name in found} | mine
 
