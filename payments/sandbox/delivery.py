@@ -64,7 +64,7 @@ def _run(worker: Worker) -> None:
                 continue
             if faults.current()["reorder"]:
                 faults.reorder_dice.shuffle(due)
-            senders = faults.senders()
+            senders = faults.number("parallel", if_true=16)
             for start_at in range(0, len(due), senders):
                 list(pool.map(lambda row: _send(client, row), due[start_at : start_at + senders]))
 

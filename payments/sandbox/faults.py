@@ -85,16 +85,10 @@ def happens(rate: float) -> bool:
         return rate > 0 and dice.random() < rate
 
 
-def copies() -> int:
-    """Return the number of times that a notification is sent."""
-    duplicates = current()["duplicates"]
-    return 2 if duplicates is True else max(1, int(duplicates))
-
-
-def senders() -> int:
-    """Return the number of notifications that are sent at once."""
-    parallel = current()["parallel"]
-    return 16 if parallel is True else max(1, int(parallel))
+def number(fault: str, *, if_true: int) -> int:
+    """Return the number that a fault is set to, at least 1; `if_true` where it is only turned on."""
+    value = current()[fault]
+    return if_true if value is True else max(1, int(value))
 
 
 def charged_minor(asked: int) -> int:

@@ -193,7 +193,7 @@ def enqueue(
         "created_at": time.time(),
     }
     due = time.time() + faults.current()["delay_ms"] / 1000
-    for _ in range(faults.copies()):
+    for _ in range(faults.number("duplicates", if_true=2)):
         fate = "lost" if faults.happens(faults.current()["drop_rate"]) else "due"
         connection.execute(
             "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
