@@ -45,7 +45,7 @@ def why_not_genuine(given: Mapping[str, str]) -> str | None:
 
 
 def certificate_mode(given: Mapping[str, str]) -> bool:
-    """Check that the caller names a certificate."""
+    """Return whether the caller names a certificate."""
     return "app_cert_sn" in given or "alipay_root_cert_sn" in given
 
 
