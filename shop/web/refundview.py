@@ -1,12 +1,11 @@
 """Refunds and uncredited payments, as the shopper sees them. Reads only."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from payments.models import Anomaly, Payment, Refund
@@ -116,14 +115,19 @@ class UncountedPayment:
 
 
 def refunds_of(payment: Payment) -> list[RefundView]:
-    return [RefundView(refund) for refund in _oldest_first(payment.refunds.select_related("anomaly", "payment"))]
+    refunds = payment.refunds.select_related("anomaly", "payment").order_by("created_at", "id")
+    return [RefundView(refund) for refund in refunds]
 
 
 def badges_of(orders: Collection[Order]) -> dict[UUID, tuple[str, Any]]:
     """Map orders to colour and label of their status, or of a paid one's latest refund."""
-    refunds = _latest_refunds([order.id for order in orders if order.status == OrderStatus.PAID])
     badges = {order.id: (order.status, order.get_status_display()) for order in orders}
-    return badges | {order_id: refund.badge_of_order for order_id, refund in refunds.items()}
+    paid = [order.id for order in orders if order.status == OrderStatus.PAID]
+    # not of payments that the order did not need
+    refunds = Refund.objects.filter(payment__order_id__in=paid, anomaly__isnull=True).select_related("payment")
+    for refund in refunds.order_by("created_at", "id"):
+        badges[refund.payment.order_id] = RefundView(refund).badge_of_order
+    return badges
 
 
 def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
@@ -132,13 +136,3 @@ def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[Unco
     # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")
     return [UncountedPayment(anomaly, by_policy.get(anomaly.pk)) for anomaly in filed]
-
-
-def _latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
-    """Map orders to their latest refund, if any; not of payments that the order did not need."""
-    rows = Refund.objects.filter(payment__order_id__in=order_ids, anomaly__isnull=True).select_related("payment")
-    return {refund.payment.order_id: RefundView(refund) for refund in _oldest_first(rows)}
-
-
-def _oldest_first(refunds: QuerySet[Refund, Refund]) -> QuerySet[Refund, Refund]:
-    return refunds.order_by("created_at", "id")
