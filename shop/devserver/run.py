@@ -181,12 +181,9 @@ def main() -> int:
     # SIGINT too: a background shell starts its children deaf to it
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    run = None
     try:
         run = Run(Plan.of(os.environ))
-    except RunError as error:
-        sys.stderr.write(f"payonce: {error}\n")
-        return 1
-    try:
         run.start()
         run.watch(parent=parent)
     except KeyboardInterrupt:
@@ -197,7 +194,8 @@ def main() -> int:
     finally:
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(stop_signal, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
-        run.stop()
+        if run is not None:
+            run.stop()
     return 0
 
 
