@@ -182,12 +182,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 def column(read: Callable[[Any], Any], words: Any, *, ordering: str | None = None, boolean: bool = False) -> Any:
     """Make a column, or a field of a page, of a `ModelAdmin`: what `read` returns for the row."""
-
-    @admin.display(description=words, ordering=ordering, boolean=boolean)
-    def shown(self: Any, row: Any) -> Any:
-        return read(row)
-
-    return shown
+    return admin.display(description=words, ordering=ordering, boolean=boolean)(lambda self, row: read(row))
 
 
 def time_column(field: str, words: Any = "") -> Any:
@@ -197,11 +192,7 @@ def time_column(field: str, words: Any = "") -> Any:
 
 def time_of(field: str) -> Any:
     """Make the same as an entry of `list_display` or `fields`."""
-
-    @admin.display(description=in_utc(label(field)))
-    def shown(row: Any) -> str:
-        return utc(getattr(row, field))
-
+    shown = admin.display(description=in_utc(label(field)))(lambda row: utc(getattr(row, field)))
     shown.__name__ = field
     return shown
 
