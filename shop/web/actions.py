@@ -24,9 +24,6 @@ HEADINGS: Mapping[tuple[str, str], Any] = {
     (NextActionType.REDIRECT, "alipay"): _("Continue at Alipay"),
     (NextActionType.REDIRECT, "stripe"): _("Continue at Stripe"),
 }
-EXPIRED: Mapping[str, tuple[Any, Any]] = {
-    NextActionType.QR_CODE: (_("This code has expired."), _("Show a new code")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,9 @@ class Action:
     @property
     def words_when_expired(self) -> tuple[Any, Any]:
         """Sentence about one that can be used no more, and the button to a fresh one."""
-        return EXPIRED.get(self.next.type, (gettext("This has expired."), gettext("Show it again")))
+        if self.next.type == NextActionType.QR_CODE:
+            return gettext("This code has expired."), gettext("Show a new code")
+        return gettext("This has expired."), gettext("Show it again")
 
     @property
     def qr_picture(self) -> str:
