@@ -32,18 +32,16 @@ def show(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-def _page(
-    request: HttpRequest, *, form: BasketForm | None = None, problem: Problem | None = None, status: int = 200
-) -> HttpResponse:
+def _page(request: HttpRequest, *, form: BasketForm | None = None, problem: Problem | None = None) -> HttpResponse:
     held = basket.contents(request.session)
-    form = form or BasketForm(skus=held, initial=BasketForm.initial_of(held))
     context: dict[str, Any] = {
         "basket": basket.look(held),
-        "form": form,
+        "form": form or BasketForm(skus=held, initial=BasketForm.initial_of(held)),
         "words": problems.words_for(problem.code) if problem else None,
         "about": problem.extra.get("sku", "") if problem else "",
     }
-    return render(request, "shop/basket.html", context, status=status)
+    status = 400 if form else 200
+    return render(request, "shop/basket.html", context, status=problem.status if problem else status)
 
 
 def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpResponse:
@@ -51,7 +49,7 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
         messages.info(request, problems.STALE[problem.code])
         return redirect("basket")
     if problem.code in SHOWN_HERE:
-        return _page(request, problem=problem, status=problem.status)
+        return _page(request, problem=problem)
     return problems.render_problem(request, problem)
 
 
@@ -78,7 +76,7 @@ def change(request: HttpRequest) -> HttpResponse:
         return redirect("basket")
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
-        return _page(request, form=form, status=400)
+        return _page(request, form=form)
     basket.put(request.session, quantities=form.wanted)
     return redirect_to_login(reverse("basket")) if "login" in request.POST else redirect("basket")
 
@@ -102,7 +100,7 @@ def order(request: HttpRequest, *, call: KeyedCall) -> HttpResponse:
     """
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
-        return _page(request, form=form, status=400)
+        return _page(request, form=form)
     wanted = {sku: quantity for sku, quantity in form.wanted.items() if quantity}
     if not wanted:
         messages.info(request, _("There is nothing to order in your basket."))
