@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from idempotency.locks import LockLost, NotHeld, RateExceeded
-from idempotency.locks.engine import places
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
@@ -107,32 +106,6 @@ def test_a_cancelled_wait_takes_its_own_permits_from_a_rate(one: Bench, kind: st
         later.result(30)
     if kind == "RateLimiter":  # nobody gets the time of the later one as well
         assert exceeded.value.retry_after_seconds > 1800
-
-
-@pytest.mark.parametrize("kind", ["Semaphore", "PermitExpirableSemaphore"])
-def test_permits_are_taken_by_force(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "LEASE_SECONDS", 600.0)  # no renewal says so in time
-    semaphore = bench.make(kind, permits=3)
-    expirable = kind != "Semaphore"
-    lease = {"lease_seconds": 600} if expirable else {}
-    holder, waiter, other = bench.actors(3)
-    assert other.do(semaphore.force_release) is False
-    taken = [holder.do(lambda: semaphore.acquire(**lease)) for _ in range(2)]
-    tokens = [owner.token for owner in other.do(semaphore.state).owners]
-    take = (lambda: semaphore.acquire_many(2, **lease)) if expirable else (lambda: semaphore.acquire(2))
-    waiting = waiter.begin(take)
-    bench.waits(1, kind=semaphore._kind)
-    assert other.do(lambda: semaphore.force_release(token=tokens[1] + 100)) is False
-    assert other.do(lambda: semaphore.force_release(token=tokens[0])) is True
-    assert waiting.result(30)
-    assert other.do(semaphore.acquired) == 3
-    assert other.do(semaphore.force_release) is True
-    assert other.do(semaphore.available) == 3
-    if not expirable:
-        until(lambda: holder.do(lambda: semaphore.lost), "the holder hears it")
-    for permit in reversed(taken):
-        with pytest.raises(NotHeld):
-            holder.do(lambda permit=permit: semaphore.release(*[permit] if expirable else []))
 
 
 def test_several_as_one(bench: Bench) -> None:
