@@ -145,6 +145,15 @@ def a_loop() -> Iterator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
+@contextlib.contextmanager
+def a_face(face: str) -> Iterator[Faced]:
+    """Actors on `threads`, or on `asyncio`."""
+    with contextlib.ExitStack() as stack:
+        faced = Faced(stack.enter_context(a_loop()) if face == "asyncio" else None)
+        stack.callback(faced.close)
+        yield faced
+
+
 async def _emptied() -> None:
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:

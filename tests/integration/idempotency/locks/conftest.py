@@ -21,7 +21,7 @@ from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.hub import tagged
 from idempotency.redis.fastpath import Script
 from tests import zookeeper_server
-from tests.integration.idempotency.locks.actors import Faced, a_loop, until
+from tests.integration.idempotency.locks.actors import Faced, a_face, a_loop, until
 from tests.integration.idempotency.locks.mutexes import OverPostgres, OverRedis, OverZooKeeper, sessions
 from tests.integration.idempotency.locks.processes import PATIENT_CLAIM_SECONDS, Pool
 from tests.redis_topologies import SERVICE, valkey_program
@@ -217,11 +217,17 @@ def mutexes(request: pytest.FixtureRequest, server: str, face: str, kind: str) -
         else:
             zookeeper = None if server == "PostgreSQL" else request.getfixturevalue("zookeeper")
             connect = zookeeper and stack.enter_context(sessions(zookeeper))
-            faced = Faced(stack.enter_context(a_loop()) if face == "asyncio" else None)
-            stack.callback(faced.close)
+            faced = stack.enter_context(a_face(face))
             over = OverZooKeeper(faced, zookeeper, connect) if zookeeper else OverPostgres(faced)
         yield over
     over.close()
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def faced(request: pytest.FixtureRequest) -> Iterator[Faced]:
+    """Actors on either face."""
+    with a_face(request.param) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from idempotency.locks.engine.session import Session
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, transaction_lock
 from shop.devserver.embedded import EmbeddedServers
-from tests.integration.idempotency.locks.actors import Actor, Faced, a_loop, until
+from tests.integration.idempotency.locks.actors import Actor, Faced, a_face, until
 from tests.integration.idempotency.locks.mutexes import asked, nothing_is_left, terminate, waits
 from tests.integration.idempotency.locks.processes import Pool, account_table
 from tests.processes import stand_still
@@ -38,22 +38,11 @@ def accounts(transactional_db: None) -> Iterator[Any]:
         yield model
 
 
-class Hall(Faced):
-    """One face of the lock, and its holders."""
-
-    def lock(self, name: str = "till", **settings: Any) -> Any:
-        return (AdvisoryLock if self.loop is None else AsyncAdvisoryLock)(name, **settings)
+def lock_of(faced: Faced, name: str = "till", **settings: Any) -> Any:
+    return (AdvisoryLock if faced.loop is None else AsyncAdvisoryLock)(name, **settings)
 
 
-@pytest.fixture(params=["threads", "asyncio"])
-def hall(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Hall]:
-    with contextlib.ExitStack() as stack:
-        made = Hall(None if request.param == "threads" else stack.enter_context(a_loop()))
-        stack.callback(made.close)
-        yield made
-
-
-def test_a_release_that_is_cancelled_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_is_cancelled_again_and_again_is_done_and_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[str] = []
     once, inside, go = Session.let_go, threading.Event(), threading.Event()
 
@@ -62,19 +51,19 @@ def test_a_release_that_is_cancelled_is_heard(monkeypatch: pytest.MonkeyPatch) -
         go.wait(30)
         return once(session)
 
-    with a_loop() as loop:
-        hall = Hall(loop)
-        actor, lock = hall.actor(), hall.lock(on_released=lambda *_: ends.append("released"))
+    with a_face("asyncio") as faced:
+        actor, lock = faced.actor(), lock_of(faced, on_released=lambda *_: ends.append("released"))
         actor.do(lock.acquire)
         monkeypatch.setattr(Session, "let_go", slow)
         releasing = actor.begin(lock.release)
         assert inside.wait(30)
-        actor.cancel()
-        hall.run(asyncio.sleep(0))
+        for _ in range(2):
+            actor.cancel()
+            faced.run(asyncio.sleep(0))
+        assert not releasing.done()
         go.set()
         with pytest.raises(asyncio.CancelledError):
             releasing.result(30)
-        hall.close()
     assert ends == ["released"]
 
 
@@ -95,33 +84,27 @@ def _nothing_is_left(transactional_db: None) -> Iterator[None]:
     nothing_is_left()
 
 
-# by name, for a session
+def test_a_name_is_any_text(faced: Faced) -> None:
+    actor = faced.actor()
+    for name in ("", "a\x00b", "柜台", "x" * 10_000):
+        lock = lock_of(faced, name)
+        assert actor.do(lock.acquire)
+        actor.do(lock.release)
 
 
-@pytest.mark.parametrize("name", ["", "a\x00b", "柜台", "x" * 10_000], ids=len)
-def test_a_name_is_any_text(hall: Hall, name: str) -> None:
-    lock, actor = hall.lock(name), hall.actor()
-    assert actor.do(lock.acquire)
-    actor.do(lock.release)
-
-
-def test_a_waiter_whose_backend_is_terminated_hears_it(hall: Hall) -> None:
-    lock, first, second = hall.lock(), hall.actor(), hall.actor()
+def test_a_server_that_ends_a_waiter_or_is_away_is_reported(faced: Faced, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, (first, second) = lock_of(faced), faced.actors(2)
     assert first.do(lock.acquire)
     answer = second.begin(lock.acquire)
     waits(1)
     assert asked("SELECT pg_terminate_backend(pid, 30000) FROM pg_locks WHERE NOT granted") == [True]
     with pytest.raises(LockUnavailable):
         answer.result(30)
-    first.do(lock.release)
-
-
-def test_a_server_that_is_away_is_reported(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
-    actor = hall.actor()
     with monkeypatch.context() as away:
         away.setitem(connection.settings_dict, "HOST", "/nowhere")
         with pytest.raises(LockUnavailable):
-            actor.do(hall.lock().acquire)
+            second.do(lock.acquire)
+    first.do(lock.release)
 
 
 @contextlib.contextmanager
@@ -134,9 +117,9 @@ def standing_still(backend: int) -> Iterator[None]:
         os.kill(backend, signal.SIGCONT)
 
 
-def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_waited_for_no_longer_than_that(faced: Faced, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
-    lock, first, second = hall.lock(), hall.actor(), hall.actor()
+    lock, (first, second) = lock_of(faced), faced.actors(2)
     assert first.do(lock.acquire)
     answer = second.begin(lambda: lock.acquire(wait_seconds=600))
     waits(1)
@@ -152,21 +135,18 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(hall: Hall, monkeypat
     first.do(lock.release)
 
 
-@pytest.mark.parametrize("wait_seconds", [0.1, 600], ids=["its time is over", "cancelled"])
 def test_a_wait_does_not_outlast_a_backend_that_is_silent_from_its_beginning(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
+    faced: Faced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connected, send, silent = Session._refuse_a_pooler, Session._send, contextlib.ExitStack()
+    send, silent = Session._send, contextlib.ExitStack()
 
     def send_and_cease(session: Session, function: str) -> None:
         silent.enter_context(standing_still(session.backend))
         send(session, function)
 
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
-    if wait_seconds > 1:
-        monkeypatch.setattr(Session, "_refuse_a_pooler", lambda session: (connected(session), session.cancel()))
     monkeypatch.setattr(Session, "_send", send_and_cease)
-    answer = hall.actor().begin(lambda: hall.lock().acquire(wait_seconds=wait_seconds))
+    answer = faced.actor().begin(lambda: lock_of(faced).acquire(wait_seconds=0.1))
     with silent, pytest.raises(LockUnavailable, match="did not answer"):
         answer.result(30)
 
@@ -175,12 +155,11 @@ def test_what_the_server_refuses_is_no_silence(monkeypatch: pytest.MonkeyPatch) 
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE nobody_special LOGIN")
     try:
-        with AdvisoryLock("till") as lock:
-            with monkeypatch.context() as other:
-                other.setitem(connection.settings_dict, "USER", "nobody_special")
-                with pytest.raises(LockError, match="refused: permission denied") as refused:
-                    lock.force_release()
-            assert not isinstance(refused.value, LockUnavailable)
+        with AdvisoryLock("till") as lock, monkeypatch.context() as other:
+            other.setitem(connection.settings_dict, "USER", "nobody_special")
+            with pytest.raises(LockError, match="refused: permission denied") as refused:
+                lock.force_release()
+        assert not isinstance(refused.value, LockUnavailable)
     finally:
         with connection.cursor() as cursor:
             cursor.execute("DROP ROLE nobody_special")
@@ -206,20 +185,18 @@ def test_a_forks_child_holds_nothing_and_breaks_nothing(pool: Pool) -> None:
 
 
 def fork_while_holding() -> tuple[int, bool]:
-    """(exit code of a child that does what it can to the lock, whether we still hold it)."""
+    """(exit code of a child that does what it can to the lock, whether we have lost it)."""
     lock = AdvisoryLock("till")
     assert lock.acquire()
-    pid = os.fork()
-    if pid == 0:
-        held, taken = lock.held, lock.acquire(wait_seconds=0)
-        try:
+    if (child := os.fork()) == 0:
+        taken = lock.held or lock.acquire(wait_seconds=0)
+        with contextlib.suppress(NotHeld):
             lock.release()
-        except NotHeld:
-            refused = True
+            taken = True
         postgres._desk.holds.clear()
         gc.collect()
-        os._exit(0 if refused and not held and not taken else 1)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os._exit(taken)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     lock.release()  # not LockLost
     return code, lock.lost
 
@@ -297,11 +274,8 @@ def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(asks_first: 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-# by name, for a transaction
-
-
-def test_held_until_the_commit(hall: Hall) -> None:
-    other, lock = hall.actor(), hall.lock()
+def test_held_until_the_commit(faced: Faced) -> None:
+    other, lock = faced.actor(), lock_of(faced)
     with transaction.atomic():
         transaction_lock("till")
         transaction_lock("till", wait_seconds=0)
@@ -317,9 +291,9 @@ def test_held_until_the_commit(hall: Hall) -> None:
     other.do(lock.release)
 
 
-def test_shared_with_readers_of_any_kind(hall: Hall) -> None:
-    read, write = hall.lock(shared=True), hall.lock()
-    reader, writer = hall.actors(2)
+def test_shared_with_readers_of_any_kind(faced: Faced) -> None:
+    read, write = lock_of(faced, shared=True), lock_of(faced)
+    reader, writer = faced.actors(2)
     with transaction.atomic():
         transaction_lock("till", shared=True, wait_seconds=0)
         assert reader.do(lambda: read.acquire(wait_seconds=0)) is True
@@ -363,9 +337,6 @@ def test_a_wait_in_vain_leaves_the_transaction_as_it_was(other: Actor, accounts:
 def test_other_errors_are_not_taken_for_a_wait(accounts: Any) -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
         locked(accounts.objects.extra(where=["1 / (balance - balance) = 1"]))
-
-
-# rows
 
 
 def keys(rows: list[Any]) -> list[int]:

@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,9 +24,10 @@ from idempotency.locks.zookeeper import (
     ZooKeeperLock,
     ZooKeeperSemaphore,
 )
-from tests.integration.idempotency.locks.actors import Faced, a_loop
+from tests.integration.idempotency.locks.actors import Faced
 from tests.integration.idempotency.locks.mutexes import end_session, sessions
 from tests.running import until
+from tests.threads import in_background
 from tests.zookeeper_server import ZooKeeperServer
 
 NAME = "order/7 ü"
@@ -83,13 +84,6 @@ def client(connect: Callable[[], Client]) -> Client:
     return connect()
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(16)
-    yield pool
-    pool.shutdown(wait=False, cancel_futures=True)  # a waiter is woken when its client stops
-
-
 def queued(client: KazooClient) -> list[str]:
     """The queue, in its order (its numbers do not wrap here)."""
     found = client.get_children(FOLDER) if client.exists(FOLDER) else []
@@ -120,24 +114,18 @@ def test_names_and_chroots_are_apart(connect: Callable[[], Client], zookeeper: Z
     client = connect()
     client.ensure_path("/elsewhere")
     apart = KazooClient(f"{zookeeper.hosts}/elsewhere")
-    apart.start()
-    try:
-        with (
-            ZooKeeperLock(NAME, client=client),
-            ZooKeeperLock(".", client=client),
-            ZooKeeperLock("", client=client),
-        ):
-            assert not ZooKeeperLock(".", client=connect()).acquire(wait_seconds=0)
-            with ZooKeeperLock(NAME, client=apart, wait_seconds=0):
-                assert len(queued(client)) == 1
-    finally:
-        apart.stop()
-        apart.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(apart.close)
+        apart.start()
+        stack.callback(apart.stop)
+        for name in (NAME, ".", ""):
+            stack.enter_context(ZooKeeperLock(name, client=client))
+        assert not ZooKeeperLock(".", client=connect()).acquire(wait_seconds=0)
+        stack.enter_context(ZooKeeperLock(NAME, client=apart, wait_seconds=0))
+        assert len(queued(client)) == 1
 
 
-def test_only_the_next_one_is_woken(
-    connect: Callable[[], Client], zookeeper: ZooKeeperServer, threads: ThreadPoolExecutor
-) -> None:
+def test_only_the_next_one_is_woken(connect: Callable[[], Client], zookeeper: ZooKeeperServer) -> None:
     holder, *others = (connect() for _ in range(6))
     seen = connect()
     go = [threading.Event() for _ in others]
@@ -149,7 +137,7 @@ def test_only_the_next_one_is_woken(
     with ZooKeeperLock(NAME, client=holder):
         waiters = []
         for index in range(5):
-            waiters.append(threads.submit(wait_in_line, index))
+            waiters.append(in_background(partial(wait_in_line, index)))
             in_queue(seen, index + 2)
         nodes = [f"{FOLDER}/{node}" for node in queued(seen)]
         # each is watched by who stands right behind it, the last by nobody, and the folder by nobody
@@ -164,26 +152,16 @@ def test_only_the_next_one_is_woken(
     assert [one.lists for one in others] == [2] * 5
 
 
-# ---- giving up
-
-
-def test_many_who_give_up_leave_one_watch(connect: Callable[[], Client], threads: ThreadPoolExecutor) -> None:
+def test_many_who_give_up_leave_one_watch(connect: Callable[[], Client]) -> None:
     client, other = connect(), connect()
-
-    def watches() -> list[int]:
-        return [len(watchers) for watchers in other._data_watchers.values()]
-
+    lock = ZooKeeperLock(NAME, client=other)
     with ZooKeeperLock(NAME, client=client):
-        lock = ZooKeeperLock(NAME, client=other)
         for _ in range(5):
-            waiting = threads.submit(lock.acquire)
+            waiting = in_background(lock.acquire)
             in_queue(client, 2)
-            until(lambda: watches() == [1], WAIT_SECONDS)
+            until(lambda: [*map(len, other._data_watchers.values())] == [1], WAIT_SECONDS)
             lock.cancel()
             assert waiting.result(WAIT_SECONDS) is False
-        assert watches() == [1]
-    assert lock.acquire(wait_seconds=WAIT_SECONDS)
-    lock.release()
 
 
 def test_an_interrupted_waiter_leaves_no_node(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,16 +173,13 @@ def test_an_interrupted_waiter_leaves_no_node(client: Client, monkeypatch: pytes
         assert queued(client) == standing
 
 
-# ---- sessions that end
-
-
 def test_a_waiter_whose_session_ended_stands_in_line_again(
-    zookeeper: ZooKeeperServer, connect: Callable[[], Client], threads: ThreadPoolExecutor
+    zookeeper: ZooKeeperServer, connect: Callable[[], Client]
 ) -> None:
     client, other = connect(), connect()
     lock = ZooKeeperLock(NAME, client=other, owner="waiter")
     with ZooKeeperLock(NAME, client=client):
-        waiter = threads.submit(lock.acquire)
+        waiter = in_background(lock.acquire)
         in_queue(client, 2)
         before = queued(client)[1]
         end_session(zookeeper, other)
@@ -240,11 +215,8 @@ def test_a_session_that_ends_before_its_turn_is_no_loss_and_the_next_one_is_hear
         lock.release()
 
 
-# ---- connections and answers that are lost
-
-
 def test_a_connection_that_comes_back_keeps_the_lock_and_the_place_in_the_queue(
-    connect: Callable[[], Client], threads: ThreadPoolExecutor
+    connect: Callable[[], Client],
 ) -> None:
     client, other = connect(), connect()
     lock, behind = (ZooKeeperLock(NAME, client=each, owner="any caller") for each in (client, other))
@@ -252,7 +224,7 @@ def test_a_connection_that_comes_back_keeps_the_lock_and_the_place_in_the_queue(
     client.add_listener(lambda state: seen.append((state, lock.lost, lock.held)))
     back = threading.Event()
     with lock:
-        waiter = threads.submit(behind.acquire)
+        waiter = in_background(behind.acquire)
         in_queue(client, 2)
         standing = queued(client)
         other.add_listener(lambda state: back.set() if state == KazooState.CONNECTED else None)
@@ -270,6 +242,12 @@ def test_answers_that_are_lost_cost_nothing(connect: Callable[[], Client]) -> No
     client, other = connect(), connect()
     lock = ZooKeeperLock(NAME, client=client)
     client.ensure_path(FOLDER)
+
+    def is_locked() -> bool:
+        with contextlib.suppress(LockUnavailable):  # kazoo has no other connection yet
+            return lock.locked()
+        return False
+
     client.deaf_to = "create"
     with lock:
         (node,) = queued(client)  # found again
@@ -278,6 +256,12 @@ def test_answers_that_are_lost_cost_nothing(connect: Callable[[], Client]) -> No
         with pytest.raises(LockUnavailable):
             ZooKeeperLock(NAME, client=other).acquire(wait_seconds=0)
         until(lambda: queued(client) == [node], WAIT_SECONDS)  # no other one is left
+        for question in (lock.state, lock.contenders, lock.force_release):  # none is an answer
+            client.deaf_to = "list"
+            with pytest.raises(LockUnavailable):
+                question()
+            until(is_locked, WAIT_SECONDS)
+            assert not client.deaf_to
         client.deaf_to = "delete"
     assert (client.deaf_to, queued(client)) == ("", [])
 
@@ -304,24 +288,21 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(
         assert len(queued(client)) == 1
 
 
-def test_a_server_that_is_away_is_not_asked_nor_one_of_a_client_that_is_not_started(
-    client: Client, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+def test_a_client_that_is_not_connected_takes_no_lock_and_loses_what_it_has(
+    connect: Callable[[], Client], zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    client, other = connect(), connect()
     with pytest.raises(LockUnavailable, match="not started"):
         ZooKeeperLock(NAME, client=KazooClient(zookeeper.hosts)).acquire()
-    monkeypatch.setattr(queues, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(client, "state", KazooState.SUSPENDED)
-    with pytest.raises(LockUnavailable, match="No connection"):
-        ZooKeeperLock(NAME, client=client).acquire()
-    monkeypatch.undo()
+    with monkeypatch.context() as away:
+        away.setattr(queues, "ANSWER_SECONDS", 0.05)
+        away.setattr(client, "state", KazooState.SUSPENDED)
+        with pytest.raises(LockUnavailable, match="No connection"):
+            ZooKeeperLock(NAME, client=client).acquire()
     assert queued(client) == []
-
-
-def test_a_stopped_client_has_lost_its_locks(connect: Callable[[], Client], threads: ThreadPoolExecutor) -> None:
-    client, other = connect(), connect()
     lock = ZooKeeperLock(NAME, client=client)
     lock.acquire()
-    waiter = threads.submit(ZooKeeperLock(NAME, client=other).acquire)
+    waiter = in_background(ZooKeeperLock(NAME, client=other).acquire)
     in_queue(client, 2)
     other.stop()
     with pytest.raises(LockUnavailable):
@@ -330,9 +311,6 @@ def test_a_stopped_client_has_lost_its_locks(connect: Callable[[], Client], thre
     assert lock.lost
     with pytest.raises(LockLost):
         lock.release()
-
-
-# ---- asyncio
 
 
 def test_a_loop_that_ended_while_waiting_leaves_nothing(client: Client) -> None:
@@ -350,9 +328,6 @@ def test_a_loop_that_ended_while_waiting_leaves_nothing(client: Client) -> None:
         loop.close()
 
 
-# ---- without a server
-
-
 def test_the_queue_goes_on_where_the_servers_numbers_wrap() -> None:
     a, b, c, d = (
         f"{letter * 32}_{number}"
@@ -361,9 +336,6 @@ def test_the_queue_goes_on_where_the_servers_numbers_wrap() -> None:
     everyone = in_order([c, a, d, b, "a note of somebody", "0123_5"])
     assert [predecessor(node, everyone) for node in (a, b, c, d)] == [None, a, b, c]
     assert predecessor(d, in_order([d, a])) == a
-
-
-# ---- readers and permits
 
 
 def test_one_of_two_readers_is_put_out_by_its_token(connect: Callable[[], Client]) -> None:
@@ -388,41 +360,36 @@ def test_a_free_permit_is_had_without_a_turn(connect: Callable[[], Client]) -> N
         each.release()
 
 
-@pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_permits_are_shared_in_order_of_arrival(connect: Callable[[], Client], face: str) -> None:
-    with contextlib.ExitStack() as stack:
-        faced = Faced(stack.enter_context(a_loop()) if face == "asyncio" else None)
-        stack.callback(faced.close)
-        kind = AsyncZooKeeperSemaphore if faced.loop else ZooKeeperSemaphore
-        permits = [kind("till", permits=2, client=connect()) for _ in range(4)]
-        first, second, third, fourth = actors = faced.actors(4)
-        for one, each in zip(actors[:2], permits[:2], strict=True):
-            assert one.do(each.acquire)
-        assert third.do(lambda: permits[2].acquire(wait_seconds=0)) is False
-        waiting = third.begin(permits[2].acquire)
-        until(lambda: fourth.do(permits[3].waiters) == 1, WAIT_SECONDS)
-        last = fourth.begin(permits[3].acquire)
-        until(lambda: first.do(permits[0].waiters) == 2, WAIT_SECONDS)
-        assert [first.do(getattr(permits[0], ask)) for ask in ("total", "acquired", "available")] == [2, 2, 0]
-        assert len(first.do(permits[0].contenders)) == 4
-        other = faced.actor()
-        assert [other.do(permits[3].locked), other.do(permits[3].remaining_seconds)] == [True, math.inf]
-        assert other.do(permits[3].owner).token == first.do(lambda: permits[0].token)
-        assert [each.do(permits[3].hold_count) for each in (first, second, other)] == [1, 1, 0]
-        second.do(permits[1].release)
-        assert waiting.result(WAIT_SECONDS) is True
-        assert not last.done()
-        other.do(permits[3].cancel)
-        assert last.result(WAIT_SECONDS) is False
-        assert first.do(permits[0].acquired) == 2
-        third.do(permits[2].release)
-        assert first.do(permits[0].acquire)  # another one of the same holder
-        assert first.do(permits[0].available) == 0
-        for _ in range(2):
-            first.do(permits[0].release)
-        with pytest.raises(NotHeld):
-            first.do(permits[0].release)
-        assert first.do(permits[0].available) == 2
+def test_permits_are_shared_in_order_of_arrival(connect: Callable[[], Client], faced: Faced) -> None:
+    kind = AsyncZooKeeperSemaphore if faced.loop else ZooKeeperSemaphore
+    permits = [kind("till", permits=2, client=connect()) for _ in range(4)]
+    first, second, third, fourth, other = faced.actors(5)
+    for actor, each in ((first, permits[0]), (second, permits[1])):
+        assert actor.do(each.acquire)
+    assert third.do(lambda: permits[2].acquire(wait_seconds=0)) is False
+    waiting = third.begin(permits[2].acquire)
+    until(lambda: fourth.do(permits[3].waiters) == 1, WAIT_SECONDS)
+    last = fourth.begin(permits[3].acquire)
+    until(lambda: other.do(permits[0].waiters) == 2, WAIT_SECONDS)
+    assert [other.do(getattr(permits[0], ask)) for ask in ("total", "acquired", "available")] == [2, 2, 0]
+    assert len(other.do(permits[0].contenders)) == 4
+    assert [other.do(permits[3].locked), other.do(permits[3].remaining_seconds)] == [True, math.inf]
+    assert other.do(permits[3].owner).token == first.do(lambda: permits[0].token)
+    assert [each.do(permits[3].hold_count) for each in (first, second, other)] == [1, 1, 0]
+    second.do(permits[1].release)
+    assert waiting.result(WAIT_SECONDS) is True
+    assert not last.done()
+    other.do(permits[3].cancel)
+    assert last.result(WAIT_SECONDS) is False
+    assert other.do(permits[0].acquired) == 2
+    third.do(permits[2].release)
+    assert first.do(permits[0].acquire)  # another one of the same holder
+    assert first.do(permits[0].available) == 0
+    for _ in range(2):
+        first.do(permits[0].release)
+    with pytest.raises(NotHeld):
+        first.do(permits[0].release)
+    assert first.do(permits[0].available) == 2
 
 
 @pytest.mark.parametrize(
@@ -455,33 +422,13 @@ def test_what_an_uncontended_turn_costs(
 
 
 def test_what_would_end_the_session_is_refused(client: Client) -> None:
-    for name, settings, wrong in (
-        ("x" * queues.NAME_MAX + "x", {}, "name must be at most"),
-        ("thing", {"client": None}, "client must be a KazooClient"),
-        ("thing", {"client": "localhost:2181"}, "client must be a KazooClient"),
+    for name, given, wrong in (
+        ("x" * queues.NAME_MAX + "x", client, "name must be at most"),
+        ("thing", "localhost:2181", "client must be a KazooClient"),
     ):
         with pytest.raises(ValueError, match=wrong):
-            ZooKeeperLock(name, **({"client": client} | settings))
+            ZooKeeperLock(name, client=given)
     with ZooKeeperLock("ü" * (queues.NAME_MAX // 6), client=client) as lock:
-        for token in (True, "7", -1):
-            with pytest.raises(ValueError, match="token must be a whole number"):
-                lock.force_release(token=token)
+        with pytest.raises(ValueError, match="token must be a whole number"):
+            lock.force_release(token=-1)
         assert lock.locked()
-
-
-def test_a_connection_that_is_lost_is_no_answer(connect: Callable[[], Client]) -> None:
-    client = connect()
-    lock = ZooKeeperLock(NAME, client=client)
-
-    def is_locked() -> bool:
-        with contextlib.suppress(LockUnavailable):  # kazoo has no other connection yet
-            return lock.locked()
-        return False
-
-    with lock:
-        for question in (lock.state, lock.contenders, lock.force_release):
-            client.deaf_to = "list"
-            with pytest.raises(LockUnavailable):
-                question()
-            until(is_locked, WAIT_SECONDS)
-            assert not client.deaf_to
