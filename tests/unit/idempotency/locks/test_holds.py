@@ -1,7 +1,5 @@
 """The bookkeeping of what a process holds, where threads are in each other's way."""
 
-import asyncio
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -15,7 +13,7 @@ from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, _look_again_seconds
-from idempotency.locks.engine.steps import Ask, BesideTheLoop, Listen, Steps, Wait, Work
+from idempotency.locks.engine.steps import Ask, Listen, Steps, Wait
 from idempotency.locks.mutex import Mutex
 from idempotency.redis.mailbox import Bell, Mailbox
 
@@ -99,70 +97,64 @@ def test_the_watchdog_of_a_lock_that_goes_from_hand_to_hand_is_stirred_once() ->
     assert len(stirred) == 2
 
 
-class Alone(Hub):
-    """Without a server."""
+class Waiting:
+    """The steps of an acquire at a hub without a server, whose caller answers them."""
 
-    def bell(self) -> Bell:
-        return Bell()
+    queued = (0, 0, 2_000_000, 1_000_000)
 
-    def stir(self) -> None: ...
+    def __init__(self, wait_seconds: float | None = None) -> None:
+        class Alone(Hub):
+            def bell(self) -> Bell:
+                return Bell()
 
+            def stir(self) -> None: ...
 
-def taking(hub: Hub, *, wait_seconds: float | None) -> Steps[Any]:
-    """The steps of an acquire at such a hub."""
+        class LockAlone(Mutex):
+            def hub(self) -> Hub:
+                return hub
 
-    class LockAlone(Mutex):
-        def hub(self) -> Hub:
-            return hub
+        self.hub = hub = Alone(None, Mailbox())
+        self.steps: Steps[Any] = Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds)
+        self.first = next(self.steps)
 
-    return Mutex.acquire.steps(LockAlone("thing"), wait_seconds=wait_seconds)
+    def asks(self) -> str:
+        """The request of its next question."""
+        asked = self.steps.send(True)
+        assert isinstance(asked, Ask)
+        return str(asked.arguments[1])
 
-
-def until_it_waits(steps: Steps[Any], reply: Any, answer: Any) -> tuple[str, Any]:
-    """Answer the next question, and return its request and the bell it then waits for."""
-    asked = steps.send(reply)
-    assert isinstance(asked, Ask)
-    waited = steps.send(answer)
-    assert isinstance(waited, Wait)
-    return str(asked.arguments[1]), waited.bell
+    def waits(self) -> Bell:
+        """The bell that it waits for, having heard that it is queued."""
+        waited = self.steps.send(self.queued)
+        assert isinstance(waited, Wait)
+        return waited.bell
 
 
 def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
-    hub, queued = Alone(None, Mailbox()), [0, 0, 2_000_000, 1_000_000]
-    steps = taking(hub, wait_seconds=None)
-    next(steps)
-    request, bell = until_it_waits(steps, True, queued)
-    hub.mail.deliver(f"{request} 7 1")
+    waiting = Waiting()
+    request, bell = waiting.asks(), waiting.waits()
+    waiting.hub.mail.deliver(f"{request} 7 1")
     assert bell.wait(0)
-    request, bell = until_it_waits(steps, True, queued)
+    request, bell = waiting.asks(), waiting.waits()
     assert not bell.wait(0)
-    hub.mail.deliver(request)
+    waiting.hub.mail.deliver(request)
     assert bell.wait(0)
-    steps.close()
 
 
 def test_a_loss_while_nobody_has_hung_a_bell_is_heard_all_the_same() -> None:
     """Between its answer and its bell, a waiter must not miss that it should look."""
-    hub, queued = Alone(None, Mailbox()), [0, 20, 2_000_000, 1_000_000]
-    steps = taking(hub, wait_seconds=None)
-    next(steps)
-    assert isinstance(steps.send(True), Ask)
-    hub.mail.ring_all()
-    waited = steps.send(queued)
-    assert isinstance(waited, Wait)
-    assert waited.bell.wait(0)
-    _, bell = until_it_waits(steps, True, queued)
-    assert not bell.wait(0)  # it has looked
-    steps.close()
+    waiting = Waiting()
+    waiting.asks()
+    waiting.hub.mail.ring_all()
+    assert waiting.waits().wait(0)
+    waiting.asks()
+    assert not waiting.waits().wait(0)  # it has looked
 
 
 def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> None:
-    hub = Alone(None, Mailbox())
-    steps = taking(hub, wait_seconds=0.1)
-    first = next(steps)
+    first = Waiting(wait_seconds=0.1).first
     assert isinstance(first, Listen)
     assert first.seconds <= 0.1
-    steps.close()
 
 
 def test_a_hold_that_nobody_could_renew_is_not_kept() -> None:
@@ -201,35 +193,6 @@ def test_leases_that_nobody_comes_to_release_are_forgotten(monkeypatch: pytest.M
 def test_who_stands_behind_the_front_looks_soon_and_a_thousand_do_not_look_at_once() -> None:
     assert _look_again_seconds(FRONT, 30.0) <= 1.2
     assert sum(1 / _look_again_seconds(position, 30.0) for position in range(FRONT, 1000)) < 260
-
-
-def test_nothing_overtakes_work_however_often_its_caller_is_cancelled() -> None:
-    done: list[str] = []
-    began, ends = threading.Event(), threading.Event()
-
-    def ask() -> None:
-        began.set()
-        ends.wait(30)
-        done.append("asked")
-
-    def steps() -> Steps[None]:
-        try:
-            yield Work(ask)
-        finally:
-            yield Work(lambda: done.append("undone"))
-
-    async def story() -> None:
-        task = asyncio.create_task(BesideTheLoop().run(steps()))
-        await asyncio.to_thread(began.wait, 30)
-        for _ in range(2):
-            task.cancel()
-            await asyncio.sleep(0.02)
-        ends.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(story())
-    assert done == ["asked", "undone"]
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch", "Topic"])
