@@ -26,47 +26,42 @@ from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
-class TestTheProjectsOwnClient:
+def test_threads_of_a_process_share_limits_and_a_subscriber(redis_server: redis.Redis) -> None:
     """Without `client=` django-redis gives every thread a client of its own."""
-
-    def test_threads_of_a_process_share_limits_and_a_subscriber(self, redis_server: redis.Redis) -> None:
-        actors = [Actor() for _ in range(4)]
-        seen = locks.ExpiringSet("shared", ttl_seconds=60)
-        assert [actor.do(lambda: seen.add("a")) for actor in actors] == [True, False, False, False]
-        permits = locks.PermitExpirableSemaphore("shared", permits=1)
-        given = [actor.do(lambda: permits.acquire(lease_seconds=60, wait_seconds=0)) for actor in actors]
-        assert [permit is not None for permit in given] == [True, False, False, False]
-        assert len({id(actor.do(lambda: locks.Lock("shared").hub())) for actor in actors}) == 1
-        for actor in actors:
-            actor.end()
+    actors, seen = [Actor() for _ in range(4)], locks.ExpiringSet("shared", ttl_seconds=60)
+    assert [actor.do(lambda: seen.add("a")) for actor in actors] == [True, False, False, False]
+    permits = locks.PermitExpirableSemaphore("shared", permits=1)
+    given = [actor.do(lambda: permits.acquire(lease_seconds=60, wait_seconds=0)) for actor in actors]
+    assert [permit is not None for permit in given] == [True, False, False, False]
+    assert len({id(actor.do(lambda: locks.Lock("shared").hub())) for actor in actors}) == 1
+    for actor in actors:
+        actor.end()
 
 
-class TestClientsThatComeOnce:
-    """A client that nobody uses any more takes its hub along, with its threads and connections."""
+def test_a_client_that_nobody_uses_takes_its_hub_along(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriber, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(background, "LINGER_SECONDS", 0.01)
+    client = redis.Redis.from_url(desk.servers.url)
+    with locks.Lock("thing", client=client):
+        locks.RateLimiter("thing", permits=1, client=client).acquire()
+    pool = weakref.ref(client.connection_pool)
+    del client
+    until(lambda: gc.collect() and pool() is None, "the pool goes")
 
-    def test_on_threads(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(subscriber, "READ_SECONDS", 0.01)
-        monkeypatch.setattr(background, "LINGER_SECONDS", 0.01)
-        client = redis.Redis.from_url(desk.servers.url)
-        with locks.Lock("thing", client=client):
-            locks.RateLimiter("thing", permits=1, client=client).acquire()
-        pool = weakref.ref(client.connection_pool)
-        del client
-        until(lambda: gc.collect() and pool() is None, "the pool goes")
 
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of what nobody closed
-    def test_on_a_loop_that_goes_on(self, desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(task_subscriber, "READ_SECONDS", 0.01)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of what nobody closed
+def test_so_does_one_of_a_loop_that_goes_on(desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_subscriber, "READ_SECONDS", 0.01)
 
-        async def used() -> Any:
-            client = redis.asyncio.Redis.from_url(desk_of_tasks.servers.url)
-            async with aio.Lock("thing", client=client):
-                await aio.RateLimiter("thing", permits=1, client=client).acquire()
-            await client.aclose()
-            return weakref.ref(client)
+    async def used() -> Any:
+        client = redis.asyncio.Redis.from_url(desk_of_tasks.servers.url)
+        async with aio.Lock("thing", client=client):
+            await aio.RateLimiter("thing", permits=1, client=client).acquire()
+        await client.aclose()
+        return weakref.ref(client)
 
-        client = desk_of_tasks.run(used())
-        until(lambda: gc.collect() and client() is None, "the client goes")
+    client = desk_of_tasks.run(used())
+    until(lambda: gc.collect() and client() is None, "the client goes")
 
 
 @pytest.mark.parametrize("client", ["redis://localhost", 5, object()])
@@ -81,43 +76,42 @@ def test_what_is_no_client_of_its_face_is_refused_by_name(desk: Bench, client: A
     assert not desk.plain.exists(tagged("lock", "thing"))
 
 
-class TestOwnersThatComeOnce:
-    """A task, a thread, a permit: each has a name of its own, and must leave nothing behind."""
+def test_the_names_of_permits_are_used_again(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holds, "SWEEP_AT", 3)
+    with redis.Redis.from_url(desk.servers.url) as client:
+        for number in range(20):
+            with locks.Semaphore(
+                "thing", permits=1, owner=f"order {number}", wait_seconds=0, client=client
+            ) as permits:
+                assert permits.held == 1
+        assert desk.plain.hlen(tagged("semaphore", "thing")) == 2  # one, and the state
+        assert len(hub_of(client).slots._taken) <= 5
 
-    def test_the_names_of_permits_are_used_again(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(holds, "SWEEP_AT", 3)
-        with redis.Redis.from_url(desk.servers.url) as client:
-            for number in range(20):
-                owner = f"order {number}"
-                permits = locks.Semaphore("thing", permits=1, owner=owner, wait_seconds=0, client=client)
-                with permits:
-                    assert permits.held == 1
-            assert desk.plain.hlen(tagged("semaphore", "thing")) == 2  # one, and the state
-            assert len(hub_of(client).slots._taken) <= 5
 
-    def test_what_they_leave_goes_and_is_not_looked_through_each_time(
-        self, desk: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name in ("_ACQUIRE", "_RELEASE"):
-            made = script("places", name[1:].lower())
-            made.text = made.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
-            made.sha = hashlib.sha1(made.text.encode()).hexdigest()
-            monkeypatch.setattr(places, name, made)
+def test_what_owners_leave_goes_and_is_not_looked_through_each_time(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task, a thread, a permit: each has a name of its own, and comes once."""
+    for name in ("_ACQUIRE", "_RELEASE"):
+        made = script("places", name[1:].lower())
+        made.text = made.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
+        made.sha = hashlib.sha1(made.text.encode()).hexdigest()
+        monkeypatch.setattr(places, name, made)
 
-        def reading(owner: str) -> Any:
-            lock = desk.make("ReadWriteLock", owner=owner).read
-            assert lock.acquire(wait_seconds=0, lease_seconds=30)
-            return lock
+    def reading(owner: str) -> Any:
+        lock = desk.make("ReadWriteLock", owner=owner).read
+        assert lock.acquire(wait_seconds=0, lease_seconds=30)
+        return lock
 
-        with desk.servers.data_nodes() as (server,):
-            server.config_resetstat()
-            stays, most, rounds = reading("stays"), 0, 0
-            while (left := int(server.hlen(stays._key))) >= most:
-                most, rounds = left, rounds + 1
-                assert rounds < 5000, "nothing is ever forgotten"
-                reading(f"once {rounds}").release()
-            looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
-        assert looked_through <= 3 < rounds
+    with desk.servers.data_nodes() as (server,):
+        server.config_resetstat()
+        stays, most, rounds = reading("stays"), 0, 0
+        while (left := int(server.hlen(stays._key))) >= most:
+            most, rounds = left, rounds + 1
+            assert rounds < 5000, "nothing is ever forgotten"
+            reading(f"once {rounds}").release()
+        looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+    assert looked_through <= 3 < rounds
 
 
 def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> None:

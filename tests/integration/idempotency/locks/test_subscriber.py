@@ -61,42 +61,34 @@ def stage(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(desk)
 
 
-def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
-    first, second, third = stage.actors(3)
-    topic = Topic("thing", client=stage.client)
-    first.do(stage.lock.acquire)
-    waiting = stage.begin_to_wait(second)
-    with topic.listen() as messages:
-        assert messages.take(wait_seconds=30) is None
-        topic.tell("while one waits")
-        assert messages.take(wait_seconds=30) == "while one waits"
-        first.do(stage.lock.release)
-        assert waiting.result(30) is True
-        topic.tell("after it left")
-        assert messages.take(wait_seconds=30) == "after it left"
-        waiting = stage.begin_to_wait(third)
-        topic.tell("while another waits")
-        assert messages.take(wait_seconds=30) == "while another waits"
-        second.do(stage.lock.release)
-        assert waiting.result(30) is True
-        topic.tell("while nobody waits")
-        assert messages.take(wait_seconds=30) == "while nobody waits"
-
-
-def test_a_holder_hears_beside_a_waiter_and_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_and_a_holder_hear_beside_a_waiter_and_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     holder, waiter, other = stage.actors(3)
-    held = [Lock(f"held {number}", client=stage.client) for number in range(2)]
+    topic, held = Topic("thing", client=stage.client), [Lock(f"held {each}", client=stage.client) for each in "ab"]
     for lock in (stage.lock, *held):
         assert holder.do(lock.acquire)
     waiting = stage.begin_to_wait(waiter)
-    other.do(held[0].force_release)
-    until(lambda: holder.do(lambda: held[0].lost))
+    with topic.listen() as messages:
+        assert messages.take(wait_seconds=30) is None
+
+        def hear(lock: Lock) -> None:
+            topic.tell(lock.name)
+            assert messages.take(wait_seconds=30) == lock.name
+            other.do(lock.force_release)
+            until(lambda: holder.do(lambda: lock.lost))
+
+        hear(held[0])
+        holder.do(stage.lock.release)
+        assert waiting.result(30) is True
+        hear(held[1])
+        waiting = stage.begin_to_wait(holder)
+        topic.tell("while another waits")
+        assert messages.take(wait_seconds=30) == "while another waits"
+        waiter.do(stage.lock.release)
+        assert waiting.result(30) is True
     holder.do(stage.lock.release)
-    assert waiting.result(30) is True
-    other.do(held[1].force_release)
-    until(lambda: holder.do(lambda: held[1].lost))
-    waiter.do(stage.lock.release)
 
 
 @pytest.mark.parametrize("lease_seconds", [None, 90_000.0], ids=["renewed", "a lease of its own"])

@@ -1,7 +1,8 @@
-"""Functions, coroutines and tasks that run one at a time for a name made of their arguments."""
+"""Functions, coroutines and tasks that run one at a time for a name."""
 
 import asyncio
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,27 +14,33 @@ from idempotency.locks import LockTimeout, synchronized
 from tests.integration.idempotency.locks.conftest import Bench
 
 
+def faced(bench: Bench, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, or a coroutine function that does the same."""
+
+    @functools.wraps(body)
+    async def awaited(*arguments: Any, **named: Any) -> Any:
+        return await asyncio.to_thread(body, *arguments, **named)
+
+    return awaited if bench.loop else body
+
+
 def test_the_name_is_made_of_the_arguments_as_the_function_takes_them(bench: Bench) -> None:
     seen = []
-    lock = bench.locks.Lock
 
     def body(order_id: int, *, item: Any, region: str = "eu") -> Any:
         seen.append(region)
         return order_id
 
-    async def abody(order_id: int, *, item: Any, region: str = "eu") -> Any:
-        return body(order_id, item=item, region=region)
-
     name = "order:{order_id}:{item.sku}:{region}"
-    whole = synchronized(name, client=bench.client, when_taken="skip")(abody if bench.loop else body)
+    whole = synchronized(name, client=bench.client, when_taken="skip")(faced(bench, body))
+    lock, mug = bench.make("Lock", "order:7:mug:eu"), SimpleNamespace(sku="mug")
     one, two = bench.actors(2)
-    mug = SimpleNamespace(sku="mug")
-    assert one.do(lock("order:7:mug:eu", client=bench.client).acquire)
+    assert one.do(lock.acquire)
     assert two.do(lambda: whole(7, item=mug)) is None
     assert two.do(lambda: whole(order_id=7, item=mug, region="us")) == 7
     assert two.do(lambda: whole(8, item=mug)) == 8
     assert one.do(lambda: whole(7, item=mug)) == 7  # a holder may again
-    one.do(lock("order:7:mug:eu", client=bench.client).release)
+    one.do(lock.release)
     assert two.do(lambda: whole(7, item=mug)) == 7
     assert seen == ["us", "eu", "eu", "eu"]
 
@@ -43,10 +50,7 @@ def test_it_raises_where_the_lock_is_taken(one: Bench, how: dict[str, Any]) -> N
     def body(order_id: int) -> None:
         raise AssertionError("it ran")
 
-    async def abody(order_id: int) -> None:
-        body(order_id)
-
-    whole = synchronized("order:{order_id}", client=one.client, **how)(abody if one.loop else body)
+    whole = synchronized("order:{order_id}", client=one.client, **how)(faced(one, body))
     holder, caller = one.actors(2)
     assert holder.do(one.make("Lock", "order:7").acquire)
     with pytest.raises(LockTimeout, match="order:7"):
@@ -65,10 +69,7 @@ def test_calls_at_once_wait_for_each_other(one: Bench) -> None:
         done.append(order_id)
         return order_id
 
-    async def abody(order_id: int) -> int:
-        return await asyncio.to_thread(body, order_id)
-
-    work = synchronized("order:{order_id}", client=one.client)(abody if one.loop else body)
+    work = synchronized("order:{order_id}", client=one.client)(faced(one, body))
     answers = [actor.begin(lambda: work(7)) for actor in one.actors(4)]
     assert [answer.result(30) for answer in answers] == done == [7] * 4
 

@@ -1,4 +1,4 @@
-"""Topics over every kind of server: heard by every listener, on one connection, and a gap is announced."""
+"""Topics: every listener hears every message, or that there was a gap."""
 
 import asyncio
 import contextlib
@@ -73,27 +73,20 @@ def test_everyone_hears_a_message(bench: Bench) -> None:
     other.end()
 
 
-def test_a_listener_hears_of_a_gap(one: Bench) -> None:
+def test_a_listener_hears_of_a_gap_and_a_message_that_is_no_text_makes_none(one: Bench) -> None:
     topic = one.make("Topic")
     listener = Listener(one, topic)
+    one.plain.publish(topic.channel, b"\xff")
+    one.actor().do(lambda: topic.tell("and on"))
+    until(lambda: listener.heard == [None, "\N{REPLACEMENT CHARACTER}", "and on"])
     with one.servers.data_nodes() as (server,):
         for _ in range(2):
             heard = len(listener.heard)
             server.client_kill_filter(_type="pubsub")
             until(lambda heard=heard: len(listener.heard) > heard)
             assert listener.heard[-1] is None
-    one.actor().do(lambda: topic.tell("and on"))
-    until(lambda: listener.heard[-1] == "and on")
-    listener.end()
-
-
-def test_a_message_that_is_no_text_costs_no_connection(one: Bench) -> None:
-    topic = one.make("Topic")
-    listener = Listener(one, topic)
-    one.plain.publish(topic.channel, b"\xff")
-    one.actor().do(lambda: topic.tell("and on"))
-    until(lambda: listener.heard[-1] == "and on")
-    assert listener.heard == [None, "\N{REPLACEMENT CHARACTER}", "and on"]
+    one.actor().do(lambda: topic.tell("and on again"))
+    until(lambda: listener.heard[-1] == "and on again")
     listener.end()
 
 
@@ -107,23 +100,8 @@ async def test_a_client_of_another_encoding_hears_what_is_told(servers: Callable
         await aio.close()
 
 
-def test_who_joins_while_it_connects_is_heard(desk_of_tasks: Bench) -> None:
-    desk_of_tasks.run(_joined_while_it_connects(desk_of_tasks.servers.url))
-
-
-async def _joined_while_it_connects(url: str) -> None:
+async def test_who_joins_while_it_connects_is_heard(servers: Callable[[str], Any]) -> None:
     connecting = asyncio.Event()
-
-    client = redis.asyncio.Redis.from_url(url)
-    near = client.connection_pool.connection_class
-
-    class Far(near):  # type: ignore[misc, valid-type]
-        async def _connect(self) -> None:
-            connecting.set()
-            await asyncio.sleep(0.03)
-            await super()._connect()
-
-    client.connection_pool.connection_class = Far
 
     async def hear(name: str) -> str | None:
         async with aio.Topic(name, client=client).listen() as messages:
@@ -133,11 +111,20 @@ async def _joined_while_it_connects(url: str) -> None:
                 continue
             return heard
 
-    first = asyncio.create_task(hear("a"))
-    await connecting.wait()
-    assert await asyncio.gather(first, hear("b")) == ["paid a", "paid b"]
-    await aio.close()
-    await client.aclose()
+    async with redis.asyncio.Redis.from_url(servers("Redis").url) as client:
+        near = client.connection_pool.connection_class
+
+        class Far(near):  # type: ignore[misc, valid-type]
+            async def _connect(self) -> None:
+                connecting.set()
+                await asyncio.sleep(0.03)
+                await super()._connect()
+
+        client.connection_pool.connection_class = Far
+        first = asyncio.create_task(hear("a"))
+        await connecting.wait()
+        assert await asyncio.gather(first, hear("b")) == ["paid a", "paid b"]
+        await aio.close()
 
 
 def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
