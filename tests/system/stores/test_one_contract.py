@@ -1,4 +1,4 @@
-"""What a caller is promised, call after call: the same tests in both modes over every store."""
+"""Promises to a caller, call after call, in both modes over every store."""
 
 from datetime import timedelta
 
@@ -87,26 +87,21 @@ def test_after_its_bytes_are_purged_a_key_is_410(post: Post, effects: Effects, s
     assert effects() == 1
 
 
-def test_a_one_time_token_is_taken_once(post: Post, effects: Effects, path: str, store: Store) -> None:
-    token = post(key=None, to="/tokens").json()["token"]
-    first = post(key=None, **{"Idempotency-Token": token})
+def test_a_one_time_token_is_taken_once_and_counts_only_where_it_was_used_once_it_is_over(
+    post: Post, effects: Effects, path: str, store: Store
+) -> None:
+    used, unused = ({"Idempotency-Token": post(key=None, to="/tokens").json()["token"]} for _ in range(2))
+    first = post(key=None, **used)
     assert first.status_code == 201
-    assert is_replay_of(post(key=None, **{"Idempotency-Token": token}), first)
-    assert post(key=None, body={"name": "b"}, **{"Idempotency-Token": token}).status_code == 422
-    stranger = posting(User.objects.create_user("bob"), path)
-    stolen = stranger(key=None, **{"Idempotency-Token": token})
+    assert is_replay_of(post(key=None, **used), first)
+    assert post(key=None, body={"name": "b"}, **used).status_code == 422
+    stolen = posting(User.objects.create_user("bob"), path)(key=None, **used)
     assert (stolen.status_code, stolen.json()["code"]) == (409, "token_unknown")
     store.flush()
-    assert is_replay_of(post(key=None, **{"Idempotency-Token": token}), first)
-    assert effects() == 1
-
-
-def test_a_token_that_is_over_counts_only_where_it_was_used(post: Post, effects: Effects, store: Store) -> None:
-    used, unused = (post(key=None, to="/tokens").json()["token"] for _ in range(2))
-    first = post(key=None, **{"Idempotency-Token": used})
+    assert is_replay_of(post(key=None, **used), first)
     with store.in_force(TOKEN_SECONDS=1e-9):
-        assert post(key=None, **{"Idempotency-Token": unused}).json()["code"] == "token_unknown"
-        assert is_replay_of(post(key=None, **{"Idempotency-Token": used}), first)
+        assert post(key=None, **unused).json()["code"] == "token_unknown"
+        assert is_replay_of(post(key=None, **used), first)
     assert effects() == 1
 
 
