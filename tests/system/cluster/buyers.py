@@ -1,4 +1,4 @@
-"""Clients under load: each buys again and again, every order under a key of its own, until stopped."""
+"""Clients under load: each buys again and again, every order under a new key."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ MAY_BE_SAID = {201, 409, 503}
 
 
 class Buyers:
-    """Threads that repeat each call with its key until it is answered 201, and note everything that was said.
+    """Threads that repeat each call until it is answered 201, and note every answer.
 
     Attributes:
         placed: key -> id of the order.

@@ -1,4 +1,4 @@
-"""The shop as deploy/ starts it: nginx before web processes, and a worker, over stores that a test chooses."""
+"""The shop as deploy/ starts it, over stores that a test chooses."""
 
 import configparser
 import json
@@ -41,7 +41,7 @@ print(json.dumps(Token.objects.create(user=user).key))
 
 
 class Deployment:
-    """In production's settings: DEBUG off, and every file from deploy/. Stopped by the guardian.
+    """Shop with DEBUG off and every file from deploy/, stopped by the guardian.
 
     Args:
         worker_database_url: of the worker and the migrations; None: as the web processes.
@@ -204,7 +204,7 @@ def unit(name: str) -> dict[str, str]:
 
 
 def exec_start(name: str) -> list[str]:
-    """The command of a systemd unit in deploy/, with this machine's Python in place of the installed one."""
+    """Return the command of a systemd unit in deploy/, with this machine's Python."""
     program, *arguments = shlex.split(unit(name)["ExecStart"])
     folder, _, called = program.rpartition("/")
     assert folder == "/srv/payonce/.venv/bin"

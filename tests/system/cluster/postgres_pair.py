@@ -1,4 +1,4 @@
-"""A primary and a synchronous standby, with deploy/postgresql/primary.conf; both real, on sockets of their own."""
+"""A real primary and synchronous standby, with deploy/postgresql/primary.conf."""
 
 import shutil
 import signal

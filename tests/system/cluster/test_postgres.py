@@ -1,4 +1,4 @@
-"""The primary is lost under load, its synchronous standby promoted; and web processes behind PgBouncer."""
+"""A primary lost under load, its standby promoted, and PgBouncer before both."""
 
 import contextlib
 import threading

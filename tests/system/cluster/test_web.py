@@ -1,6 +1,4 @@
-"""nginx before three web processes: one is killed under load, a payment's notification comes through it, and bodies
-that never end hold nobody up.
-"""
+"""nginx before three web processes, which are killed, and callers that never end."""
 
 import contextlib
 import re
@@ -63,7 +61,7 @@ def endless_bodies(deployment: Deployment, *, count: int) -> Iterator[None]:
 
 
 def buy(deployment: Deployment) -> None:
-    """An order, paid at the sandbox, whose notification reaches some web process by way of nginx; refunded then."""
+    """Order, pay at the sandbox, be notified by way of nginx, and refund."""
     with deployment.api() as client:
         order = _post(client, "/api/v1/orders", {"items": [{"sku": "mug", "quantity": 2}]}, key="order")
         with client.stream("GET", f"/api/v1/orders/{order['id']}/events") as events:

@@ -1,4 +1,4 @@
-"""Every test here runs in both modes and over every store, in pairs that have each; `path` and `store` say which."""
+"""Pairs of modes and stores that have each of both; `path` and `store` say which."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -106,7 +106,7 @@ def effects(transactional_db: None) -> Effects:
 
 
 def is_replay_of(answer: HttpResponse, first: HttpResponse) -> bool:
-    """The same status, bytes and kept headers, and marked; no cache may give it to another caller."""
+    """Whether it repeats the first, is marked, and no cache may give it to another."""
     same = all(answer.get(name) == first.get(name) for name in ("Content-Type", "Location", "ETag"))
     return (
         same

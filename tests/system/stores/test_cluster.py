@@ -1,4 +1,4 @@
-"""What only a Redis Cluster can get wrong: keys in two slots, a script that one node lacks, messages across nodes."""
+"""Redis Cluster: slots of keys, scripts that a node lacks, messages across nodes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -32,7 +32,6 @@ def store(stores: Callable[[str], Store]) -> Iterator[Store]:
 def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scripts_is_sent_them_again(
     post: Post, effects: Effects, store: Clustered
 ) -> None:
-    """What a script touches and the channel it publishes on are one name, so no command spans two slots."""
     firsts = {key: post(key) for key in SPREAD}
     assert {first.status_code for first in firsts.values()} == {201}
     names = store.keys()
@@ -50,7 +49,7 @@ def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scrip
 
 
 def test_a_message_reaches_listeners_at_every_node(store: Clustered, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One subscriber's connection is to one node; ends are published by the scripts on the node that has the key."""
+    """The subscriber's connection is to one node; a script publishes at its key's."""
     monkeypatch.setattr(subscriber, "READY_SECONDS", 60)  # a busy machine may confirm late
     digests = [digest_of(scope="s", key=key) for key in SPREAD]
     owners = {store.topology.owner_of(marker.key_of(digest)) for digest in digests}
@@ -70,7 +69,7 @@ def test_a_message_reaches_listeners_at_every_node(store: Clustered, monkeypatch
 def test_one_lost_master_of_three_costs_no_promise(
     post: Post, effects: Effects, store: Clustered, user: User, path: str
 ) -> None:
-    """The owner of the key dies under the call; without a replica the whole cluster refuses soon after."""
+    """Without a replica the whole cluster refuses soon after."""
     scope = f"user:{user.pk} POST {path[1:]}"
     name = marker.key_of(digest_of(scope=scope, key="k0"))
     PLAN.during.append(lambda: store.kill_owner(name))

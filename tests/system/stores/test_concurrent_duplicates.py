@@ -1,4 +1,4 @@
-"""What a caller is promised beside its own copies: in both modes over every store, with no clock deciding."""
+"""Promises to a caller beside its own copies, in both modes over every store."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Held:
         assert self.go.wait(60)
 
     def beside(self, post: Post, *others: Callable[[], Any]) -> list[Any]:
-        """The held call, and what the others do while it stands; it goes on when the last of them is done."""
+        """Make the held call, and the others while it stands; return all answers."""
 
         def conduct() -> list[Any]:
             try:
@@ -60,7 +60,7 @@ def is_held_off(answer: HttpResponse) -> bool:
 def test_while_the_first_runs_its_duplicate_is_409_and_another_body_is_no_success(
     post: Post, effects: Effects, store: Store, held: Held
 ) -> None:
-    """409 for another body only where nothing but a lock shows the first: then no one can see the body it has."""
+    """Another body is 409 where nothing but a lock shows the first, and not its body."""
     with store.in_force(MARKER_SECONDS=60):
         first, duplicate, other, stranger = held.beside(
             post, post, lambda: post(body={"name": "b"}), lambda: post("k2")
@@ -83,7 +83,7 @@ def waits(path: str, store: Store) -> bool:
 
 
 def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[HttpResponse, HttpResponse]:
-    """The held call goes on only when its duplicate waits for it; or no longer does, on a machine that was late."""
+    """Let the held call go on once its duplicate waits, or is answered already."""
     answered = threading.Event()
 
     def duplicate() -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What only Sentinels can get wrong: the master that a call began on is not the one that it ends on."""
+"""Sentinels: a call ends on another master than it began on."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,7 +33,7 @@ def change_master(pair: tuple[str, str], store: BehindSentinels) -> Callable[[],
 def test_after_a_change_of_masters_answers_stay_and_the_new_one_is_used(
     post: Post, effects: Effects, store: BehindSentinels, change_master: Callable[[], None]
 ) -> None:
-    """Between the two, a connection to the old master still works, and what it writes there will be lost."""
+    """A connection to the old master works until then, and its writes are lost."""
     first = post()
     change_master()
     for _ in range(3):  # the first command may find its connection cut
@@ -54,7 +54,7 @@ def test_after_a_change_of_masters_answers_stay_and_the_new_one_is_used(
 def test_a_change_of_masters_in_the_middle_of_a_call(
     post: Post, effects: Effects, store: BehindSentinels, change_master: Callable[[], None]
 ) -> None:
-    """The marker may be lost with the old master; then the duplicate runs, and the ledger lets one of the two count."""
+    """Where the marker is lost the duplicate runs, and the ledger lets one of both count."""
     held = Held()
 
     def change_and_post() -> HttpResponse:
@@ -74,7 +74,7 @@ def test_a_change_of_masters_in_the_middle_of_a_call(
 def test_who_waits_through_a_change_of_masters_gets_the_answer(
     post: Post, effects: Effects, store: BehindSentinels, change_master: Callable[[], None]
 ) -> None:
-    """The subscriber's connection is cut; who waits looks for himself, at the latest after a marker's life."""
+    """A waiter whose subscriber is cut off looks again, at the latest after a marker's life."""
     held = Held()
 
     def waited_through() -> bool:

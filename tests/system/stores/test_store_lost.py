@@ -1,4 +1,4 @@
-"""The store is killed (kill -9, all of it) in the middle of a call: the ledger alone keeps every promise."""
+"""All of the store is killed in the middle of a call: the ledger keeps each promise."""
 
 import pytest
 

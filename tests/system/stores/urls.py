@@ -1,4 +1,4 @@
-"""One view twice, in each mode: its effect is a row of Django's `auth_group`, and the test directs it by `PLAN`.
+"""One view in each mode, whose effect is a row of `auth_group`, directed by `PLAN`.
 
 The handler is written so that it suits both modes: it says no before it writes, and it writes in a transaction of
 its own, so that a handler that breaks leaves nothing and may run again.
@@ -25,7 +25,7 @@ BREAK = 0  # as an answer: raise instead
 
 @dataclass
 class Plan:
-    """What the next runs of the handler do, first come first served; none left: an ordinary 201.
+    """Orders for the next runs of the handler; with none left, an ordinary 201.
 
     Attributes:
         during: called inside the handler, each by one run.

@@ -1,4 +1,4 @@
-"""Actors: threads and asyncio tasks that do one thing after the other on demand, in any order of ours.
+"""Actors: threads and asyncio tasks that do one thing after the other on demand.
 
 The same test drives both faces of a lock through them: `actor.do` waits for the answer, `actor.begin` does not.
 Each actor is a holder of its own, as a thread or a task is.
@@ -162,7 +162,7 @@ async def _emptied() -> None:
 
 
 def until(true: Callable[[], Any], what: str = "") -> None:
-    """Wait for something that another process or thread brings about, however long it takes up to `SECONDS`."""
+    """Wait at most `SECONDS` for what another process or thread brings about."""
     deadline = time.monotonic() + SECONDS
     while not true():
         if time.monotonic() > deadline:

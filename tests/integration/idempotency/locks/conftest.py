@@ -1,4 +1,4 @@
-"""The locks' contract runs over every kind of server, on threads and on asyncio; fixture `bench` has both."""
+"""Locks over every kind of server, on threads and on asyncio."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 
 from idempotency import locks
@@ -33,27 +31,16 @@ KINDS = ("Redis", "Valkey", "Redis Cluster", "Sentinel")
 FACES = {"Redis": "threads", "Valkey": "asyncio", "Redis Cluster": "asyncio", "Sentinel": "threads"}  # of `bench`
 
 
-def client_of(kind: str, servers: Any) -> Any:
-    """A client of threads."""
+def client_of(kind: str, servers: Any, of: Any = redis) -> Any:
+    """A client of threads; `of` redis.asyncio, to be made in its loop."""
     if kind == "Redis Cluster":
-        nodes = [ClusterNode("127.0.0.1", port) for port in servers.ports]
-        return RedisCluster(startup_nodes=nodes, **TIMEOUTS)
+        nodes = [of.cluster.ClusterNode("127.0.0.1", port) for port in servers.ports]
+        return of.RedisCluster(startup_nodes=nodes, **TIMEOUTS)
     if kind == "Sentinel":
         addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
-        return redis.Sentinel(addresses, sentinel_kwargs=TIMEOUTS).master_for(SERVICE, **TIMEOUTS)
-    return redis.Redis.from_url(servers.url, retry=Retry(NoBackoff(), 0), **TIMEOUTS)
-
-
-def async_client_of(kind: str, servers: Any) -> Any:
-    """A client of asyncio; to be made in its loop."""
-    if kind == "Redis Cluster":
-        nodes = [AsyncClusterNode("127.0.0.1", port) for port in servers.ports]
-        return redis.asyncio.RedisCluster(startup_nodes=nodes, **TIMEOUTS)
-    if kind == "Sentinel":
-        addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
-        sentinel = redis.asyncio.Sentinel(addresses, sentinel_kwargs=TIMEOUTS)
-        return sentinel.master_for(SERVICE, **TIMEOUTS)
-    return redis.asyncio.Redis.from_url(servers.url, **TIMEOUTS)
+        return of.Sentinel(addresses, sentinel_kwargs=TIMEOUTS).master_for(SERVICE, **TIMEOUTS)
+    retry = {"retry": Retry(NoBackoff(), 0)} if of is redis else {}
+    return of.Redis.from_url(servers.url, **TIMEOUTS, **retry)
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +65,7 @@ def servers(stores: Callable[[str], Any]) -> Iterator[Callable[[str], Any]]:
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """Collect the connections of the test's own clients here, where nobody takes them for another test's.
+    """Collect the connections of the test's own clients within the test.
 
     The locks keep connections beside a client's pool, in a circle with it where the pool is one of a Sentinel.
     """
@@ -124,7 +111,7 @@ class Bench(Faced):
             self.client = self.run(self._async_client())
 
     async def _async_client(self) -> Any:
-        return async_client_of(self.kind, self.servers)
+        return client_of(self.kind, self.servers, redis.asyncio)
 
     def make(self, kind: str, name: str = "thing", **settings: Any) -> Any:
         """A lock of this face."""
@@ -238,7 +225,7 @@ def _patient_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def early_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that stands still for seconds keeps its lease of 30, and none waits for a third of that."""
+    """Renew at once, though a process that stands still for seconds keeps its lease."""
     monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)
 
 
@@ -247,7 +234,7 @@ def commands_pass(
     before: Callable[..., Any] = lambda script, arguments: None,
     after: Callable[[Any], Any] = lambda reply: reply,
 ) -> Iterator[Callable[..., Any]]:
-    """Every script passes `before`, and its reply `after`, which returns it. Yield what sends one on a thread."""
+    """Have every script pass `before`, and its reply `after`; yield what sends one."""
     once, once_async = Script.run, Script.run_async
 
     def run(script: Script, *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Locks with one holder of every implementation, and what their one conformance test needs of each."""
+"""Locks with one holder of every implementation, for their one conformance test."""
 
 import contextlib
 from collections.abc import Callable, Iterator

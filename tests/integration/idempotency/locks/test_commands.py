@@ -1,4 +1,4 @@
-"""Commands that run twice, come late, or whose replies are lost: what redis-py and networks do by themselves."""
+"""Commands that run twice or come late, and replies that are lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from tests.integration.idempotency.locks.conftest import Bench, commands_pass
 
 @contextmanager
 def replies_lost(*, executed: int, then_silent: bool = False) -> Iterator[None]:
-    """So many commands are executed and their replies lost; the next ones are answered, or do not even arrive."""
+    """Lose so many replies; the next commands are answered, or do not arrive."""
     left = [None] * executed
 
     def before(script: Script, arguments: Any) -> None:

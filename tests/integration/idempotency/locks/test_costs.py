@@ -1,4 +1,4 @@
-"""Costs that are the same every time, unlike seconds: function calls, and commands counted by the server."""
+"""Function calls, and commands counted by the server."""
 
 from collections.abc import Callable
 from operator import methodcaller as ask

@@ -1,4 +1,4 @@
-"""Under gevent a greenlet is a thread that Python did not start: what it holds ends with it."""
+"""Locks under gevent, whose greenlets are threads that Python did not start."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The scripts against a model that fits in a page: any order of any commands of any owners (Hypothesis).
+"""Any order of any commands of any owners, against a model that fits in a page.
 
 Owners are names, so that one test can be all of them; what waits is queued by the command itself. Leases outlive the
 test. The examples are drawn from the seed that pytest prints.
@@ -28,7 +28,7 @@ class Thing(threads.OnThreads, Placed):
 
 
 class Model(RuleBasedStateMachine):
-    """`capacity` places, `fair` or not; `holders` has shared and exclusive counts, `queue` who waits for what."""
+    """Places, shared and exclusive counts of their holders, and who waits for what."""
 
     capacity = 3
     fair = True

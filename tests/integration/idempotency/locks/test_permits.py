@@ -1,4 +1,4 @@
-"""Semaphores: how many permits there are, who has them and who waits, and how they come back."""
+"""Semaphores: how many permits there are, who has them, and how they come back."""
 
 import itertools
 import math

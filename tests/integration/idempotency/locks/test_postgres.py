@@ -1,4 +1,4 @@
-"""PostgreSQL's locks on real sessions and processes: who holds, who waits, and what ends a hold."""
+"""PostgreSQL's locks: who holds, who waits, and what ends a hold."""
 
 import asyncio
 import contextlib
@@ -245,7 +245,7 @@ def test_a_listener_may_take_a_lock_when_an_acquire_notices_the_loss() -> None:
 
 @pytest.mark.parametrize("asks_first", [True, False])
 def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(asks_first: bool) -> None:
-    """libpq closes the socket as soon as it sees its end, and the system gives its number to the next one."""
+    """libpq closes a socket at its end, and the next one gets its number."""
     ends: list[int] = []
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Rates that the server stores, by a sliding window and by a token bucket, overall and for each client."""
+"""Rates by a sliding window and by a token bucket, overall and for each client."""
 
 import pickle
 from typing import Any

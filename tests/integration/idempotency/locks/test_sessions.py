@@ -1,4 +1,4 @@
-"""What PostgreSQL's and ZooKeeper's locks have in common: the end of a session is the end of a hold."""
+"""Locks of PostgreSQL and ZooKeeper: the end of a session is the end of a hold."""
 
 import asyncio
 import threading

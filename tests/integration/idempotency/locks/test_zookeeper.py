@@ -1,4 +1,4 @@
-"""The lock of ZooKeeper on a real one: its queue, sessions that end, answers that do not come."""
+"""ZooKeeper's lock: its queue, sessions that end, answers that do not come."""
 
 import asyncio
 import contextlib
@@ -36,9 +36,9 @@ WAIT_SECONDS = 60.0  # for what must come; never for what must not
 
 
 class Client(KazooClient):
-    """Counts how often it lists a queue. `deaf_to` a kind of call: the server does it, and the answer is lost.
+    """Client that counts its lists of a queue, and is `deaf_to` the next answer of a kind.
 
-    A lost answer comes with a lost connection, as it does outside of tests.
+    That answer is lost with the connection, as it is outside of tests.
     """
 
     deaf_to = ""
