@@ -103,45 +103,23 @@ class TestTheWorker:
         assert send("later").json() == {"status": "duplicate"}
         assert applied() == []
 
-    def test_an_event_that_ends_its_process_keeps_no_other_waiting(self) -> None:
-        send("later", "e1")
-        send("later", "e2")
+    def test_an_event_that_ends_its_process_keeps_no_other_waiting_and_is_quarantined(self) -> None:
+        for event_id in ("e1", "e2"):
+            send("later", event_id)
         _die_of("e1")
-        assert apply_stored_events() == {"applied": 1}
-        assert applied() == ["e2"]
-        all_are_due()
-        assert apply_stored_events() == {"applied": 1}
-        assert list(WebhookEvent.objects.order_by("pk").values_list("attempts", flat=True)) == [2, 1]
-
-    def test_an_event_that_ends_its_process_each_time_is_quarantined(self) -> None:
-        send("later")
-        for _ in range(ATTEMPTS_MAX):
-            _die_of("e1")
+        assert (apply_stored_events(), applied()) == ({"applied": 1}, ["e2"])
+        for _ in range(ATTEMPTS_MAX - 1):
             all_are_due()
-        assert apply_stored_events() == {"quarantined": 1}
-        row = WebhookEvent.objects.get()
+            _die_of("e1")
+        all_are_due()
+        assert (apply_stored_events(), apply_stored_events()) == ({"quarantined": 1}, {})
+        row = WebhookEvent.objects.get(event_id="e1")
         assert row.status == "quarantined"
         assert f"None of {ATTEMPTS_MAX} attempts is left" in row.error
-        assert (apply_stored_events(), applied()) == ({}, [])
         replay(row.pk, operator="ann", note="mended")
-        assert applied() == ["e1"]
+        assert applied() == ["e2", "e1"]
 
-    def test_a_run_that_waits_in_vain_for_its_entity_is_no_attempt(self) -> None:
-        PLAN["o1-1"] = RuntimeError("not yet")
-        step(1)
-        all_are_due()
-        with _busy("o1"):
-            assert apply_stored_events() == {"busy": 1}
-        assert list(WebhookEvent.objects.values_list("status", "attempts")) == [("failed", 1)]
-
-    def test_a_sender_without_a_handler_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        send("later")
-        monkeypatch.delitem(applying.declared, "later")
-        assert apply_stored_events() == {}
-        with pytest.raises(NotReplayable):
-            replay(WebhookEvent.objects.get().pk, operator="ann", note="why")
-
-    def test_the_command(self) -> None:
+    def test_the_command_does_the_same_and_fails_with_an_event(self) -> None:
         assert run("apply") == "nothing is due\n"
         send("later")
         assert run("apply") == "1 applied\n"
@@ -190,15 +168,26 @@ class TestReplay:
         logged = LogEntry.objects.order_by("pk").values_list("user__username", "change_message")
         assert list(logged) == [("ann", "quarantined: once more"), ("ann", "applied: repaired")]
 
-    def test_one_whose_entity_is_busy_is_tried_again(self, operator: Client) -> None:
-        step(2)
+    def test_one_whose_entity_is_busy_is_tried_again_and_the_run_is_no_attempt(self, operator: Client) -> None:
+        PLAN["o1-1"] = RuntimeError("not yet")
+        step(1)
+        all_are_due()
         number = WebhookEvent.objects.get().pk
         with _busy("o1"):
+            assert apply_stored_events() == {"busy": 1}
             page = operator.post(f"{LIST}{number}/replay/", {"note": "why"}, follow=True).content.decode()
             with pytest.raises(CommandError, match="Try again"):
                 run("replay", f"#{number}", "--note", "why")
         assert "Try again" in page
-        assert (applied(), LogEntry.objects.count()) == ([], 0)
+        assert list(WebhookEvent.objects.values_list("status", "attempts")) == [("failed", 1)]
+        assert not LogEntry.objects.exists()
+
+    def test_one_without_a_handler_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        send("later")
+        monkeypatch.delitem(applying.declared, "later")
+        assert apply_stored_events() == {}
+        with pytest.raises(NotReplayable):
+            replay(WebhookEvent.objects.get().pk, operator="ann", note="why")
 
     def test_the_list_is_filtered_and_who_may_only_look_may_not_apply(self, operator: Client) -> None:
         number = quarantined("bad").pk

@@ -17,7 +17,6 @@ from idempotency.maintenance import reap
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.postgres.statements import broken_constraint
 from idempotency.webhooks import GitHub, Verifier, apply_stored_events, replay, webhook
-from idempotency.webhooks.applying import declared
 from tests.integration.idempotency.webhooks.hooks import (
     ATTEMPTS_MAX,
     HOOKS,
@@ -26,6 +25,7 @@ from tests.integration.idempotency.webhooks.hooks import (
     applied,
     applied_days_ago,
     now,
+    request_of,
     send,
     signed,
     step,
@@ -52,6 +52,8 @@ def test_it_is_stored_as_it_arrived_and_applied() -> None:
     assert row.headers.keys() == {"X-Hub-Signature-256", "X-GitHub-Delivery", "X-Extra", "Content-Type"}
     assert row.applied_at is not None
     assert (send("now").json(), applied()) == ({"status": "duplicate"}, ["e1"])
+    looked = Client().get("/now")
+    assert (looked.status_code, looked["Allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("to", ["now", "later"])
@@ -92,12 +94,18 @@ def test_what_is_refused_leaves_a_count_and_no_row(change: dict[str, Any], statu
     assert (WebhookEvent.objects.count(), applied(), counted("now", code) - before) == (0, [], 1)
 
 
-def test_a_body_is_too_large_by_its_length_or_by_itself() -> None:
+def test_a_body_is_read_to_its_end_and_not_beyond_its_bound() -> None:
     lengths = (b"1001", b"9" * 5000)  # of more digits than `int` reads
     sized = [([(b"content-length", length)], b"unread") for length in lengths]
     for headers, body in (*sized, ([], b"x" * 1001)):
         scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
         assert now(ASGIRequest(scope, BytesIO(body))).status_code == 413
+    raw, _ = signed("e1")
+    assert b'"malformed"' in now(request_of(**{"wsgi.input": BytesIO(raw[:-1])})).content
+    for sent, status in ((raw, 200), (b"x" * 1001, 413)):
+        chunked = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True, "CONTENT_LENGTH": ""}
+        assert now(request_of(**chunked, **{"wsgi.input": BytesIO(sent)})).status_code == status
+    assert bytes(WebhookEvent.objects.get().body or b"") == raw
 
 
 @pytest.mark.parametrize(
@@ -120,28 +128,11 @@ def test_a_genuine_one_that_cannot_be_read_is_logged_with_the_reason(
     assert not WebhookEvent.objects.exists()
 
 
-def test_a_chunked_body_is_read_to_its_end() -> None:
-    raw, headers = signed("e1")
-    for sent, status in ((raw, 200), (b"x" * 1001, 413)):
-        request = RequestFactory().post("/", content_type="application/json", headers=headers)
-        server = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True, "wsgi.input": BytesIO(sent)}
-        request.META.update(server, CONTENT_LENGTH="")
-        assert now(request).status_code == status
-    assert bytes(WebhookEvent.objects.get().body or b"") == raw
-
-
-def test_a_body_that_was_cut_is_malformed() -> None:
-    raw, headers = signed("e1")
-    came: Any = {"wsgi.input": BytesIO(raw[:-1])}
-    request = RequestFactory().generic("POST", "/", raw, "application/json", headers=headers, **came)
-    assert b'"malformed"' in now(request).content
-
-
 def test_inside_a_transaction_nothing_is_acknowledged() -> None:
     send("later")
     number = WebhookEvent.objects.get().pk
     calls: list[Callable[[], Any]] = [
-        lambda: now(_request("e2")),
+        lambda: now(request_of("e2")),
         apply_stored_events,
         lambda: replay(number, operator="ann", note="why not"),
     ]
@@ -156,59 +147,37 @@ def test_inside_a_transaction_nothing_is_acknowledged() -> None:
     assert list(WebhookEvent.objects.values_list("event_id", "status", "attempts")) == [("e1", "stored", 0)]
 
 
-def _request(event_id: str) -> Any:
-    raw, headers = signed(event_id)
-    return RequestFactory().post("/", raw, content_type="application/json", headers=headers)
-
-
 class Later:
     def __await__(self) -> Any:
         yield
 
 
-@pytest.mark.parametrize("handler", [lambda event: Later(), lambda event: (each for each in [event])])
-def test_a_handler_that_returns_before_its_work_is_done_has_failed(
-    handler: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(declared["now"], "handler", handler)
-    assert send("now").status_code == 500
-    assert "before its work is done" in WebhookEvent.objects.get().error
+def sql(statement: str) -> Callable[[], Any]:
+    return lambda: connection.cursor().execute(statement)
 
 
-def test_another_method_is_not_allowed() -> None:
-    answer = Client().get("/now")
-    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+TO_NO_GROUP = "INSERT INTO auth_group_permissions (group_id, permission_id) VALUES (-1, -1)"
 
 
-def test_a_failed_one_is_undone_and_the_senders_copy_applies_it() -> None:
-    PLAN["e1"] = RuntimeError("no \x00 such thing")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RuntimeError("no \x00 such thing"), "RuntimeError: no  such thing"),
+        (sql(TO_NO_GROUP), "IntegrityError"),  # the commit finds it
+        *((sql(end), f"{end} by hand would end the transaction") for end in ("COMMIT", "ROLLBACK")),
+        *((result, "before its work is done") for result in (Later, lambda: (each for each in "a"))),
+    ],
+)
+def test_a_failed_one_is_undone_and_the_senders_copy_applies_it(fault: Any, words: str) -> None:
+    PLAN["e1"] = fault
     answer = send("now")
     assert (answer.status_code, answer.json()["code"]) == (500, "webhook_failed")
     row = WebhookEvent.objects.get()
-    assert (row.status, row.attempts, row.error) == ("failed", 1, "RuntimeError: no  such thing")
-    assert applied() == []
-    PLAN.clear()
-    assert send("now").json() == {"status": "applied"}
-    assert applied() == ["e1"]
-
-
-def test_a_fault_that_the_commit_finds_is_a_failure_too() -> None:
-    reference = "INSERT INTO auth_group_permissions (group_id, permission_id) VALUES (-1, -1)"
-    PLAN["e1"] = lambda: connection.cursor().execute(reference)
-    assert send("now").status_code == 500
-    assert (status_of(), applied()) == ("failed", [])
+    assert (row.status, row.attempts, applied()) == ("failed", 1, [])
+    assert words in row.error
     PLAN["e1"] = lambda: transaction.on_commit(lambda: 1 / 0)
     assert send("now").json() == {"status": "applied"}  # committed, whatever waited for it
-
-
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
-def test_a_handler_cannot_end_the_transaction_by_hand(statement: str) -> None:
-    """Or the row would say that it was applied, whatever became of the handler's writes."""
-    PLAN["e1"] = lambda: connection.cursor().execute(statement)
-    assert send("now").status_code == 500
-    row = WebhookEvent.objects.get()
-    assert (row.status, applied()) == ("failed", [])
-    assert f"{statement} by hand would end the transaction" in row.error
+    assert applied() == ["e1"]
 
 
 def test_after_so_many_failures_it_is_quarantined_and_acknowledged() -> None:
@@ -289,17 +258,6 @@ def test_a_wrong_use_is_refused_with_what_to_write(given: Any, error: type[Excep
     handler = options.pop("handler", lambda event: None)
     with pytest.raises(error, match=words):
         webhook(options.pop("sender"), **options)(handler)
-
-
-def test_one_declaration_is_for_one_function() -> None:
-    declaration = webhook("declared once", verify=GitHub(SECRET))
-    declaration(wait_not)
-    with pytest.raises(ValueError, match="wait_not too"):
-        declaration(lambda event: None)
-    assert declaration.handler is wait_not
-
-
-def wait_not(event: Any) -> None: ...
 
 
 def test_no_writer_changes_an_applied_event() -> None:
