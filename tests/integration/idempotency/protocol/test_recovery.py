@@ -81,13 +81,6 @@ def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(caller: Cal
     assert effects() == 2
 
 
-def test_an_outside_step_with_nothing_to_note_goes_on(caller: Caller, effects: Effects) -> None:
-    STEPS["outside"] = NoOp()
-    first, again = post(caller), post(caller)
-    assert (first.status_code, first.json(), again.content) == (201, {"amount": 5}, first.content)
-    assert (STEPS["calls"], effects()) == (["started", "reserved", "charged", "noted"], 2)
-
-
 def test_a_refusing_step_is_undone_and_an_atomic_one_cannot_say_that_an_outcome_is_unknown(
     caller: Caller, effects: Effects
 ) -> None:
@@ -102,15 +95,17 @@ def test_a_refusing_step_is_undone_and_an_atomic_one_cannot_say_that_an_outcome_
     assert effects() == 0
 
 
-def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
+def test_an_entry_that_its_completer_fails_again_and_again_is_left_to_a_person(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not counted are the retries of a caller, whatever it calls itself."""
     monkeypatch.undo()  # what fails drops its lease
     STEPS["outside"] = RuntimeError("the provider's library broke")
-    assert post(caller).status_code == 500
+    assert post(caller, **{"X-Request-Id": "completer"}).status_code == 500
+    add_runs(RUNS_MAX, Outcome.FAILED, by=LedgerAttempt.objects.get().owner)
     end_the_lease()
     assert complete_stalled() == {"failed": 1}
-    add_runs(RUNS_MAX, Outcome.FAILED, by="host:1:1")
+    assert LedgerAttempt.objects.filter(owner__startswith=OWNER).count() == 1
     LedgerAttempt.objects.filter(fence__gte=102).update(owner=f"{OWNER}host:1:1")
     with pytest.raises(CommandError, match="1 could not be completed"):
         call_command("idempotency", "complete", idle_seconds=0)
@@ -134,19 +129,6 @@ def add_runs(count: int, outcome: Outcome, *, by: str) -> None:
         )
         for fence in range(100, 100 + count)
     )
-
-
-def test_runs_of_a_caller_who_calls_itself_completer_are_not_counted(
-    caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its entry is completed, however often its own retries failed."""
-    monkeypatch.undo()
-    STEPS["outside"] = RuntimeError("the provider's library broke")
-    assert post(caller, **{"X-Request-Id": "completer"}).status_code == 500
-    add_runs(RUNS_MAX, Outcome.FAILED, by=LedgerAttempt.objects.get().owner)
-    end_the_lease()
-    assert complete_stalled() == {"failed": 1}
-    assert LedgerAttempt.objects.filter(owner__startswith=OWNER).count() == 1
 
 
 def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(caller: Caller) -> None:

@@ -27,16 +27,20 @@ def test_a_replay_has_no_cookie_and_no_header_but_those_that_are_kept(caller: Ca
     assert not {"Set-Cookie", "X-Other"} & again.headers.keys()
 
 
-def test_validation_and_authentication_come_first_and_burn_nothing(caller: Caller, effects: Effects) -> None:
-    assert caller.post(key=None, body={"name": ""}).json()["code"] == "validation_failed"
-    broken = caller.client.post(
-        "/things", b"{", content_type="application/json", headers={"Idempotency-Key": "k1"}
-    )
-    assert (broken.status_code, broken.json()["code"]) == (400, "malformed")
-    assert caller.client.post("/things", b"a=1", content_type="text/plain").status_code == 415
+def test_validation_and_authentication_come_first_and_burn_nothing(caller: Caller, settings: Any) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    key = {"Idempotency-Key": "k1"}
+    refused: list[tuple[Any, int, str]] = [
+        (caller.post(key=None, body={"name": ""}), 400, "validation_failed"),
+        (caller.post(body={"name": "a", "pad": "x" * 200}), 413, "payload_too_large"),
+        (caller.client.post("/things", b"{", content_type="application/json", headers=key), 400, "malformed"),
+        (caller.client.post("/things", b"a=1", content_type="text/plain"), 415, "unsupported_media_type"),
+    ]
+    for answer, status, code in refused:
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert (LedgerEntry.objects.count(), caller.post().status_code) == (0, 201)
     caller.client.force_authenticate(None)
     assert caller.post(key=None).status_code == 401
-    assert LedgerEntry.objects.count() == 0
 
 
 @pytest.mark.parametrize("path", ["/things", "/nested"], ids=["for the permission", "for the call alone"])

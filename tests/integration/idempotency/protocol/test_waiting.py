@@ -19,6 +19,7 @@ from idempotency.redis import fastpath, subscriber
 from idempotency.redis.connection import connection_of
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller, Effects
+from tests.integration.idempotency.protocol import optional
 from tests.integration.idempotency.urls import PLAN
 from tests.running import until
 from tests.threads import at_once
@@ -66,6 +67,15 @@ def test_a_lost_message_costs_a_markers_life_and_no_answer(user: User, effects: 
         first, second = first_and_copy(lambda: Caller(user).post("/held", body={"name": "a"}), cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
+
+
+@pytest.mark.parametrize("door", ["function", "async function"])
+def test_a_copy_waits_as_long_as_its_door_says(door: str, user: User, effects: Effects, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"MARKER_SECONDS": 30}
+    caller = optional.Caller(optional.DECORATED[door](wait=30), user)
+    PLAN["act"] = lambda call: PLAN["during"] and PLAN["during"]()
+    first, second = first_and_copy(lambda: caller.post(key="k1"), lambda: None)
+    assert (first.status_code, second.content, effects()) == (201, first.content, 1)
 
 
 def test_a_copy_that_waited_leaves_what_the_first_one_wrote_into_the_session(
@@ -162,13 +172,6 @@ def test_any_other_trouble_at_the_claim_is_503(
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
     assert "terminating connection" in caplog.text, "an operator hears why"
     assert effects() == 0
-
-
-def test_a_body_that_is_too_large_is_413_and_burns_nothing(caller: Caller, settings: Any) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
-    answer = caller.post(body={"name": "a", "pad": "x" * 200})
-    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
-    assert caller.post().status_code == 201
 
 
 @pytest.mark.usefixtures("server_side_binding", "without_redis")
