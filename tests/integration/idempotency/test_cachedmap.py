@@ -91,6 +91,10 @@ def test_read_and_write_through_once_for_all_processes(client: Any, maps: Any) -
     assert one.put_if_absent("b", 3) is True
     one.delete("a")
     assert (source.values, source.writes, one.get("a")) == ({"b": 3}, 3, None)
+    source.values["c"] = 4
+    assert maps(client=client).get_many(["a", "b", "c", "b"]) == {"b": 3}
+    assert one.get_many(iter(["b", "c", "d"])) == {"b": 3, "c": 4}
+    assert one.get_many([]) == {}
 
 
 def failing(*_: Any) -> None:
@@ -174,20 +178,6 @@ def test_a_listener_hears_how_entries_change(client: Any, maps: Any) -> None:
             changes.take(wait_seconds=0)
     with pytest.raises(TypeError, match="this process alone"), maps("").listen():
         pass
-
-
-def test_a_task_hears_how_entries_change(redis_server: redis.Redis, maps: Any) -> None:
-    one = maps(read={}.get)
-
-    async def story() -> Change:
-        async with contextlib.aclosing(one.achanges()) as changes:
-            async for change in changes:
-                if change is not None:
-                    return change
-                await one.aset("a", 1, ttl_seconds=LONG)
-        raise AssertionError
-
-    assert asyncio.run(story()) == Change("created", "a")
 
 
 def test_a_copy_costs_no_command_and_each_verb_one(single: Any, maps: Any) -> None:
@@ -331,20 +321,6 @@ def test_what_was_read_before_a_change_is_stored_nowhere(single: Any, maps: Any,
     assert one.get("a") == "new"
 
 
-def test_who_cannot_read_stores_nothing_and_the_next_reads(single: Any, maps: Any) -> None:
-    values = iter([ZeroDivisionError(), Entry(1, ttl_seconds=LONG)])
-
-    def read(_: str) -> Any:
-        if isinstance(value := next(values), Exception):
-            raise value
-        return value
-
-    one = maps(client=single, read=read)
-    with pytest.raises(ZeroDivisionError):
-        one.get("a")
-    assert [one.get("a"), one.get("a")] == [1, 1]
-
-
 @pytest.mark.django_db
 def test_with_redis_away_a_process_goes_by_its_own_copies_and_says_so(
     redis_server: redis.Redis, maps: Any, settings: Any
@@ -437,10 +413,22 @@ def test_a_forks_child_has_copies_of_its_own_and_hears_changes(single: Any, maps
         each.join(30)
 
 
-def test_a_value_that_cannot_be_loaded_is_read_again(single: Any, maps: Any) -> None:
-    """As after a deployment, whose code writes values otherwise."""
-    old = maps(client=single, dumps=lambda value: "old")
-    new = maps(client=single, copy_seconds=0, read=lambda key: "read")
+def test_a_failed_read_stores_nothing_and_a_value_that_cannot_be_loaded_is_read_again(
+    single: Any, maps: Any
+) -> None:
+    """A deployment's code may write values otherwise."""
+    failures, reads = [ZeroDivisionError()], list[str]()
+
+    def read(key: str) -> Any:
+        if failures:
+            raise failures.pop()
+        reads.append(key)
+        return Entry("read", ttl_seconds=LONG)
+
+    old, new = maps(client=single, dumps=lambda value: "old"), maps(client=single, copy_seconds=0, read=read)
+    with pytest.raises(ZeroDivisionError):
+        new.get("a")
+    assert [new.get("a"), new.get("a"), reads] == ["read", "read", ["a"]]
     old.set("a", 1)
     assert (new.get("a"), new.get_many(["a"])) == ("read", {"a": "read"})
     old.set("a", 1)
@@ -466,26 +454,6 @@ def test_a_map_that_nobody_uses_any_more_goes() -> None:
     assert one() is None
 
 
-def test_one_of_many_is_the_first(client: Any, maps: Any) -> None:
-    source = Source(b=2)
-    several = [maps(client=client, read=source.read, write=source.write) for _ in range(4)]
-    first = in_threads(*[partial(each.put_if_absent, "a", value) for value, each in enumerate(several)])
-    assert sum(first) == 1
-    assert source.values == {"a": first.index(True), "b": 2}
-    assert [each.get("a") for each in several] == [first.index(True)] * 4
-    assert several[0].put_if_absent("b", 3) is False  # it can be read
-
-
-def test_of_many_values_the_missing_are_read(client: Any, maps: Any) -> None:
-    source = Source(c=3)
-    one, two = maps(client=client, read=source.read), maps(client=client)
-    for key in ("a", "b"):
-        one.set(key, key)
-    assert two.get_many(["a", "b", "c", "a"]) == {"a": "a", "b": "b"}
-    assert one.get_many(iter(["a", "c", "d"])) == {"a": "a", "c": 3}
-    assert two.get_many([]) == {}
-
-
 def test_every_verb_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     one = maps()
@@ -501,9 +469,18 @@ def test_every_verb_without_redis_and_for_asyncio(redis_server: redis.Redis, map
         await one.adelete("b")
         return [*first, *replaced, *found, await one.aget("a"), await one.aget("b", "none")]
 
+    async def heard() -> Change:
+        async with contextlib.aclosing(one.achanges()) as changes:
+            async for change in changes:
+                if change is not None:
+                    return change
+                await one.aset("c", 1, ttl_seconds=LONG)
+        raise AssertionError
+
     wanted = [True, False, False, True, {"a": 1}, 1, True]
     wanted += [{"a": 5, "b": 4}, {("a", 5), ("b", 4)}, {"a", "b"}, 2, "none"]
     assert asyncio.run(story()) == wanted
+    assert asyncio.run(heard()) == Change("created", "c")
     assert asyncio.run(one.aclear()) is True
     with hanging(redis_server):
         assert asyncio.run(story()) == wanted
@@ -525,12 +502,17 @@ def test_a_value_is_replaced_only_where_there_is_one_or_the_expected_one(client:
         assert source.values == {"a": 3, "read": 5}
 
 
-@pytest.mark.parametrize("name", ["names", ""])
-def test_one_of_many_replaces_the_expected_value(single: Any, maps: Any, name: str) -> None:
-    one = maps(name, client=single)
-    one.set("a", "old")
-    replaced = in_threads(*[partial(one.replace, "a", at, old="old") for at in range(6)])
-    assert (sum(replaced), one.get("a")) == (1, replaced.index(True))
+def test_of_many_at_once_one_is_the_first_and_one_replaces_the_expected_value(client: Any, maps: Any) -> None:
+    source = Source(b=2)
+    alone = maps("", read=source.read, write=source.write)
+    for several in ([maps(client=client, read=source.read, write=source.write) for _ in range(4)], [alone] * 4):
+        source.values.pop("a", None)
+        first = in_threads(*[partial(each.put_if_absent, "a", at) for at, each in enumerate(several)])
+        old = first.index(True)
+        assert ([each.get("a") for each in several], source.values) == ([old] * 4, {"a": old, "b": 2})
+        replaced = in_threads(*[partial(each.replace, "a", at, old=old) for at, each in enumerate(several, 9)])
+        assert (sum(first), sum(replaced), several[0].get("a")) == (1, 1, 9 + replaced.index(True))
+        assert several[0].put_if_absent("b", 3) is False  # it can be read
 
 
 def test_all_entries_are_iterated_over_by_the_page_and_not_used(client: Any, single: Any, maps: Any) -> None:
