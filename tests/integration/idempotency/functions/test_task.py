@@ -104,7 +104,7 @@ def bill(day: str, *, dry: bool = False) -> str:
 
 
 def test_a_name_of_another_task_is_refused_and_a_module_imported_twice_has_its_tasks_once() -> None:
-    """A worker of Celery runs no system checks; a module may be `tasks`, `project.tasks` and reloaded."""
+    """Celery runs no checks, and may import a module as `tasks` and `project.tasks`."""
     with pytest.raises(TypeError, match=rf"{__name__}\.bill.*name of {__name__}\.receipt, and equal keys"):
         once.task("mail.greeting", key=lambda day: day)(bill)
     for module in ("bills", "project.bills", "bills"):
