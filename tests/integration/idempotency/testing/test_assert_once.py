@@ -126,10 +126,6 @@ class TestWrongViews:
             assert_once(view, request_of, effects=effects, copies=views.COPIES)
         assert str(failed.value).startswith(WRONG[view])
 
-    def test_at_an_address_too(self, effects: Effects) -> None:
-        with pytest.raises(AssertionError, match=r"2 effects of 2 copies .* in a decorator or middleware"):
-            assert_once("/around", {}, client=Client(), effects=effects)
-
 
 class TestWrongUse:
     def test_a_request_that_is_refused(self, user: User, effects: Effects) -> None:
@@ -137,26 +133,24 @@ class TestWrongUse:
         with pytest.raises(AssertionError, match=words):
             assert_once(views.plain, request_by(user, sku="other"), effects=effects)
 
-    def test_inside_the_transaction_of_a_test_case(self, request_of: HttpRequest, effects: Effects) -> None:
-        with transaction.atomic(), pytest.raises(RuntimeError, match=r"Use TransactionTestCase, or @pytest.mark"):
-            assert_once(views.plain, request_of, effects=effects)
+    def test_inside_the_transaction_of_a_test_case_or_where_nothing_is_keyed(
+        self, request_of: HttpRequest, effects: Effects
+    ) -> None:
+        for where, sentence in (
+            (transaction.atomic(), r"Use TransactionTestCase, or @pytest.mark"),
+            (override_settings(IDEMPOTENCY={"ENABLED": False}), r"'ENABLED'\] is False"),
+        ):
+            with where, pytest.raises(RuntimeError, match=sentence):
+                assert_once(views.plain, request_of, effects=effects)
         assert effects() == 0
 
-    def test_where_nothing_is_keyed(self, request_of: HttpRequest, effects: Effects) -> None:
-        with (
-            override_settings(IDEMPOTENCY={"ENABLED": False}),
-            pytest.raises(RuntimeError, match=r"'ENABLED'\] is False"),
-        ):
-            assert_once(views.plain, request_of, effects=effects)
-
-    @pytest.mark.parametrize("wrong", [0, User.objects.none(), User, User.objects.all])
-    def test_effects_that_cannot_be_counted(self, request_of: HttpRequest, wrong: Any) -> None:
-        with pytest.raises(TypeError, match=r"`effects` is a function that returns a number, such as Order\."):
-            assert_once(views.plain, request_of, effects=wrong)
-
-    def test_something_else_than_a_request(self, effects: Effects) -> None:
+    def test_what_is_no_request_or_no_count(self, request_of: HttpRequest, effects: Effects) -> None:
         with pytest.raises(TypeError, match=r"or an address and data, and not {'sku': 'mug'}\."):
             assert_once(views.plain, {"sku": "mug"}, effects=effects)
+        wrong: list[Any] = [0, User.objects.none(), User, User.objects.all]
+        for each in wrong:
+            with pytest.raises(TypeError, match=r"`effects` is a function that returns a number, such as Order\."):
+                assert_once(views.plain, request_of, effects=each)
 
     def test_a_copy_that_raises(self, request_of: HttpRequest, effects: Effects) -> None:
         calls = count()

@@ -92,13 +92,11 @@ class TestKeyedClients:
         assert self.order(client, **given | {"key": None}).status_code == 400
         assert client.again().status_code == 400
 
-    def test_a_safe_request_has_no_key(self, client: Any) -> None:
+    def test_a_safe_request_has_no_key_and_others_have_it_in_the_header_of_the_settings(self, client: Any) -> None:
         assert "Idempotency-Key" not in client.get("/orders", key="k1").wsgi_request.headers
         assert client.last_key is None
         with pytest.raises(RuntimeError, match="has sent no unsafe request"):
             client.again()
-
-    def test_the_header_is_that_of_the_settings(self, client: Any) -> None:
         with override_settings(IDEMPOTENCY={"HEADER": "X-Once"}):
             assert self.order(client).status_code == 201
 

@@ -163,5 +163,4 @@ urlpatterns = [
     path("by-setting", by_setting),
     path("rest", ClassOfRestFramework.as_view()),
     path("ninja/", api.urls),
-    path("around", csrf_exempt(around)),
 ]
