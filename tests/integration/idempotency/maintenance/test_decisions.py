@@ -44,24 +44,17 @@ def decision(entry: LedgerEntry, note: str = "the bank says so") -> Decision:
     return Decision(entry_id=entry.pk, fence=entry.fence, operator="operator eve", note=note)
 
 
-def test_steps_that_nobody_here_knows_cannot_be_abandoned(uncertain: LedgerEntry) -> None:
+def test_steps_that_nobody_here_knows_are_resolved_only_and_who_and_why_stay(uncertain: LedgerEntry) -> None:
     LedgerEntry.objects.update(handler="of another program", recovery_point="reserved")
     with pytest.raises(NotAbandonable, match="'of another program'"):
         abandon(decision(uncertain))
-    resolve(decision(uncertain), status=204, body="")
+    resolve(decision(uncertain, note="  asked the provider: it is done "), status=204, body="")
     assert LedgerEntry.objects.get().state == State.FINISHED
-
-
-def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry) -> None:
-    abandon(decision(uncertain, note="  asked the provider: no such charge "))
     line = timeline(LedgerEntry.objects.get())[-2]
-    assert (line.what, line.who, line.note) == (
-        "abandoned by an operator",
-        "operator eve",
-        "asked the provider: no such charge",
-    )
+    assert line.what == "resolved by an operator"
+    assert (line.who, line.note) == ("operator eve", "asked the provider: it is done")
     with pytest.raises(IntegrityError, match="ledger_attempt_by_hand_has_a_note"):
-        LedgerAttempt.objects.filter(outcome=Outcome.ABANDONED).update(note="")
+        LedgerAttempt.objects.filter(outcome=Outcome.RESOLVED).update(note="")
 
 
 def test_what_is_running_finished_atomic_or_changed_is_not_decidable(
@@ -208,13 +201,6 @@ def test_mistakes_are_named(uncertain: LedgerEntry) -> None:
     assert LedgerEntry.objects.get().state == State.UNCERTAIN
 
 
-def test_every_entry_of_a_subject_is_shown(caller: Caller) -> None:
-    PLAN["about"] = ("order", "0190")
-    for number in range(21):
-        caller.post("/phased", body={}, key=f"key-{number}")
-    assert run("show", "order:0190").count("  key key-") == 21
-
-
 def test_where_a_user_id_has_no_name_the_operator_must_be_named(
     uncertain: LedgerEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,17 +213,20 @@ def test_where_a_user_id_has_no_name_the_operator_must_be_named(
     assert "is closed" in run("abandon", f"#{uncertain.pk}", "--note", "x", "--operator", "bo")
 
 
-def test_on_a_terminal_the_summary_takes_the_place_of_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_commands_print_what_they_did_on_a_terminal_over_their_progress(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
+    summary = ", ".join(f"0 {what}" for what in removed) + " removed\n"
+    for batch in ("1000", "1000000000"):  # the usual and the largest
+        assert run("reap", "--batch", batch) == summary
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     call_command("idempotency", "reap", stdout=terminal, stderr=terminal)
-    first, *shown, summary = terminal.getvalue().split("\r\x1b[K")
-    assert (first, shown[0], shown[-1]) == ("", "bodies: 0", "deliveries: 0")
-    assert summary.startswith("0 bodies, ")
-
-
-def test_the_other_commands_print_what_they_did() -> None:
-    removed = ("bodies", "tombstones", "messages", "log lines", "event bodies", "events", "deliveries")
-    for batch in ("1000", "1000000000"):  # the usual and the largest
-        assert run("reap", "--batch", batch) == ", ".join(f"0 {what}" for what in removed) + " removed\n"
+    first, *shown, last = terminal.getvalue().split("\r\x1b[K")
+    assert (first, shown[0], shown[-1], last) == ("", "bodies: 0", "deliveries: 0", summary)
     assert run("complete") == "nothing is stalled\n"
+    PLAN["about"] = ("order", "0190")
+    for number in range(21):
+        caller.post("/phased", body={}, key=f"key-{number}")
+    assert run("show", "order:0190").count("  key key-") == 21

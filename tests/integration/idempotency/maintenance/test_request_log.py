@@ -165,25 +165,20 @@ def test_a_server_that_takes_no_lines_still_serves_markers(
     assert breaker.is_closed
 
 
-def test_it_goes_with_its_entry(caller: Caller) -> None:
-    caller.post(key="old")
-    caller.post(key="new", body={"name": "b"})
-    sent(2)
+def test_a_line_goes_with_its_entry_or_without_one_by_its_age(caller: Caller, settings: Any) -> None:
+    for key, answer in (("old", 201), ("new", 201), ("none", 500)):
+        caller.post(key=key, body={"name": "a", "answer": answer})
+    sent(3)
     request_log.store()
     LedgerEntry.objects.filter(key="old").update(
         created_at=F("created_at") - timedelta(days=91), finished_at=F("finished_at") - timedelta(days=91)
     )
-    assert reap()["tombstones"] == 1
-    assert [row.digest for row in Arrival.objects.all()] == [line.digest for line in log_of("new").lines]
-
-
-def test_a_line_without_an_entry_goes_by_its_age(caller: Caller, settings: Any) -> None:
-    caller.post(body={"name": "a", "answer": 500})
-    sent(1)
-    request_log.store()
-    assert (LedgerEntry.objects.count(), reap()["log lines"]) == (0, 0)
+    found = reap()
+    assert (found["tombstones"], found["log lines"]) == (1, 0)
+    assert sorted(row.outcome for row in Arrival.objects.all()) == ["executed", "failed"]
     settings.IDEMPOTENCY = {"TOMBSTONE_SECONDS": 0.001, "BODY_SECONDS": 0.001, "TOKEN_SECONDS": 0.001}
     assert reap()["log lines"] == 1
+    assert not Arrival.objects.exists()
 
 
 def test_to_find_no_old_line_reads_no_young_one(transactional_db: None) -> None:
