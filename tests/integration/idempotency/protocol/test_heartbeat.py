@@ -102,40 +102,31 @@ def test_a_take_over_that_fails_at_once_keeps_no_lease() -> None:
     assert str(held.value) == "the connection is lost"
 
 
-class TestRenewal:
-    @pytest.fixture
-    def run(self) -> ledger.Run:
-        identity = ledger.Identity(
-            scope="s", key="k", fingerprint=b"f" * 32, owner="o", request_id="", digest="0" * 64
-        )
-        run = ledger.claim_phased(identity, lease_seconds=30)
-        assert run is not None
-        return run
-
-    def lease_seconds(self) -> float:
+def test_a_lease_is_renewed_until_it_is_dropped_or_another_takes_over() -> None:
+    def lease_seconds() -> float:
         entry = LedgerEntry.objects.annotate(now=Now()).get()
         return float((entry.lease_until - entry.now).total_seconds())
 
-    def test_a_run_that_was_frozen_gets_its_lease_back_until_another_takes_over(self, run: ledger.Run) -> None:
-        end_the_lease()
-        assert ledger.renew_leases({run: 300}) == {run: True}
-        assert 30 < self.lease_seconds() <= 300
-        LedgerEntry.objects.update(lease_until=Now())
-        entry = ledger.find(scope="s", key="k")
-        assert entry is not None
-        assert ledger.take_over(entry, owner="o", request_id="", lease_seconds=30) is not None
-        assert ledger.renew_leases({run: 300}) == {}
-
-    def test_a_dropped_lease_stays_ended(self, run: ledger.Run) -> None:
-        ledger.drop_lease(run)
-        assert ledger.renew_leases({run: 300}) == {}
-        assert self.lease_seconds() <= 0
-
-    def test_a_row_that_is_locked_is_not_waited_for(self, run: ledger.Run) -> None:
-        with transaction.atomic():
-            ledger.note_subject(run, subject="order:7")
-            assert at_once(lambda: ledger.renew_leases({run: 300})) == [{run: False}]
-        assert ledger.renew_leases({run: 300}) == {run: True}
+    identity = ledger.Identity(
+        scope="s", key="k", fingerprint=b"f" * 32, owner="o", request_id="", digest="0" * 64
+    )
+    run = ledger.claim_phased(identity, lease_seconds=30)
+    assert run is not None
+    with transaction.atomic():
+        ledger.note_subject(run, subject="order:7")  # a row that is locked is not waited for
+        assert at_once(lambda: ledger.renew_leases({run: 300})) == [{run: False}]
+    end_the_lease()
+    assert ledger.renew_leases({run: 300}) == {run: True}, "a process that was frozen gets its lease back"
+    assert 30 < lease_seconds() <= 300
+    end_the_lease()
+    entry = ledger.find(scope="s", key="k")
+    assert entry is not None
+    taken = ledger.take_over(entry, owner="o", request_id="", lease_seconds=30)
+    assert taken is not None
+    assert ledger.renew_leases({run: 300}) == {}
+    ledger.drop_lease(taken)
+    assert ledger.renew_leases({taken: 300}) == {}
+    assert lease_seconds() <= 0
 
 
 def test_the_thread_ends_with_the_calls_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:

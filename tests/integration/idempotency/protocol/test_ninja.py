@@ -225,13 +225,12 @@ def test_the_setting_takes_operations_with_the_decorator_and_names_the_door_of_o
     assert effects() == 1
 
 
-def test_an_api_inside_atomic_requests_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_know_an_apis_callers_and_name_what_atomic_requests_would_wrap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with override_settings(MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"]):
+        assert check_callers(None) == []
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     messages = check_atomic_requests(None)
     assert {message.msg.split()[0].rsplit(".", 1)[1] for message in messages} == {"place_order", "make_thing"}
     assert all("non_atomic_requests(pattern.callback)" in str(message.hint) for message in messages)
-
-
-def test_an_api_that_authenticates_names_its_callers() -> None:
-    with override_settings(MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"]):
-        assert check_callers(None) == []

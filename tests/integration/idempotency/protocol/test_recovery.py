@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.urls("tests.integration.idempotency.urls"),
     pytest.mark.usefixtures("the_dead_drop_nothing"),
 ]
+EVERYONE = override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
 
 
 def post(caller: Caller, key: str = "k1", **headers: str) -> Any:
@@ -183,7 +184,7 @@ def buy(request: HttpRequest, call: KeyedCall) -> Any:
 
 
 @pytest.mark.parametrize("status", [202, 503])
-@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+@EVERYONE
 def test_the_completer_hides_what_the_request_would_and_names_its_subject(
     effects: Effects, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
@@ -198,28 +199,23 @@ def test_the_completer_hides_what_the_request_would_and_names_its_subject(
     assert b"paid" in bytes(entry.response_body or b"")
 
 
-hooked = Phases("tests.hooked")
+def called(phases: Phases, key: str = "k1") -> Any:
+    """Call a view of these steps."""
+    view = idempotent(mode=phases)(lambda request: phases.respond(request, {}))
+    return view(RequestFactory().post("/", headers={"Idempotency-Key": key}))
 
 
-@hooked.atomic("started")
-def answer_and_fail(progress: Progress) -> Response:
-    def fail() -> None:
-        raise RuntimeError("after the commit")
-
-    transaction.on_commit(fail)
-    return Response(201, {"id": effect("hooked").pk})
-
-
-@idempotent(mode=hooked)
-def order(request: HttpRequest) -> Any:
-    return hooked.respond(request, {})
-
-
-@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+@EVERYONE
 def test_what_fails_after_the_commit_of_an_answer_takes_none_away(effects: Effects) -> None:
-    first, again = (order(RequestFactory().post("/", headers={"Idempotency-Key": "k1"})) for _ in range(2))
-    assert (first.status_code, first.content) == (again.status_code, again.content)
-    assert (first.status_code, effects()) == (201, 1)
+    phases = Phases("tests.hooked")
+
+    @phases.atomic("started")
+    def answer_and_fail(progress: Progress) -> Response:
+        transaction.on_commit(lambda: 1 / 0)
+        return Response(201, {"id": effect("hooked").pk})
+
+    first, again = (called(phases) for _ in range(2))
+    assert (first.status_code, again.status_code, again.content, effects()) == (201, 201, first.content, 1)
 
 
 def test_the_completer_goes_on_over_batches_of_known_handlers(
@@ -246,7 +242,7 @@ def test_a_status_that_is_none_is_refused_where_it_is_written(status: Any) -> No
     "result", [None, JsonResponse({}, status=409), {"id": 1}], ids=["none", "response", "dict"]
 )
 @pytest.mark.parametrize(("kind", "stayed"), [("atomic", 0), ("outside", 1)])
-@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+@EVERYONE
 def test_after_a_step_that_ends_otherwise_nothing_follows(
     effects: Effects, kind: str, stayed: int, result: Any
 ) -> None:
@@ -262,9 +258,8 @@ def test_after_a_step_that_ends_otherwise_nothing_follows(
         paid.append(progress)
         return Response(201, {})
 
-    view = idempotent(mode=phases)(lambda request: phases.respond(request, {}))
     with pytest.raises(TypeError, match=rf"'started' .* returned {type(result).__name__}. Return NoOp"):
-        view(RequestFactory().post("/", headers={"Idempotency-Key": "k1"}))
+        called(phases)
     assert (paid, effects()) == ([], stayed)
 
 
@@ -300,18 +295,14 @@ def test_mistakes_are_named() -> None:
             call()
 
 
-@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+@EVERYONE
 def test_steps_that_lead_nowhere_are_named() -> None:
-    def call(phases: Phases, key: str) -> Any:
-        view = idempotent(mode=phases)(lambda request: phases.respond(request, {}))
-        return view(RequestFactory().post("/", headers={"Idempotency-Key": key}))
-
     phases = Phases("tests.nowhere")
     with pytest.raises(RuntimeError, match=r"'tests\.nowhere' have no step"):
-        call(phases, "a")
+        called(phases, "a")
     phases.atomic("started")(lambda progress: NoOp())
     with pytest.raises(RuntimeError, match="have no step at ''"):
-        call(phases, "b")
+        called(phases, "b")
     phases.atomic("circle")(lambda progress: RecoveryPoint("circle"))
     with pytest.raises(RuntimeError, match="did not end within"):
-        call(phases, "c")
+        called(phases, "c")
