@@ -1,9 +1,11 @@
 """One-time tokens over HTTP."""
 
+import sys
 from datetime import datetime
 
 import pytest
 
+from idempotency.drf.tokens import TokenList, _documented
 from tests.integration.idempotency.conftest import Caller, Effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -36,3 +38,9 @@ def test_an_unknown_token_is_409_also_beside_a_key(caller: Caller, effects: Effe
     together = caller.post(key="k1", **{"Idempotency-Token": issued(caller)})
     assert (together.status_code, together.json()["code"]) == (400, "idempotency_key_invalid")
     assert effects() == 0
+
+
+def test_they_are_issued_where_spectacular_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "drf_spectacular", None)
+    monkeypatch.delitem(sys.modules, "drf_spectacular.utils")
+    assert _documented(TokenList.post) is TokenList.post
