@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Effects
 from tests.integration.idempotency.protocol import doors
@@ -179,9 +178,3 @@ def test_other_middlewares_hear_of_what_a_view_raises(named: Callable[[str], Doo
     Reports.seen.clear()
     assert named("function").post(answer="500").status_code == 500
     assert [str(error) for error in Reports.seen] == ["the handler broke"]
-
-
-def test_a_decorator_that_cannot_be_copied_is_no_door() -> None:
-    """Around it a replay would be given without asking for permission."""
-    with pytest.raises(TypeError, match="plain is inside a decorator that"):
-        keyed_form(doors.hiding(doors.plain))

@@ -8,7 +8,6 @@ from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -31,16 +30,11 @@ from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.modes import Mode
 from tests.integration.idempotency.conftest import Effects
+from tests.integration.idempotency.protocol.doors import hiding
+from tests.integration.idempotency.protocol.doors import plain as function
 from tests.integration.idempotency.urls import MixedSet, effect, steps
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
-
-
-def answered(request: HttpRequest, view: Any, user: User) -> HttpResponse:
-    request.user = user
-    force_authenticate(request, user)
-    answer: HttpResponse = view(request)
-    return answer
 
 
 def create(request: Any, pk: int = 0) -> Any:
@@ -60,6 +54,13 @@ def as_written_elsewhere() -> Any:
         raise NotImplementedError
 
     return post
+
+
+def operation() -> Any:
+    def order(request: HttpRequest, quantity: int) -> dict[str, int]:
+        raise NotImplementedError
+
+    return order
 
 
 def keyed_request(user: User | None = None) -> Any:
@@ -84,6 +85,10 @@ class Around(APIView):
 
 REST_DOORS = [drf.idempotent, drf.idempotent(), drf.idempotent(mode=Mode.PHASED)]
 DOORS = [*REST_DOORS, views.idempotent, views.idempotent()]
+AUTHORISES = [login_required, permission_required("auth.add_user"), staff_member_required]
+ABOVE = "create: @idempotent stands above a decorator that authorises"  # else a replay would not ask it again
+OF_NINJA = [drf.idempotent, views.idempotent(), views.idempotent, views.idempotent(mode=steps)]
+OPERATION = r"order is an operation of Django Ninja\. Put idempotency\.ninja\.idempotent directly on"
 BOTH = r"has both @idempotent and @not_keyed\. Remove one"
 
 
@@ -135,31 +140,19 @@ BOTH = r"has both @idempotent and @not_keyed\. Remove one"
             r"write idempotent_handlers = \{'create': Mode\.ATOMIC\}, a dict",
         ),
         ([Around], lambda door: door.as_view()(keyed_request()), r"not authenticated yet.*Put idempotency\.drf\."),
+        (AUTHORISES, lambda authorises: views.idempotent(authorises(create)), ABOVE),
+        (AUTHORISES, lambda authorises: views.idempotent(require_POST(authorises(create))), ABOVE),
+        # the decorator of Ninja knows the function only, so either order must be seen
+        (OF_NINJA, lambda door: door(NinjaAPI().post("/orders")(operation())), OPERATION),
+        (OF_NINJA, lambda door: NinjaAPI().post("/orders")(door(operation())), OPERATION),
+        # around what cannot be copied a replay would be given without asking for permission
+        ([keyed_form], lambda door: door(hiding(function)), "plain is inside a decorator that"),
     ],
 )
 def test_a_wrong_use_is_refused_with_what_to_write(doors: list[Any], wrong: Any, sentence: str) -> None:
     for door in doors:
         with pytest.raises(TypeError, match=sentence):
             wrong(door)
-
-
-def test_an_operation_of_ninja_is_refused_when_it_is_written() -> None:
-    """Its decorator knows the function only, so either order must be seen."""
-    doors: list[Any] = [drf.idempotent, views.idempotent(), views.idempotent, views.idempotent(mode=steps)]
-    outer, inner = NinjaAPI(urls_namespace="outer"), NinjaAPI(urls_namespace="inner")
-
-    def written() -> Any:
-        def order(request: HttpRequest, quantity: int) -> dict[str, int]:
-            raise NotImplementedError
-
-        return order
-
-    sentence = r"order is an operation of Django Ninja\. Put idempotency\.ninja\.idempotent directly on"
-    for door in doors:
-        with pytest.raises(TypeError, match=sentence):
-            door(outer.post("/orders")(written()))
-        with pytest.raises(TypeError, match=sentence):
-            inner.post("/orders")(door(written()))
 
 
 @drf.idempotent
@@ -182,26 +175,6 @@ def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_n
         for _ in range(2):
             assert server.post("/plain", headers=key).status_code == 500
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
-
-
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
-def test_a_handler_may_not_end_the_transaction_by_hand(effects: Effects, user: User, statement: str) -> None:
-    """After a crash a retry would do its first half again."""
-
-    @views.idempotent
-    def order(request: HttpRequest) -> HttpResponse:
-        effect("half")
-        if not request.GET:
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-        return HttpResponse(f"{effect('other half').pk}", status=201)
-
-    key = {"Idempotency-Key": "k1"}
-    with pytest.raises(RuntimeError, match=rf"^{statement} by hand would end .* Remove it"):
-        answered(RequestFactory().post("/", headers=key), order, user)
-    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
-    assert answered(RequestFactory().post("/?mended", headers=key), order, user).status_code == 201
-    assert effects() == 2
 
 
 def test_a_mixin_keys_what_its_last_class_names() -> None:
@@ -239,13 +212,3 @@ def test_a_mixin_keys_what_its_last_class_names() -> None:
         if hasattr(getattr(each, name, None), "idempotency_mode")
     }
     assert keyed == {("Posted", "post"), ("Paid", "pay"), ("Created", "create")}
-
-
-def test_a_decorator_that_authorises_belongs_above() -> None:
-    """Else a replay would not ask it again."""
-    decorators: list[Any] = [login_required, permission_required("auth.add_user"), staff_member_required]
-    for authorises in decorators:
-        for below in (authorises(create), require_POST(authorises(create))):
-            with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
-                views.idempotent(below)
-        assert callable(authorises(views.idempotent(create)))
