@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -100,6 +101,12 @@ def test_many_files_and_other_methods_are_refused() -> None:
 
 GATEWAY = "https://openapi.alipay.com/gateway.do"
 
+FOREIGN = (
+    *("http://files.example/x", "http://evilalipay.com/x", "http://dwbillcenter.alipay.com:8080/x"),
+    *("file:///etc/passwd", "https://user@dwbillcenter.alipay.com/x", "https://:secret@dwbillcenter.alipay.com/x"),
+    *("https:///x", "https://[::1/x", "http://dwbillcenter.alipay.com:port/x"),
+)
+
 
 @pytest.mark.parametrize(
     ("url", "gateway", "asked"),
@@ -108,28 +115,11 @@ GATEWAY = "https://openapi.alipay.com/gateway.do"
         ("http://dwbillcenter.alipay.com/x?a=1", GATEWAY, "https://dwbillcenter.alipay.com/x?a=1"),
         ("http://127.0.0.1:8001/bill?x=1", "http://127.0.0.1:8001/g", "http://127.0.0.1:8001/bill?x=1"),
         ("http://a.example:80/b", "http://a.example/g", "http://a.example:80/b"),
+        ("http://127.0.0.1:8002/x", "http://127.0.0.1:8001/g", None),
+        ("http://bills.example/x", "http://api.bills.example/g", None),
+        *((url, GATEWAY, None) for url in FOREIGN),
     ],
 )
-def test_addresses_that_we_go_to(url: str, gateway: str, asked: str) -> None:
-    assert checked_address(url, gateway_url=gateway) == asked
-
-
-@pytest.mark.parametrize(
-    ("url", "gateway"),
-    [
-        ("http://files.example/x", GATEWAY),
-        ("http://evilalipay.com/x", GATEWAY),
-        ("http://dwbillcenter.alipay.com:8080/x", GATEWAY),
-        ("http://127.0.0.1:8002/x", "http://127.0.0.1:8001/g"),
-        ("http://bills.example/x", "http://api.bills.example/g"),
-        ("file:///etc/passwd", GATEWAY),
-        ("https://user@dwbillcenter.alipay.com/x", GATEWAY),
-        ("https://:secret@dwbillcenter.alipay.com/x", GATEWAY),
-        ("https:///x", GATEWAY),
-        ("https://[::1/x", GATEWAY),
-        ("http://dwbillcenter.alipay.com:port/x", GATEWAY),
-    ],
-)
-def test_addresses_that_we_do_not_go_to(url: str, gateway: str) -> None:
-    with pytest.raises(ValueError):
-        checked_address(url, gateway_url=gateway)
+def test_addresses_that_we_go_to(url: str, gateway: str, asked: str | None) -> None:
+    with nullcontext() if asked else pytest.raises(ValueError):
+        assert checked_address(url, gateway_url=gateway) == asked

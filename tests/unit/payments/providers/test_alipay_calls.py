@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,7 +12,6 @@ import pytest
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.actions import NextActionType, PayMethod
 from payments.providers.alipay import bill as alipay_bill
-from payments.providers.alipay.bill import MAX_PACKED_BYTES
 from payments.providers.alipay.client import Alipay
 from payments.providers.documents import CHINA
 from payments.sandbox import keys
@@ -36,29 +36,26 @@ def test_a_code_is_asked_for_and_drawn(alipay: Alipay, company: Company) -> None
     )
 
 
+@dataclass
 class Bills:
     """A bill: the question is answered with its address, the address with the file."""
 
-    def __init__(self, company: Company, settings: dict[str, str]) -> None:
-        self.company = company
-        self.address = f"{company.url}/bill"
-        self.file: Answer = (200, {}, packed_for(settings))
-        company.answer = self.answer
+    company: Company
+    address: Any
+    file: bytes
 
     def answer(self, body: bytes) -> Answer:
         if body:
             return alipay_says(BILL, {"code": "10000", "bill_download_url": self.address})(body)
-        return self.file
-
-
-def packed_for(settings: dict[str, str]) -> bytes:
-    top = f"#账号：[{settings['ALIPAY_SELLER_ID']}0156]\r\n#起始日期：[2026年11月20日 00:00:00]\r\n"
-    return packed(table(PAYMENT, REFUND, top=top))
+        return 200, {}, self.file
 
 
 @pytest.fixture
 def bills(company: Company, platform: keys.Keys) -> Bills:
-    return Bills(company, dict(platform.settings))
+    top = f"#账号：[{platform.settings['ALIPAY_SELLER_ID']}0156]\r\n#起始日期：[2026年11月20日 00:00:00]\r\n"
+    made = Bills(company, f"{company.url}/bill", packed(table(PAYMENT, REFUND, top=top)))
+    company.answer = made.answer
+    return made
 
 
 def test_a_bill_is_asked_for_fetched_and_read(alipay: Alipay, bills: Bills) -> None:
@@ -66,34 +63,31 @@ def test_a_bill_is_asked_for_fetched_and_read(alipay: Alipay, bills: Bills) -> N
     assert {line.occurred_at.astimezone(alipay.zone).date() for line in lines if line.occurred_at} == {DAY}
     assert [(line.kind, line.amount_minor) for line in lines] == [("paid", 1990), ("refunded", 990)]
     assert [path for path, _ in bills.company.asked] == ["/gateway.do", "/bill"]
-    _, headers = bills.company.asked[1]
-    assert headers["Accept-Encoding"] == "identity"
+    assert bills.company.asked[1][1]["Accept-Encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:1/bill", None, "https://files.example:port/x", "https://exa mple/\x00"]
+    ("changed", "why"),
+    [
+        *(
+            ({"address": address}, "address")
+            for address in ("http://127.0.0.1:1/bill", None, "https://exa mple/\x00")
+        ),
+        *(({"file": content}, None) for content in (b"", b"<html>", packed(table(PAYMENT)))),
+        ({"file": b"x" * 1001}, "larger than 1000 bytes"),
+    ],
 )
-def test_a_foreign_address_is_refused(alipay: Alipay, bills: Bills, address: Any) -> None:
-    """All that makes one foreign is in test_alipay_bill.py."""
-    bills.address = address
-    with pytest.raises(OutcomeUnknown, match="address"):
-        alipay.bill(day=DAY)
-    assert [path for path, _ in bills.company.asked] == ["/gateway.do"]
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>", packed(table(PAYMENT))], ids=["empty", "html", "another's"])
-def test_files_that_are_not_the_bill(alipay: Alipay, bills: Bills, content: bytes) -> None:
-    bills.file = (200, {}, content)
-    with pytest.raises(OutcomeUnknown):
-        alipay.bill(day=DAY)
-
-
-def test_a_file_that_is_too_large_is_left(alipay: Alipay, bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_the_bill(
+    alipay: Alipay, bills: Bills, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], why: str | None
+) -> None:
+    """All that makes an address foreign is in test_alipay_bill.py."""
     monkeypatch.setattr(alipay_bill, "MAX_PACKED_BYTES", 1000)
-    bills.file = (200, {}, b"x" * 1001)
-    with pytest.raises(OutcomeUnknown, match="larger than 1000 bytes"):
+    vars(bills).update(changed)
+    with pytest.raises(OutcomeUnknown, match=why):
         alipay.bill(day=DAY)
-    assert MAX_PACKED_BYTES == 32 * 2**20
+    assert [path for path, _ in bills.company.asked] == ["/gateway.do", "/bill"][
+        : 1 if "address" in changed else 2
+    ]
 
 
 @pytest.fixture

@@ -103,48 +103,10 @@ def read(kind: str, resource: dict[str, Any]) -> Any:
     return account().read_notification(headers=signed(body), body=body, now=NOW)
 
 
-def test_a_capture_pays() -> None:
-    (fact,) = read("PAYMENT.CAPTURE.COMPLETED", CAPTURE).facts
-    assert (fact.kind, fact.out_trade_no, fact.provider_txn_id) == (FactKind.PAID, "0193", "29Y24445UY2083144")
-    assert (fact.amount_minor, fact.currency, fact.merchant) == (10_000, "USD", "2BP3WP8PK6566")
-    assert fact.occurred_at == NOW - timedelta(seconds=2)
-
-
-def test_a_refund_gives_back_by_our_numbers() -> None:
-    (fact,) = read("PAYMENT.CAPTURE.REFUNDED", REFUND).facts
-    assert (fact.kind, fact.out_trade_no, fact.out_refund_no) == (FactKind.REFUNDED, "0193", "0194")
-    assert (fact.amount_minor, fact.paid_txn_id) == (1_000, "29Y24445UY2083144")
-    assert fact.occurred_at == NOW - timedelta(seconds=2)
-
-
-@pytest.mark.parametrize("mark", ["payonce", "payonce:closed"])
-def test_a_refund_by_hand_has_mark_and_number_of_its_capture(mark: str) -> None:
-    by_hand = REFUND | {"invoice_id": "0193", "custom_id": mark}
-    (fact,) = read("PAYMENT.CAPTURE.REFUNDED", by_hand).facts
-    assert (fact.kind, fact.out_trade_no, fact.provider_txn_id) == (FactKind.REFUNDED, "0193", REFUND["id"])
-    assert (fact.amount_minor, fact.paid_txn_id) == (1_000, CAPTURE["id"])
-
-
 def test_a_refund_that_failed_waits_for_a_person() -> None:
     notice = read("PAYMENT.REFUND.FAILED", REFUND | {"status": "FAILED"})
     assert notice.facts == ()
     assert (notice.refund.status, notice.refund.out_refund_no) == (RefundStatus.FAILED, "0194")
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("PAYMENT.CAPTURE.COMPLETED", {"custom_id": "another system"}),
-        ("PAYMENT.CAPTURE.COMPLETED", {"invoice_id": None}),
-        ("PAYMENT.CAPTURE.COMPLETED", {"invoice_id": "n\x00"}),
-        ("PAYMENT.CAPTURE.PENDING", {}),
-        ("PAYMENT.CAPTURE.REFUNDED", {"custom_id": "another system"}),
-        ("CHECKOUT.ORDER.APPROVED", {}),
-    ],
-)
-def test_what_moves_no_money_of_ours_states_nothing(kind: str, changes: dict[str, Any]) -> None:
-    notice = read(kind, CAPTURE | changes)
-    assert (notice.facts, notice.refund, notice.event_type) == ((), None, kind)
 
 
 DISPUTE = {
@@ -157,6 +119,55 @@ DISPUTE = {
     "dispute_amount": {"currency_code": "USD", "value": "40.00"},
     "seller_response_due_date": "2026-12-04T08:00:00.000Z",
 }
+OURS = {"out_trade_no": "0193", "currency": "USD", "occurred_at": NOW - timedelta(seconds=2)}
+GONE = {"provider_txn_id": REFUND["id"], "amount_minor": 1_000, "paid_txn_id": CAPTURE["id"]}
+BACK = {**OURS, **GONE, "kind": FactKind.REFUNDED}
+STATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        *("COMPLETED", CAPTURE),
+        {**OURS, "kind": FactKind.PAID, "amount_minor": 10_000, "merchant": "2BP3WP8PK6566"}
+        | {"provider_txn_id": "29Y24445UY2083144"},
+    ),
+    ("REFUNDED", REFUND, {**BACK, "out_refund_no": "0194"}),
+    *(
+        ("REFUNDED", REFUND | {"invoice_id": "0193", "custom_id": mark}, BACK)
+        for mark in ("payonce", "payonce:closed")
+    ),
+    ("REVERSED", REFUND, {**GONE, "kind": FactKind.TAKEN}),
+]
+
+
+@pytest.mark.parametrize(("kind", "resource", "stated"), STATED)
+def test_what_an_event_of_a_capture_states(kind: str, resource: dict[str, Any], stated: dict[str, Any]) -> None:
+    """A refund by hand has mark and number of its capture."""
+    (fact,) = read(f"PAYMENT.CAPTURE.{kind}", resource).facts
+    assert {name: getattr(fact, name) for name in stated} == stated
+
+
+UNNAMED = {name: value for name, value in DISPUTE.items() if name != "disputed_transactions"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"),
+    [
+        *(
+            ("PAYMENT.CAPTURE.COMPLETED", CAPTURE | changes)
+            for changes in ({"custom_id": "another system"}, {"invoice_id": None}, {"invoice_id": "n\x00"})
+        ),
+        ("PAYMENT.CAPTURE.PENDING", CAPTURE),
+        ("PAYMENT.CAPTURE.REFUNDED", CAPTURE | {"custom_id": "another system"}),
+        ("PAYMENT.CAPTURE.REVERSED", REFUND | {"status": "PENDING"}),
+        ("PAYMENT.CAPTURE.REVERSED", CAPTURE),  # which does not say under which number
+        ("CHECKOUT.ORDER.APPROVED", CAPTURE),
+        *(
+            ("CUSTOMER.DISPUTE.CREATED", UNNAMED | about)
+            for about in ({}, {"disputed_transactions": []}, {"disputed_transactions": [{"gross": "1"}]})
+        ),
+    ],
+)
+def test_what_moves_no_money_of_ours_states_nothing(kind: str, resource: dict[str, Any]) -> None:
+    notice = read(kind, resource)
+    assert (notice.facts, notice.refund, notice.event_type) == ((), None, kind)
 
 
 @pytest.mark.parametrize(
@@ -181,23 +192,6 @@ def test_a_dispute_says_how_it_stands_and_moves_nothing(outcome: str | None, sta
     assert fact.occurred_at == datetime(2026, 11, 24, 8, tzinfo=UTC)
     due = None if outcome else datetime(2026, 12, 4, 8, tzinfo=UTC)
     assert fact.dispute == Dispute(status=status, reason="UNAUTHORISED", respond_by=due)
-
-
-@pytest.mark.parametrize("about", [{}, {"disputed_transactions": []}, {"disputed_transactions": [{"gross": "1"}]}])
-def test_a_dispute_that_names_no_payment_is_nobodys(about: dict[str, Any]) -> None:
-    named = {name: value for name, value in DISPUTE.items() if name != "disputed_transactions"}
-    assert read("CUSTOMER.DISPUTE.CREATED", named | about).facts == ()
-
-
-def test_a_reversal_takes_the_capture_back() -> None:
-    (fact,) = read("PAYMENT.CAPTURE.REVERSED", REFUND).facts
-    assert (fact.kind, fact.provider_txn_id, fact.paid_txn_id) == (
-        FactKind.TAKEN,
-        "55105082X5896632E",
-        "29Y24445UY2083144",
-    )
-    for other in (REFUND | {"status": "PENDING"}, CAPTURE):  # moved nothing yet; does not say under which number
-        assert read("PAYMENT.CAPTURE.REVERSED", other).facts == ()
 
 
 LINE = {
@@ -309,20 +303,15 @@ def order(status: str, *captures: str, custom_id: str = "payonce") -> Answer:
         (order("APPROVED", custom_id="payonce:closed"), TradeStatus.CLOSED),
     ],
 )
-def test_an_order_is_read_and_never_captured(platform: Company, answer: Answer, status: TradeStatus) -> None:
-    platform.says[""] = answer
-    assert account(platform.url).query(out_trade_no="0193", reference="89T").status is status
-    assert platform.calls == ["POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"]
-
-
-def test_what_is_captured_or_closed_is_never_captured(platform: Company) -> None:
-    ours = account(platform.url)
-    for found in (order("COMPLETED", "COMPLETED"), order("APPROVED", custom_id="payonce:closed")):
-        platform.says[""] = found
-        assert ours.capture(out_trade_no="0193", reference="89T") == ours.query(
-            out_trade_no="0193", reference="89T"
-        )
-    assert {call.partition(" ")[0] for call in platform.calls[1:]} == {"GET"}
+def test_an_order_is_read_and_never_captured_by_a_question_nor_twice(
+    platform: Company, answer: Answer, status: TradeStatus
+) -> None:
+    platform.says[""], ours, names = answer, account(platform.url), {"out_trade_no": "0193", "reference": "89T"}
+    found = ours.query(**names)
+    assert found.status is status
+    if status in (TradeStatus.PAID, TradeStatus.CLOSED):
+        assert ours.capture(**names) == found
+    assert {*platform.calls} == {"POST /v1/oauth2/token", "GET /v2/checkout/orders/89T"}
 
 
 def test_an_order_that_paypal_does_not_know_is_closed_and_no_error(platform: Company) -> None:

@@ -6,7 +6,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,18 +74,6 @@ class Endless:
 
 
 @pytest.fixture
-def endless() -> Iterator[Callable[..., Endless]]:
-    with ExitStack() as opened:
-
-        def make(*args: Any, **more: Any) -> Endless:
-            made = Endless(*args, **more)
-            opened.callback(made.close)
-            return made
-
-        yield make
-
-
-@pytest.fixture
 def at(platform: keys.Keys) -> Iterator[Callable[..., Any]]:
     """A channel's provider towards an address."""
     with ExitStack() as opened:
@@ -103,45 +92,58 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=itertools.count().__next__))
 
 
+@pytest.fixture
+def endless() -> Iterator[Callable[..., Endless]]:
+    with ExitStack() as opened:
+
+        def make(*args: Any, **more: Any) -> Endless:
+            return opened.enter_context(closing(Endless(*args, **more)))
+
+        yield make
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """The provider's side; ours takes its certificate for genuine."""
+    certificate = self_signed("Provider", new_key_file(tmp_path / "key.pem")).public_bytes(Encoding.PEM)
+    (tmp_path / "certificate.pem").write_bytes(certificate)
+    theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    theirs.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    ours.check_hostname = False
+    ours.load_verify_locations(cadata=certificate.decode())
+    monkeypatch.setattr(transport, "_authorities", lambda: ours)
+    return theirs
+
+
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("channel", "head", "piece"),
     [
-        *((channel, SIZED, b" ") for channel in CHANNELS),
+        *((channel, SIZED, b" ") for channel in (*CHANNELS, "tls", "file")),
         ("wechat", HEADERS, b"x"),
         ("wechat", b"", b"H"),
     ],
-    ids=[*CHANNELS, "headers", "status line"],
+    ids=[*CHANNELS, "over TLS", "a file", "headers", "status line"],
 )
 def test_an_answer_that_drips_is_left(
-    at: Callable[..., Any], endless: Callable[..., Endless], channel: str, head: bytes, piece: bytes
+    request: Any,
+    at: Callable[..., Any],
+    endless: Callable[..., Endless],
+    monkeypatch: pytest.MonkeyPatch,
+    channel: str,
+    head: bytes,
+    piece: bytes,
 ) -> None:
     """No single wait of ours is too long, all of them together are."""
-    server = endless(head, piece)
-    provider = at(channel, server.url)
+    server = endless(head, piece, tls=request.getfixturevalue("tls") if channel == "tls" else None)
+    provider = at(channel if channel in CHANNELS else "wechat", server.url)
     provider._http.timeout = 10
+    monkeypatch.setattr(transport, "DOWNLOAD_SECONDS_MAX", 10)
+    ask = partial(provider.query, out_trade_no=NUMBER)
+    if channel == "file":
+        ask = partial(transport.download, provider._http, f"{server.url}/bill", bytes_max=10**6)
     with pytest.raises(OutcomeUnknown):
-        provider.query(out_trade_no=NUMBER)
-    assert server.hung_up.wait(30)
-
-
-@pytest.mark.usefixtures("hasty")
-def test_over_tls_too(
-    at: Callable[..., Any], endless: Callable[..., Endless], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    certificate = self_signed("Provider", new_key_file(tmp_path / "key.pem")).public_bytes(Encoding.PEM)
-    (tmp_path / "certificate.pem").write_bytes(certificate)
-    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    ours.check_hostname = False
-    ours.load_verify_locations(cadata=certificate.decode())
-    monkeypatch.setattr(transport, "_authorities", lambda: ours)
-    server = endless(SIZED, b" ", tls=theirs)
-    provider = at("wechat", server.url)
-    provider._http.timeout = 10
-    with pytest.raises(OutcomeUnknown, match="ReadTimeout"):
-        provider.query(out_trade_no=NUMBER)
+        ask()
     assert server.hung_up.wait(30)
 
 
@@ -155,24 +157,6 @@ def test_an_answer_that_is_too_large_is_left(
     assert server.hung_up.wait(30)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_file_that_drips_is_left_too(
-    at: Callable[..., Any], endless: Callable[..., Endless], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "DOWNLOAD_SECONDS_MAX", 10)
-    server = endless(SIZED, b"x")
-    session = at("wechat", server.url)._http
-    with pytest.raises(OutcomeUnknown):
-        transport.download(session, f"{server.url}/bill", bytes_max=10**6)
-    assert server.hung_up.wait(30)
-
-
-def test_a_torn_file_is_none(at: Callable[..., Any], endless: Callable[..., Endless]) -> None:
-    server = endless(HEADERS + b"Content-Length: 1000\r\n\r\n", b"torn", most=1)
-    with pytest.raises(OutcomeUnknown):
-        transport.download(at("wechat", server.url)._http, f"{server.url}/bill", bytes_max=5000)
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -183,11 +167,15 @@ def test_a_torn_file_is_none(at: Callable[..., Any], endless: Callable[..., Endl
     ],
     ids=lambda answer: answer[0],
 )
-def test_what_is_no_whole_file(at: Callable[..., Any], company: Company, answer: Answer) -> None:
+def test_what_is_no_whole_file(
+    at: Callable[..., Any], company: Company, endless: Callable[..., Endless], answer: Answer
+) -> None:
     company.answer = lambda _: answer
     session = at("wechat", company.url)._http
-    with pytest.raises(OutcomeUnknown):
-        transport.download(session, f"{company.url}/bill", bytes_max=5000)
+    torn = endless(HEADERS + b"Content-Length: 1000\r\n\r\n", b"torn", most=1)
+    for url in (company.url, torn.url):
+        with pytest.raises(OutcomeUnknown):
+            transport.download(session, f"{url}/bill", bytes_max=5000)
     assert len(company.asked) == 1
     with pytest.raises(ProviderUnavailable):  # where nobody listens nothing was sent
         transport.download(session, f"http://127.0.0.1:{free_port()}/bill", bytes_max=10)

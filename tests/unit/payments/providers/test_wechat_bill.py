@@ -88,26 +88,6 @@ def test_payments_and_refunds_are_read() -> None:
     assert refunded == replace(paid, kind=FactKind.REFUNDED, **back)
 
 
-@pytest.mark.parametrize("order", [NAMES[::-1], [*NAMES, "新的一列"]])
-def test_columns_are_found_by_their_names(order: list[str]) -> None:
-    assert parse(bill(PAID, REFUNDED, names=order)) == parse(bill(PAID, REFUNDED))
-
-
-def test_line_ends_byte_order_mark_and_no_lines_at_all() -> None:
-    assert parse(bill(PAID, end="\n")) == parse(bill(PAID))
-    assert parse("\ufeff".encode() + bill(PAID)) == parse(bill(PAID))
-    assert parse(bill(PAID).rstrip()) == parse(bill(PAID))
-    assert parse(bill()) == ()
-    (line,) = parse(bill({**PAID, "交易时间": ""}))
-    assert line.occurred_at is None
-
-
-@pytest.mark.parametrize("text", ["a, b", "`", ",`0.01,`0.01,`", '"quoted'])
-def test_a_description_cannot_shift_the_amounts(text: str) -> None:
-    for column in ("商品名称", "商户数据包"):
-        assert parse(bill({**PAID, column: text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
-
-
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -120,10 +100,6 @@ def test_a_description_cannot_shift_the_amounts(text: str) -> None:
 )
 def test_a_refund_says_whether_it_is_done(status: str, said: list[str]) -> None:
     assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == said
-
-
-def test_what_a_till_took_back_is_left_out() -> None:
-    assert len(parse(bill(PAID, {**PAID, "交易状态": "REVOKED"}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,60 +174,6 @@ def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeC
             assert then.bill(day=day) == ()
 
 
-@pytest.mark.parametrize("content", [bill(PAID), bill(PAID, REFUNDED) + b" ", b""])
-def test_what_is_not_the_announced_file_is_not_read(wechat: WeChatPay, company: Company, content: bytes) -> None:
-    offering(company, announced(company), lambda: (200, {}, content))
-    with pytest.raises(OutcomeUnknown, match="announced"):
-        wechat.bill(day=DAY)
-
-
-def test_a_genuine_file_that_is_no_bill_is_unknown(wechat: WeChatPay, company: Company) -> None:
-    offering(company, announced(company, hash_value=hashlib.sha1(b"x").hexdigest()), lambda: (200, {}, b"x"))
-    with pytest.raises(OutcomeUnknown, match="bill cannot be read"):
-        wechat.bill(day=DAY)
-
-
-@pytest.mark.parametrize(
-    "changed", [{"hash_type": "MD5"}, {"hash_value": ""}, {"hash_value": None}, {"download_url": 5}]
-)
-def test_an_announcement_of_another_shape(wechat: WeChatPay, company: Company, changed: dict[str, Any]) -> None:
-    offering(company, announced(company, **changed), whole_bill)
-    with pytest.raises(OutcomeUnknown):
-        wechat.bill(day=DAY)
-    assert len(company.asked) == 1
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://localhost:{port}/v3/billdownload/file",
-        "https://127.0.0.1:{port}/v3/billdownload/file",
-        "http://127.0.0.1:1/v3/billdownload/file",
-        "http://user@127.0.0.1:{port}/v3/billdownload/file",
-        "http://127.0.0.1:{port}.evil.example/v3/billdownload/file",
-        "http://127.0.0.1:{port}/other/file",
-        "http://127.0.0.1:{port}/v3/../other/file",
-        "//127.0.0.1:{port}/v3/billdownload/file",
-        "file:///v3/billdownload/file",
-        "http://127.0.0.1:{port}/v3/\x00",
-        "http://127.0.0.1:99999999/v3/",
-    ],
-)
-def test_a_bill_of_elsewhere_is_not_fetched(wechat: WeChatPay, company: Company, address: str) -> None:
-    port = company.url.rsplit(":", 1)[1]
-    offering(company, announced(company, download_url=address.replace("{port}", port)), whole_bill)
-    with pytest.raises(OutcomeUnknown, match="the download"):
-        wechat.bill(day=DAY)
-    assert len(company.asked) == 1
-
-
-def test_an_endless_bill_is_given_up(wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wechat_module, "BILL_BYTES_MAX", 100_000)
-    offering(company, announced(company), lambda: (200, {}, b"x" * 100_001))
-    with pytest.raises(OutcomeUnknown, match="larger than 100000 bytes"):
-        wechat.bill(day=DAY)
-
-
 def test_a_download_is_one_call_within_the_limits(platform: Any, company: Company) -> None:
     """Limits that let nothing through stop the download as they stop any call."""
     entered: list[int] = []
@@ -267,3 +189,78 @@ def test_a_download_is_one_call_within_the_limits(platform: Any, company: Compan
     with pytest.raises(ProviderUnavailable, match="no room"):
         WeChatPay(channels(company)["wechat"], limit).bill(day=DAY)
     assert (entered, len(company.asked)) == ([0, 1], 1)
+
+
+BOTH = (PAID, REFUNDED)
+DESCRIBED = ("a, b", "`", ",`0.01,`0.01,`", '"quoted')
+ALIKE = [
+    *(bill(*BOTH, names=order) for order in (NAMES[::-1], [*NAMES, "新的一列"])),
+    *(bill(*BOTH, end="\n"), "\ufeff".encode() + bill(*BOTH), bill(*BOTH).rstrip()),
+    *(bill({**PAID, column: text}, REFUNDED) for text in DESCRIBED for column in ("商品名称", "商户数据包")),
+    bill(*BOTH, {**PAID, "交易状态": "REVOKED"}),  # which a till took back
+]
+
+
+@pytest.mark.parametrize("content", ALIKE)
+def test_no_order_of_columns_description_or_line_end_changes_what_is_read(content: bytes) -> None:
+    assert parse(content) == parse(bill(*BOTH))
+
+
+def test_a_bill_without_lines_and_a_line_without_time() -> None:
+    assert parse(bill()) == ()
+    (line,) = parse(bill({**PAID, "交易时间": ""}))
+    assert line.occurred_at is None
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        *((content, "announced") for content in (bill(PAID), bill(PAID, REFUNDED) + b" ", b"")),
+        (b"x", "bill cannot be read"),  # as it was announced
+        (b"x" * 100_001, "larger than 100000 bytes"),
+    ],
+)
+def test_a_file_that_is_not_the_announced_bill(
+    wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+) -> None:
+    monkeypatch.setattr(wechat_module, "BILL_BYTES_MAX", 100_000)
+    known = {"hash_value": hashlib.sha1(b"x").hexdigest()} if content == b"x" else {}
+    offering(company, announced(company, **known), lambda: (200, {}, content))
+    with pytest.raises(OutcomeUnknown, match=why):
+        wechat.bill(day=DAY)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"hash_type": "MD5"}, {"hash_value": ""}, {"hash_value": None}, {"download_url": 5}),
+        *(
+            {"download_url": address}
+            for address in (
+                *("http://localhost:{port}/v3/billdownload/file", "https://127.0.0.1:{port}/v3/billdownload/file"),
+                *("http://127.0.0.1:1/v3/billdownload/file", "http://user@127.0.0.1:{port}/v3/billdownload/file"),
+                *(
+                    "http://127.0.0.1:{port}.evil.example/v3/billdownload/file",
+                    "http://127.0.0.1:{port}/other/file",
+                ),
+                *("http://127.0.0.1:{port}/v3/../other/file", "//127.0.0.1:{port}/v3/billdownload/file"),
+                *(
+                    "file:///v3/billdownload/file",
+                    "http://127.0.0.1:{port}/v3/\x00",
+                    "http://127.0.0.1:99999999/v3/",
+                ),
+            )
+        ),
+    ],
+)
+def test_an_announcement_of_another_shape_or_place_is_not_followed(
+    wechat: WeChatPay, company: Company, changed: dict[str, Any]
+) -> None:
+    port = company.url.rsplit(":", 1)[1]
+    given = {
+        name: value.replace("{port}", port) if isinstance(value, str) else value for name, value in changed.items()
+    }
+    offering(company, announced(company, **given), whole_bill)
+    with pytest.raises(OutcomeUnknown):
+        wechat.bill(day=DAY)
+    assert len(company.asked) == 1
