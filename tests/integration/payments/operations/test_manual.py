@@ -177,13 +177,19 @@ class TestAttempts:
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert what in shown(admin_client, page(attempt.payment))
 
-    def test_it_was_never_paid(self, admin_client: Client, over: Attempt, cut: Cut) -> None:
-        assert stock() == 99
-        cut(over)
-        sentence, name = recorded(admin_client, over, False), f"WeChat Pay attempt {over.out_trade_no}"
+    def test_it_was_never_paid_and_cannot_be_any_more(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        cut(attempt)
+        name = f"WeChat Pay attempt {attempt.out_trade_no}"
+        assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
+        assert recorded(admin_client, attempt, False).startswith(f"{name} can be paid until ")
+        assert (attempt.status, stock(), audit()) == ("pending", 99, [])
+        let_end(attempt)
+        sentence = recorded(admin_client, attempt, False)
         assert sentence == f"{name}: it ended unpaid."
-        assert (over.status, order_of(over).status, stock()) == ("closed", "closed", 100)
-        assert totals(over) == ("closed", 0, 0, 0)
+        assert (attempt.status, order_of(attempt).status, stock()) == ("closed", "closed", 100)
+        assert totals(attempt) == ("closed", 0, 0, 0)
         assert Observation.objects.values_list("kind", "source").get() == ("closed", "operator")
         what = f"Recorded that {name} was never paid and cannot be any more"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
@@ -208,18 +214,17 @@ class TestAttempts:
         assert Anomaly.objects.get().kind == "paid_twice"
         assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
 
-    def test_what_can_still_be_paid_has_not_ended(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
-        cut(attempt)
-        assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
-        sentence = recorded(admin_client, attempt, False)
-        assert sentence.startswith(f"WeChat Pay attempt {attempt.out_trade_no} can be paid until ")
-        assert (attempt.status, stock(), audit()) == ("pending", 99, [])
-
-    def test_what_was_never_submitted_can_end(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
-        Attempt.objects.update(submitted_at=None)
-        cut(attempt)
-        recorded(admin_client, attempt, False)
-        assert attempt.status == "closed"
+    @pytest.mark.parametrize(
+        ("of", "first", "last"), [("attempt", "created", "closed"), ("refund", "requested", "failed")]
+    )
+    def test_what_its_provider_never_heard_of_can_end(
+        self, request: Any, admin_client: Client, cut: Cut, of: str, first: str, last: str
+    ) -> None:
+        row = request.getfixturevalue(of)
+        type(row).objects.update(status=first, submitted_at=None)
+        cut(row)
+        recorded(admin_client, row, False)
+        assert (row.status, totals(row)[3]) == (last, 0)
 
 
 class TestRefunds:
@@ -239,31 +244,21 @@ class TestRefunds:
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     def test_it_did_not_move(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        Refund.objects.update(submitted_at=timezone.now())
         cut(refund)
-        sentence, number = recorded(admin_client, refund, False), refund.out_refund_no
+        number = refund.out_refund_no
+        assert recorded(admin_client, refund, False).startswith(
+            f"What was asked of WeChat Pay about refund {number} of 5.00 CNY may still be carried out"
+        )
+        assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
+        Refund.objects.update(submitted_at=timezone.now() - OLD)
+        sentence = recorded(admin_client, refund, False)
         assert sentence == f"Refund {number}: nothing moved; it has failed, and an anomaly is filed."
         assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
-        anomaly = Anomaly.objects.values_list("kind", "reference").get()
-        assert anomaly == ("refund_failed", number)
+        assert Anomaly.objects.values_list("kind", "reference").get() == ("refund_failed", number)
         what = f"Recorded that refund {number} of 5.00 CNY did not move"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
-
-    def test_a_request_that_may_still_be_carried_out(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        Refund.objects.update(submitted_at=timezone.now())
-        cut(refund)
-        assert recorded(admin_client, refund, False).startswith(
-            f"What was asked of WeChat Pay about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
-        )
-        assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
-        recorded(admin_client, refund, True)
-        assert refund.status == "succeeded"
-
-    def test_one_that_its_provider_never_heard_of(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        Refund.objects.update(status="requested", submitted_at=None)
-        cut(refund)
-        recorded(admin_client, refund, False)
-        assert (refund.status, totals(refund)[3]) == ("failed", 0)
 
     def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         fold(back(refund), source="query")
@@ -284,11 +279,12 @@ class TestRefunds:
         ours = Refund.objects.get()
         cut(ours)
         recorded(admin_client, ours, moved)
-        assert ours.status == ("succeeded" if moved else "failed")
-        assert books().get("held", 0) == held
-        mismatch = Anomaly.objects.get(kind="amount_mismatch")
-        assert (mismatch.resolved_at is not None) is moved
+        assert (ours.status, books().get("held", 0)) == ("succeeded" if moved else "failed", held)
+        assert (Anomaly.objects.get(kind="amount_mismatch").resolved_at is not None) is moved
         assert Anomaly.objects.filter(kind="refund_failed").exists() is not moved
+
+
+BY_HAND = {"out_refund_no": "by-hand", "provider_txn_id": "5030", "amount_minor": 300}
 
 
 class TestWhatIsToldLater:
@@ -332,10 +328,10 @@ class TestWhatIsToldLater:
             fold(paid(paid_by_word, **reported), source=source)
         facts = [*Observation.objects.values_list("source", "credited")]
         assert facts == [("operator", True), ("notification", False)]
-        booked = {"provider": reported.get("amount_minor", 1990), "orders": -1990} | (
-            {"held": held} if held else {}
+        booked = {"provider": reported.get("amount_minor", 1990), "orders": -1990}
+        assert self.end(paid_by_word) == (
+            *(("succeeded", 1990, 0, 0), booked | ({"held": held} if held else {}), filed),
         )
-        assert self.end(paid_by_word) == (("succeeded", 1990, 0, 0), booked, filed)
         assert {one.detail["first_minor"] for one in Anomaly.objects.all()} == ({1990} if filed else set())
         assert Refund.objects.count() == 0
 
@@ -386,8 +382,7 @@ class TestWhatIsToldLater:
         if confirmed:
             fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")
         monkeypatch.setattr(configured, "recharging", lambda: {paid_by_word.account})  # as of Stripe
-        made = refund_asked(paid_by_word.payment_id, 1)
-        refunds.submit_refund(made.pk)
+        refunds.submit_refund(refund_asked(paid_by_word.payment_id, 1).pk)
         assert asked == [confirmed or "pi_1"]
 
     @pytest.mark.parametrize(
@@ -396,12 +391,7 @@ class TestWhatIsToldLater:
             ({}, 500, {"provider": 1490, "orders": -1490}, []),
             ({"paid_minor": 1990}, 500, {"provider": 1490, "orders": -1490}, []),
             ({"amount_minor": 600}, 500, {"provider": 1390, "orders": -1490, "held": 100}, ["content_changed"]),
-            (
-                {"out_refund_no": "by-hand", "provider_txn_id": "5030", "amount_minor": 300},
-                800,
-                {"provider": 1190, "orders": -1190},
-                [],
-            ),
+            (BY_HAND, 800, {"provider": 1190, "orders": -1190}, []),
         ],
         ids=["the same", "it implies the payment", "another amount", "another refund"],
     )
@@ -430,42 +420,60 @@ class TestWhatIsToldLater:
         left = {"provider": 1490, "orders": -1490}
         assert self.end(attempt)[:2] == (("partially_refunded", 1990, 500, 0), left)
 
-    def test_paid_after_all_goes_back_where_the_order_is_closed(self, over: Attempt, by_word: ByWord) -> None:
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_paid_after_all_counts_or_goes_back_as_the_order_is(
+        self, over: Attempt, by_word: ByWord, is_open: bool
+    ) -> None:
+        if is_open:
+            Order.objects.update(expires_at=timezone.now() + timedelta(minutes=5))
         by_word(over, False)
+        assert order_of(over).status == ("pending" if is_open else "closed")
         letter(over).send()
-        held = {"provider": 1990, "held": -1990}
-        assert self.end(over) == (("closed", 0, 0, 0), held, ["paid_after_close"])
-        assert (Refund.objects.get().amount_minor, order_of(over).status, stock()) == (1990, "closed", 100)
+        if is_open:
+            ended: Any = ("paid", ("succeeded", 1990, 0, 0), {"provider": 1990, "orders": -1990}, [])
+        else:
+            ended = ("closed", ("closed", 0, 0, 0), {"provider": 1990, "held": -1990}, ["paid_after_close"])
+        assert (order_of(over).status, *self.end(over)) == ended
+        assert (Refund.objects.count(), stock()) == ((0, 99) if is_open else (1, 100))
 
-    def test_paid_after_all_counts_where_the_order_is_open(self, over: Attempt, by_word: ByWord) -> None:
-        Order.objects.update(expires_at=timezone.now() + timedelta(minutes=5))
-        by_word(over, False)
-        assert order_of(over).status == "pending"
-        letter(over).send()
-        once = {"provider": 1990, "orders": -1990}
-        assert (order_of(over).status, *self.end(over)) == ("paid", ("succeeded", 1990, 0, 0), once, [])
-
-    def test_a_refund_that_went_back_after_all(self, refund: Refund, by_word: ByWord) -> None:
-        by_word(refund, False)
-        fold(refunded(refund.attempt, 500, refund.out_refund_no), source="notification")
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_a_refund_that_ended_the_other_way_after_all(
+        self, refund: Refund, by_word: ByWord, moved: bool
+    ) -> None:
+        by_word(refund, moved)
+        if moved:
+            news = RefundResult(status=RefundStatus.FAILED, message="bounced", out_refund_no=refund.out_refund_no)
+            with transaction.atomic():
+                assert refunds.take_notice(news, channel="wechat")
+        else:
+            fold(refunded(refund.attempt, 500, refund.out_refund_no), source="notification")
         refund.refresh_from_db()
         assert (refund.status, totals(refund)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
-        assert Anomaly.objects.get().resolved_at is not None
-
-    def test_a_refund_that_came_back_after_all(self, refund: Refund, by_word: ByWord) -> None:
-        by_word(refund, True)
-        news = RefundResult(status=RefundStatus.FAILED, message="bounced", out_refund_no=refund.out_refund_no)
-        with transaction.atomic():
-            assert refunds.take_notice(news, channel="wechat")
-        assert Anomaly.objects.values_list("kind", "resolved_at").get() == ("refund_failed", None)
-        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.resolved_at is None) == ("refund_failed", moved)
 
 
 class TestWhoCanBeAskedIsAsked:
-    def test_an_attempt(self, admin_client: Client, over: Attempt, by: Operator) -> None:
-        for status in ("created", "uncertain", "pending"):
-            Attempt.objects.update(status=status)
-            self.refused(over, "WeChat Pay attempt", by)
+    @pytest.mark.parametrize(
+        ("of", "name", "statuses"),
+        [
+            ("over", "WeChat Pay attempt", ["created", "uncertain", "pending"]),
+            ("refund", "refund", ["requested", "processing", "uncertain"]),
+        ],
+    )
+    def test_in_any_status(self, request: Any, by: Operator, of: str, name: str, statuses: list[str]) -> None:
+        row, young = request.getfixturevalue(of), timezone.now() - backoff.IN_DOUBT + timedelta(minutes=1)
+        before = (totals(row), Observation.objects.count(), audit())
+        for status in statuses:
+            type(row).objects.update(status=status, submitted_at=None if status == "requested" else young)
+            row.refresh_from_db()
+            for moved in (True, False):
+                words = rf"^WeChat Pay can answer for {name} {row.pk.hex}.*: ask the provider\.$"
+                with pytest.raises(NotDecidable, match=words):
+                    manual.record(row, moved=moved, number="4200" * moved, by=by)
+        assert (totals(row), Observation.objects.count(), audit()) == before
+
+    def test_on_the_page(self, admin_client: Client, over: Attempt) -> None:
         assert "Record the outcome" not in shown(admin_client, page(over.payment))
         for answer in (
             admin_client.get(address(over), follow=True),
@@ -474,21 +482,6 @@ class TestWhoCanBeAskedIsAsked:
             (heard,) = [str(message) for message in answer.context["messages"]]
             assert heard.startswith(f"WeChat Pay can answer for WeChat Pay attempt {over.out_trade_no}")
         assert (Observation.objects.count(), audit()) == (0, [])
-
-    def test_a_refund(self, refund: Refund, by: Operator) -> None:
-        young = timezone.now() - backoff.IN_DOUBT + timedelta(minutes=1)
-        for status in ("requested", "processing", "uncertain"):
-            Refund.objects.update(status=status, submitted_at=None if status == "requested" else young)
-            self.refused(refund, "refund", by)
-
-    def refused(self, row: Attempt | Refund, name: str, by: Operator) -> None:
-        before = (totals(row), Observation.objects.count(), audit())
-        row.refresh_from_db()
-        for moved in (True, False):
-            words = rf"^WeChat Pay can answer for {name} {row.pk.hex}.*: ask the provider\.$"
-            with pytest.raises(NotDecidable, match=words):
-                manual.record(row, moved=moved, number="4200" * moved, by=by)
-        assert (totals(row), Observation.objects.count(), audit()) == before
 
     def test_what_is_over_stays_so(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
         Attempt.objects.update(status="failed")
@@ -519,22 +512,16 @@ class TestThePage:
         recorded(client, attempt, True)
         assert [name for name, _ in audit()] == ["clerk"]
 
-    def test_of_several_rows_each_has_its_button(
+    def test_each_row_of_the_payment_has_its_button_and_page(
         self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
     ) -> None:
-        other = open_attempt("alipay", order_of(attempt))
+        other, stranger = open_attempt("alipay", order_of(attempt)), open_attempt()
         cut(attempt)
         seen = shown(admin_client, page(attempt.payment))
         for row in (attempt, other):
             words = f"Record the outcome of {row.pk.hex[:8]}…{row.pk.hex[-6:]}"
             assert f'<li><a href="{address(row)}">{words}</a></li>' in seen
-
-    def test_a_row_of_another_payment(
-        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
-    ) -> None:
-        other = open_attempt()
-        cut(attempt)
-        for pk in (other.pk, new_id()):
+        for pk in (stranger.pk, new_id()):
             assert admin_client.get(page(attempt.payment, f"tell/{pk}")).status_code == 404
 
     def test_a_form_that_says_nothing(self, admin_client: Client, over: Attempt, cut: Cut) -> None:
