@@ -284,9 +284,6 @@ class TestRefunds:
         assert Anomaly.objects.filter(kind="refund_failed").exists() is not moved
 
 
-BY_HAND = {"out_refund_no": "by-hand", "provider_txn_id": "5030", "amount_minor": 300}
-
-
 class TestWhatIsToldLater:
     """By the provider, once it can answer again."""
 
@@ -312,60 +309,6 @@ class TestWhatIsToldLater:
         filed = [*Anomaly.objects.order_by("pk").values_list("kind", flat=True)]
         return totals(row), books(), filed
 
-    @pytest.mark.parametrize(
-        ("reported", "held", "filed"),
-        [
-            ({}, 0, []),
-            ({"provider_txn_id": "42001"}, 0, []),
-            ({"amount_minor": 1980}, 10, ["content_changed"]),
-            ({"amount_minor": 2090}, -100, ["content_changed"]),
-        ],
-    )
-    def test_a_later_report_of_the_provider_is_the_same_money(
-        self, paid_by_word: Attempt, reported: dict[str, Any], held: int, filed: list[str]
-    ) -> None:
-        for source in ("notification", "query"):
-            fold(paid(paid_by_word, **reported), source=source)
-        facts = [*Observation.objects.values_list("source", "credited")]
-        assert facts == [("operator", True), ("notification", False)]
-        booked = {"provider": reported.get("amount_minor", 1990), "orders": -1990}
-        assert self.end(paid_by_word) == (
-            *(("succeeded", 1990, 0, 0), booked | ({"held": held} if held else {}), filed),
-        )
-        assert {one.detail["first_minor"] for one in Anomaly.objects.all()} == ({1990} if filed else set())
-        assert Refund.objects.count() == 0
-
-    def test_a_charge_beside_it_is_a_second_payment(self, open_attempt: OpenAttempt, by_word: ByWord) -> None:
-        """At Stripe, where somebody gave another intent our metadata by hand."""
-        attempt, once = open_attempt("stripe"), ("succeeded", 1990, 0, 0)
-        by_word(attempt, True)
-        for number in ("pi_1", "pi_2", "pi_1"):
-            fold(paid(attempt, provider_txn_id=number), source="notification")
-        back_to = Refund.objects.get()
-        assert (back_to.amount_minor, refunds.charge_of(back_to).provider_txn_id) == (1990, "pi_2")
-        fold(replace(refunded(attempt, 1990, "by-hand"), paid_txn_id="pi_2"), source="query")
-        assert self.end(attempt) == (once, {"provider": 1990, "orders": -1990}, ["paid_twice"])
-        fold(paid(attempt, provider_txn_id="pi_3"), source="query")
-        totals_now, booked, _ = self.end(attempt)
-        assert (totals_now, booked) == (once, {"provider": 3980, "orders": -1990, "held": -1990})
-
-    @pytest.mark.parametrize("reported", [["refund"], ["payment", "refund"], ["refund", "payment"]], ids=str)
-    @pytest.mark.parametrize("recorded", [True, False])
-    def test_a_refund_of_it_counts_by_any_number_in_any_order(
-        self, paid_by_word: Attempt, by_word: ByWord, reported: list[str], recorded: bool
-    ) -> None:
-        ours = sent(paid_by_word)
-        if recorded:
-            by_word(ours, True)
-        facts = {
-            "payment": paid(paid_by_word, provider_txn_id="42001"),
-            "refund": back(ours, paid_txn_id="42001", paid_minor=1990),
-        }
-        fold(*(facts[one] for one in reported), source="bill")
-        ours.refresh_from_db()
-        left = {"provider": 1490, "orders": -1490}
-        assert (ours.status, *self.end(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0), left, [])
-
     @pytest.mark.parametrize("confirmed", ["", "pi_2"])
     def test_the_provider_is_asked_to_give_it_back_by_no_number_of_ours(
         self, paid_by_word: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, confirmed: str
@@ -384,41 +327,6 @@ class TestWhatIsToldLater:
         monkeypatch.setattr(configured, "recharging", lambda: {paid_by_word.account})  # as of Stripe
         refunds.submit_refund(refund_asked(paid_by_word.payment_id, 1).pk)
         assert asked == [confirmed or "pi_1"]
-
-    @pytest.mark.parametrize(
-        ("reported", "refunded_minor", "booked", "filed"),
-        [
-            ({}, 500, {"provider": 1490, "orders": -1490}, []),
-            ({"paid_minor": 1990}, 500, {"provider": 1490, "orders": -1490}, []),
-            ({"amount_minor": 600}, 500, {"provider": 1390, "orders": -1490, "held": 100}, ["content_changed"]),
-            (BY_HAND, 800, {"provider": 1190, "orders": -1190}, []),
-        ],
-        ids=["the same", "it implies the payment", "another amount", "another refund"],
-    )
-    def test_a_refund_counts_once_and_another_one_beside_it(
-        self,
-        refund: Refund,
-        by_word: ByWord,
-        reported: dict[str, Any],
-        refunded_minor: int,
-        booked: dict[str, int],
-        filed: list[str],
-    ) -> None:
-        by_word(refund, True)
-        named = {"paid_txn_id": number_of(refund.attempt)} if "paid_minor" in reported else {}
-        for source in ("notification", "bill"):
-            fold(back(refund, **named, **reported), source=source)
-        assert self.end(refund) == (("partially_refunded", 1990, refunded_minor, 0), booked, filed)
-        assert order_of(refund.attempt).status == "paid"
-
-    def test_a_refund_reported_before_the_payment_counts_by_whatever_number_that_has(
-        self, attempt: Attempt, by_word: ByWord
-    ) -> None:
-        fold(replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"), source="notification")
-        assert totals(attempt) == ("pending", 0, 0, 0)
-        by_word(attempt, True)
-        left = {"provider": 1490, "orders": -1490}
-        assert self.end(attempt)[:2] == (("partially_refunded", 1990, 500, 0), left)
 
     @pytest.mark.parametrize("is_open", [True, False])
     def test_paid_after_all_counts_or_goes_back_as_the_order_is(

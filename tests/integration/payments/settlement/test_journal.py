@@ -6,10 +6,10 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from idempotency.postgres.statements import UnexpectedRows, send
-from payments.models import JournalEntry, JournalLine, Observation
+from payments.models import JournalEntry, Observation
 from payments.settlement import journal
 from payments.settlement.state import FactRow
-from tests.integration.payments.conftest import OpenAttempt, books, fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, books, fold, paid, refunded
 
 
 def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(open_attempt: OpenAttempt) -> None:
@@ -19,20 +19,6 @@ def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(
     fold(paid(attempt))
     assert books() == {"provider": 1000, "orders": -1000}
     assert JournalEntry.objects.filter(kind="counted").count() == 1
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the charge first", "the refund first"])
-def test_another_currency_that_went_back_is_at_zero(open_attempt: OpenAttempt, order: tuple[int, int]) -> None:
-    attempt = open_attempt("stripe")
-    facts = [replace(fact, currency="USD") for fact in (paid(attempt), refunded(attempt, 1990, "a" * 32))]
-    fold(*(facts[index] for index in order))
-    assert books("USD") == books() == {}
-    assert set(JournalLine.objects.values_list("account", flat=True)) == {
-        f"provider:stripe:{attempt.merchant}",
-        "held",
-    }
-    payment = payment_of(attempt)
-    assert (payment.paid_minor, payment.refunded_minor) == (0, 0)
 
 
 def test_a_fact_is_booked_and_counted_once(open_attempt: OpenAttempt) -> None:

@@ -1,7 +1,6 @@
 """Facts in any order and number: one state; and what is never credited."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -46,76 +45,6 @@ def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_at
     assert (payment.status, payment.refunded_minor, order_of(attempt).status) == ("refunded", 1990, "refunded")
     counted = JournalLine.objects.filter(account="orders").values_list("amount_minor", flat=True)
     assert [*counted] == [-1990, 90, 1900]
-
-
-@pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])
-def test_what_goes_back_in_its_charges_currency_ends_the_refund(open_attempt: OpenAttempt, named: bool) -> None:
-    attempt = open_attempt("stripe")
-    fold(paid(attempt, currency="USD"))
-    refund = Refund.objects.get()
-    back = replace(refunded(attempt, 1990, refund.out_refund_no, implies_payment=named), currency="USD")
-    assert fold(back, back) == [Outcome.APPLIED, Outcome.DUPLICATE]
-    refund.refresh_from_db()
-    anomaly = Anomaly.objects.get()
-    assert (refund.status, anomaly.kind, anomaly.resolved_at is not None) == ("succeeded", "amount_mismatch", True)
-    payment = payment_of(attempt)
-    assert (payment.paid_minor, payment.refunded_minor, payment.reserved_minor) == (0, 0, 0)
-
-
-def test_a_refund_counts_in_the_currency_of_the_payment_alone(open_attempt: OpenAttempt) -> None:
-    """An attempt at Stripe may have two charges; a refund need not name its own."""
-    attempt = open_attempt("stripe")
-    fold(paid(attempt), paid(attempt, provider_txn_id="pi_other", currency="USD"))
-    dollars, euros = (
-        replace(refunded(attempt, 500, number), currency=currency)
-        for number, currency in ((ONE, "USD"), (OTHER, "EUR"))
-    )
-    assert fold(dollars, euros) == [Outcome.APPLIED, Outcome.ANOMALY]
-    assert payment_of(attempt).refunded_minor == 0
-    mismatched = Anomaly.objects.filter(kind="amount_mismatch").values_list("detail__currency", flat=True)
-    assert [*mismatched.order_by("pk")] == ["USD", "EUR"]  # the charge, and the refund of no charge that is known
-
-
-def test_a_payment_of_nothing_is_filed_without_a_refund(open_attempt: OpenAttempt) -> None:
-    """There is nothing to give back, and the provider must not be made to send it for ever."""
-    assert fold(paid(open_attempt(), amount_minor=0)) == [Outcome.ANOMALY]
-    assert (Anomaly.objects.get().kind, Refund.objects.count()) == ("amount_mismatch", 0)
-
-
-@pytest.mark.parametrize(
-    ("channel", "changed"), [("wechat", {}), ("alipay", {"amount_minor": 5}), ("wechat", {"currency": "USD"})]
-)
-def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
-    open_attempt: OpenAttempt, channel: str, changed: dict[str, Any]
-) -> None:
-    """A refund goes by our number there: it would give back the one charge that is real."""
-    attempt = open_attempt(channel)
-    second = paid(attempt, provider_txn_id="4200-other", **changed)
-    assert fold(paid(attempt), second, second) == [Outcome.APPLIED, Outcome.ANOMALY, Outcome.ANOMALY]
-    assert (payment_of(attempt).status, payment_of(attempt).paid_minor) == ("succeeded", 1990)
-    anomaly = Anomaly.objects.get()
-    assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{attempt.merchant}/4200-other")
-    assert (anomaly.resolved_at, anomaly.detail["charged_as"]) == (None, paid(attempt).provider_txn_id)
-    assert (Refund.objects.count(), Observation.objects.get().provider_txn_id) == (0, number_of(attempt))
-    assert not JournalLine.objects.filter(account="held").exists()
-
-
-def test_a_second_charge_after_a_wrong_one_is_not_credited(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("alipay")
-    first, second = paid(attempt, amount_minor=5), paid(attempt, provider_txn_id="4200-other")
-    assert fold(first, second) == [Outcome.ANOMALY] * 2
-    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
-    assert Refund.objects.get().amount_minor == 5
-    filed = [*Anomaly.objects.order_by("id").values_list("kind", flat=True)]
-    assert filed == ["amount_mismatch", "content_changed"]
-
-
-def test_a_refund_that_names_a_foreign_charge_gives_nothing_back(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("alipay")
-    back = replace(refunded(attempt, 90, ONE, implies_payment=True), paid_txn_id="4200-other")
-    assert fold(paid(attempt), back) == [Outcome.APPLIED, Outcome.APPLIED]
-    assert (payment_of(attempt).refunded_minor, Refund.objects.count()) == (90, 0)
-    assert Anomaly.objects.get().kind == "content_changed"
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
@@ -197,25 +126,6 @@ def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: Ope
     ):
         with pytest.raises(IntegrityError):
             row.save(force_insert=True)
-
-
-def test_a_refund_of_an_unreported_charge_is_not_taken_from_another(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt("stripe")
-    back = replace(refunded(attempt, 90, ONE), paid_txn_id="pi_other")
-    assert fold(paid(attempt), back, back) == [Outcome.APPLIED, Outcome.APPLIED, Outcome.DUPLICATE]
-    assert fold(paid(attempt, provider_txn_id="pi_other")) == [Outcome.ANOMALY]
-    payment = payment_of(attempt)
-    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)
-
-
-def test_a_refund_of_a_charge_that_does_not_count_never_counts(open_attempt: OpenAttempt) -> None:
-    """What went back of one charge was not taken from the other."""
-    attempt = open_attempt("stripe")
-    back = {"provider_txn_id": "re_1", "paid_txn_id": "pi_other"}
-    fold(paid(attempt, provider_txn_id="pi_other", amount_minor=1))
-    fold(replace(refunded(attempt, 1, ONE), **back), paid(attempt, provider_txn_id="pi_1"))
-    payment = payment_of(attempt)
-    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)
 
 
 def test_what_is_final_stays_so_when_it_is_filed_again_and_the_same_opens_nothing() -> None:

@@ -17,7 +17,7 @@ from payments.providers.disputes import Dispute, DisputeStatus
 from payments.settlement.decide import decide, facts_of, refresh
 from payments.settlement.decision import Booking, Decision, OrderEvent, Outcome
 from payments.settlement.journal import INCOMING
-from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
+from payments.settlement.state import BY_HAND, AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, PaymentStatus, RefundStatus
 
 PAYMENT, ORDER = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -126,14 +126,17 @@ class End:
     disputes: tuple[tuple[str, str], ...]  # what a person reads of each at last
 
 
-def settled(state: PaymentState, reported: Iterable[Fact], *, order_takes: bool = True) -> End:
-    """Decide on facts as the shell does; the end."""
+def settled(
+    state: PaymentState, reported: Iterable[Fact], *, order_takes: bool = True, by_hand: Sequence[Fact] = ()
+) -> End:
+    """Decide on facts as the shell does, on those that an operator recorded first; the end."""
     books, filed, given_back = Books(Counter()), set[str](), dict[uuid.UUID, int]()
     rows = dict[str, Any]()
-    for fact in [implied for one in reported for implied in facts_of(one)]:
-        decision = decide(state, fact, source="query")
+    told = [(fact, BY_HAND) for fact in by_hand]
+    for fact, source in [*told, *((implied, "query") for one in reported for implied in facts_of(one))]:
+        decision = decide(state, fact, source=source)
         if OrderEvent.PAID in decision.order_events and not order_takes:
-            decision = decide(replace(state, order_accepts_payment=False), fact, source="query")
+            decision = decide(replace(state, order_accepts_payment=False), fact, source=source)
         books.book(decision)
         filed |= {filing.kind.value for filing in decision.filings}
         rows |= {one.reference: one.detail for one in decision.filings if one.kind is AnomalyKind.DISPUTED}
