@@ -10,8 +10,9 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
+from payments.providers.actions import PayMethod
 from payments.providers.base import Provider, TradeStatus
-from tests.integration.payments.providers.conftest import opened, refund, towards, waiting
+from tests.integration.payments.providers.conftest import asked, opened, refund, towards, waiting
 from tests.sandbox import Sandbox
 
 
@@ -126,6 +127,37 @@ def test_alipay_refuses_methods_applications_and_contents(sandbox: Sandbox, buil
         assert answer.json()["alipay_trade_query_response"]["sub_code"] == code
 
 
+@pytest.mark.parametrize("name", ["app_cert_sn", "alipay_root_cert_sn"])
+def test_the_sandbox_checks_both_certificates_of_a_request(sandbox: Sandbox, name: str) -> None:
+    files = sandbox.keys.alipay_certificates.settings
+    fields = {field.removeprefix("ALIPAY_"): file for field, file in files.items()} | {"PUBLIC_KEY_FILE": ""}
+    alipay: Any = registry.build({"alipay": sandbox.channels()["alipay"] | fields})["alipay"]
+    assert alipay.query(out_trade_no=new_id().hex).status is TradeStatus.NOT_FOUND
+    genuine = dict(alipay._trust.parameters)
+    for changed in (genuine | {name: "0" * 32}, {other: sn for other, sn in genuine.items() if other != name}):
+        alipay._trust.parameters = changed
+        with pytest.raises(ProviderRejected, match=rf"isv\.invalid-{name.replace('_', '-')}"):
+            alipay.query(out_trade_no=new_id().hex)
+
+
+def test_alipay_s_code_is_one_a_number_and_amount_until_it_ends(built: dict[str, Any], number: str) -> None:
+    alipay = built["alipay"]
+
+    def code(**more: Any) -> str:
+        return str(asked(alipay, number, method=PayMethod.PRECREATE, return_url="", **more).url)
+
+    for _ in range(2):  # not scanned yet, then scanned
+        url = code()
+        assert code() == url
+        with pytest.raises(ProviderRejected, match=r"ACQ\.CONTEXT_INCONSISTENT"):
+            code(amount_minor=1)
+        httpx.get(url, follow_redirects=True, trust_env=False).raise_for_status()
+    closed = alipay.close(out_trade_no=number)
+    assert (closed.status, closed.may_yet_begin) == (TradeStatus.CLOSED, False)
+    with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_HAS_CLOSE"):
+        code()
+
+
 def test_alipay_s_page_is_for_genuine_addresses_and_one_amount(sandbox: Sandbox, built: dict[str, Any]) -> None:
     number = new_id().hex
 
@@ -147,19 +179,6 @@ def test_alipay_s_page_is_for_genuine_addresses_and_one_amount(sandbox: Sandbox,
     with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_NOT_EXIST"):
         built["alipay"]._call("alipay.trade.query", {"trade_no": "nobody's"})
     assert sandbox.http.get("/alipay/bill", params={"fileId": "forged"}).status_code == 403
-
-
-def test_the_shopper_s_pages(sandbox: Sandbox, built: dict[str, Any]) -> None:
-    order = native(sandbox, description="Enamel mug")
-    answer = built["wechat"]._call("POST", "/v3/pay/transactions/native", order)
-    prepay = answer["code_url"].rsplit("=", 1)[1]
-    page = sandbox.http.get("/wechat/scan", params={"pr": prepay}, follow_redirects=True)
-    assert (page.url.path, "Enamel mug" in page.text) == (f"/pay/{order['out_trade_no']}", True)
-    built["wechat"].close(out_trade_no=order["out_trade_no"])
-    late = sandbox.http.post(f"/pay/{order['out_trade_no']}", follow_redirects=True)
-    assert "cannot be paid any more" in late.text
-    for nobody in ("/wechat/scan?pr=nobody", "/wechat/checkmweb?prepay_id=nobody", "/pay/nobody"):
-        assert sandbox.http.get(nobody).status_code == 404
 
 
 @pytest.mark.parametrize(

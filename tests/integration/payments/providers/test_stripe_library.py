@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 import stripe
 
@@ -32,31 +31,6 @@ def client(sandbox: Sandbox) -> Iterator[Any]:
     )
     yield made.v1
     http.close()
-
-
-def test_create_pay_list_refund_and_balance(client: Any, sandbox: Sandbox) -> None:
-    intent = client.payment_intents.create({**WANTED, "metadata": {"colour": "red", "n": "1"}})
-    assert (intent.status, intent.next_action.type) == ("requires_action", "alipay_handle_redirect")
-    assert "¥19.90" in httpx.get(intent.next_action.alipay_handle_redirect.url, trust_env=False).text
-    sandbox.pay(intent.id)
-    paid = client.payment_intents.retrieve(intent.id, {"expand": ["latest_charge"]})
-    assert (paid.status, paid.amount_received, paid.latest_charge.amount) == ("succeeded", 1990, 1990)
-    assert paid.metadata["colour"] == "red"
-    refund = client.refunds.create({"payment_intent": intent.id, "amount": 990})
-    assert client.refunds.retrieve(refund.id).amount == 990
-    rest = client.refunds.create({"payment_intent": intent.id})
-    assert (rest.amount, rest.status) == (1000, "succeeded")
-    assert [one.id for one in client.refunds.list({"payment_intent": intent.id}).auto_paging_iter()] == [
-        rest.id,
-        refund.id,
-    ]
-    moved = client.balance_transactions.list({"limit": 2, "expand": ["data.source"]}).auto_paging_iter()
-    ours = [entry for entry in moved if entry.source.payment_intent == intent.id]
-    assert sorted((entry.type, entry.amount) for entry in ours) == [
-        ("payment", 1990),
-        ("payment_refund", -1000),
-        ("payment_refund", -990),
-    ]
 
 
 def test_an_event_is_verified_by_the_library(client: Any, sandbox: Sandbox, listener: Listener) -> None:

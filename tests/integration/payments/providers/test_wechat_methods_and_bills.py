@@ -7,11 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from idempotency.ids import new_id
-from payments.errors import OutcomeUnknown
 from payments.providers.actions import NextAction, NextActionType, Payer, PayMethod
 from payments.providers.base import TradeStatus
-from payments.providers.documents import CHINA
 from payments.providers.wechat.client import WeChatPay
 from tests.integration.payments.providers.conftest import asked, towards
 from tests.sandbox import Sandbox
@@ -49,19 +46,3 @@ def test_a_link_runs_out_and_the_same_call_gives_a_fresh_one(wechat: WeChatPay, 
     assert (over.status_code, "This link is over" in over.text) == (410, True)
     again = opened(wechat, number, PayMethod.H5)
     assert httpx.get(again.url, trust_env=False).status_code == 302
-
-
-def test_a_file_is_for_the_merchant_with_its_token_only(wechat: WeChatPay, sandbox: Sandbox, number: str) -> None:
-    for each in (number, unpaid := new_id().hex):
-        opened(wechat, each, None)
-    sandbox.pay(number)
-    (paid,) = wechat.query(out_trade_no=number).facts
-    assert paid.occurred_at is not None
-    day = paid.occurred_at.astimezone(CHINA).date()
-    address = wechat._call("GET", f"/v3/bill/tradebill?bill_date={day}&bill_type=ALL")["download_url"]
-    unsigned = httpx.get(address, trust_env=False)
-    assert (unsigned.status_code, unsigned.json()["code"]) == (401, "SIGN_ERROR")
-    content = wechat._download(address, bytes_max=10**7)
-    assert (number.encode() in content, unpaid.encode() in content) == (True, False)
-    with pytest.raises(OutcomeUnknown, match="404"):
-        wechat._download(address[:-3] + "xxx", bytes_max=10**7)

@@ -18,7 +18,7 @@ from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.settlement import backoff
 from shop.models import Order
-from tests.integration.payments.conftest import opened, refund_asked
+from tests.integration.payments.conftest import opened, refund_asked, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once, in_background
 
@@ -53,22 +53,15 @@ def reserved(payment: Payment) -> int:
     return payment.reserved_minor
 
 
-def test_a_process_that_was_killed_in_its_call_is_a_request_too(
-    paid_payment: Payment, refund: Refund, answers: Callable[..., None]
+@pytest.mark.parametrize("first", [OutcomeUnknown("timed out"), KeyboardInterrupt()], ids=["no answer", "killed"])
+def test_a_refusal_is_believed_once_no_earlier_request_can_be_under_way(
+    paid_payment: Payment, refund: Refund, answers: Callable[..., None], first: BaseException
 ) -> None:
-    answers(KeyboardInterrupt(), REFUSED)
-    with pytest.raises(KeyboardInterrupt):
+    answers(first, REFUSED, REFUSED)
+    with suppress(KeyboardInterrupt):
         refunds.submit_refund(refund.id)
     assert refunds.submit_refund(refund.id).status == "uncertain"
     assert reserved(paid_payment) == 500
-
-
-def test_a_refusal_is_believed_once_no_earlier_request_can_be_under_way(
-    paid_payment: Payment, refund: Refund, answers: Callable[..., None]
-) -> None:
-    answers(OutcomeUnknown("timed out"), REFUSED, REFUSED)
-    for _ in range(2):
-        assert refunds.submit_refund(refund.id).status == "uncertain"
     # the refusal in between had an answer: the doubt is as old as the request that had none
     Refund.objects.update(submitted_at=F("submitted_at") - backoff.IN_DOUBT - timedelta(seconds=1))
     assert refunds.submit_refund(refund.id).status == "failed"
@@ -153,3 +146,21 @@ def test_another_merchant_is_not_asked_about_what_is_open(
     doubted.refresh_from_db()
     assert (refund.status, reserved(paid_payment), doubted.status) == ("uncertain", 500, "uncertain")
     assert (provider.calls, Anomaly.objects.count()) == ([], 0)
+
+
+def test_the_success_of_another_amount_is_no_word_about_ours(
+    paid_payment: Payment,
+    refund: Refund,
+    provider: ScriptedProvider,
+    answers: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers(OutcomeUnknown("timed out"))
+    refunds.submit_refund(refund.id)
+    for minor, status, kept_minor in ((1990, "uncertain", 500), (500, "succeeded", 0)):
+        made = RefundResult(
+            status=RefundStatus.SUCCEEDED, facts=(refunded(refund.attempt, minor, refund.out_refund_no),)
+        )
+        monkeypatch.setattr(provider, "query_refund", lambda made=made, **_: made)
+        assert refunds.submit_refund(refund.id).status == status
+        assert reserved(paid_payment) == kept_minor
