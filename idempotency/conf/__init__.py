@@ -133,7 +133,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 def is_of_django_redis(alias: str | None) -> bool:
     """Check if this cache is one of django-redis, installed or not."""
-    return "django_redis" in settings.CACHES.get(alias, {}).get("BACKEND", "")
+    return alias is not None and "django_redis" in settings.CACHES.get(alias, {}).get("BACKEND", "")
 
 
 def _is_usable(alias: str) -> bool:
