@@ -1,7 +1,6 @@
 """Readers of the `IDEMPOTENCY` setting: refuse a wrong value, and say what to write."""
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
@@ -161,7 +160,7 @@ def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
     for key_id, encoded in entries:
         try:
             key = base64.b64decode(encoded, validate=True)
-        except binascii.Error:
+        except ValueError:
             key = b""
         if len(key) != KEY_BYTES:
             raise ImproperlyConfigured(

@@ -56,6 +56,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"REDACT": "card"}, "REDACT"),
         ({"SUBJECT_ADMIN": {"order": 1}}, "SUBJECT_ADMIN"),
         ({"BODY_KEYS": {"k": "short"}}, "BODY_KEYS"),
+        ({"BODY_KEYS": {"k": "é" * 44}}, "BODY_KEYS"),
         (["WAIT_SECONDS"], "must be a dict"),
     ],
 )
