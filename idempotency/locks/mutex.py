@@ -51,7 +51,7 @@ class Mutex(Held, Owned):
             LockLost: the caller held it, but its lease ended before.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        yield Finish(self._give_places(self._holder(), self._share))
+        yield Finish(self._give_places(self._keys, self._holder(), self._share))
 
     def _holds(self) -> list[Hold]:
         return [hold] if (hold := self._hold()) else []

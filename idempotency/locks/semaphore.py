@@ -128,21 +128,22 @@ class Permits(Owned, Totals):
         Raise as `Lock` does. Where the caller has not so many, nothing changed.
         """
         what: list[Any] = ["give"]
-        hub, holds = self.hub(), self._holds()
+        hub, own, keys = self.hub(), self._holder(), self._keys
+        holds = hub.slots.of(keys[0], own.name)
         if permits is None and holds:
             hold = holds[-1]
-            yield Finish(self._give_places(hold.holder, (hold.shared, 0), hold.token))
+            yield Finish(self._give_places(keys, hold.holder, (hold.shared, 0), hold.token))
             return hub.slots.free(hold.owner)
         left = 1 if permits is None else whole_number("permits", permits)
         if self._owner is not None or left > sum(hold.shared for hold in holds):  # `close` has forgotten some
-            what = ["named", _for(self._holder()), permits or 0]
+            what = ["named", _for(own), permits or 0]
         else:
             for hold in reversed(holds):
                 if count := min(left, hold.shared):
                     what += [hold.owner, hold.token, count]
                     left -= count
                     if count == hold.shared:
-                        hub.holds.remove(hold)  # as in `_give_places`
+                        self.hub().holds.remove(hold)  # as in `_give_places`
             holds = [hold for hold in holds if hold.owner in what]
         yield Finish(self._give_permits(holds, what))
 

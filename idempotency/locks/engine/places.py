@@ -130,9 +130,9 @@ class Placed(Waited, Asked, Resource):
             yield Finish(self._undo(holder, request, share, before=before))
             raise
 
-    def _give_places(self, holder: Holder, share: Share, token: int | None = None) -> Steps[None]:
+    def _give_places(self, keys: list[str], holder: Holder, share: Share, token: int | None = None) -> Steps[None]:
         """Give back places held under `token`, to the end; raise as `Mutex.release`."""
-        hub, keys, (shared, exclusive) = self.hub(), self._keys, share
+        hub, (shared, exclusive) = self.hub(), share
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # that of the hold here; 0, for any, where another loop or process acquired it
             token = 0 if hold is None else hold.token
