@@ -52,66 +52,73 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     # by the database's clock: what is compared in `_open` was written by other processes
     attempt = Attempt.objects.select_related("payment").annotate(now=Now()).get(pk=attempt_id)
     if attempt.status in _UNOPENED:
-        return _open(attempt, began=attempt.now, by_shopper=by_shopper)
-    if attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
-        return _renew(attempt, payer)
-    return attempt.payment
+        _open(attempt, began=attempt.now, by_shopper=by_shopper)
+    elif attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
+        _renew(attempt, payer)
+    else:
+        return attempt.payment
+    return Payment.objects.get(pk=attempt.payment_id)
 
 
-def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> Payment:
+def _open(attempt: Attempt, *, began: datetime, by_shopper: bool) -> None:
     """Ask about an earlier request, and make one; its refusal says nothing of others."""
     provider = calling.provider_of(attempt)
     unopened = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED)
     had_request = attempt.submitted_at is not None
     is_first = not had_request and unopened.filter(submitted_at__isnull=True).update(submitted_at=began)
     try:
-        if had_request and (found := _found_open(provider, attempt, by_shopper=by_shopper)) is not None:
-            return found
+        if had_request and not _is_to_open(provider, attempt, by_shopper=by_shopper):
+            return
         if not is_first and not unopened.update(submitted_at=began):
-            return Payment.objects.get(pk=attempt.payment_id)
+            return
         action = _create(provider, attempt, Payer(**attempt.payer))
     except OutcomeUnknown as error:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
-        return _set(attempt, AttemptStatus.UNCERTAIN)
+        step_attempt(attempt, among=_UNOPENED, status=AttemptStatus.UNCERTAIN, message="")
     except ProviderRejected as error:
-        if not (is_first and unopened.filter(submitted_at=began).exists()):
-            return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
-        _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
-        raise
-    return _opened(provider, attempt, action, among=_UNOPENED)
+        is_refused = is_first and unopened.filter(submitted_at=began).exists()
+        status = AttemptStatus.FAILED if is_refused else AttemptStatus.UNCERTAIN
+        step_attempt(attempt, among=_UNOPENED, status=status, message=str(error)[:255])
+        if is_refused:
+            raise
+    else:
+        _opened(provider, attempt, action, among=_UNOPENED)
 
 
-def _found_open(provider: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
-    """Ask what became of an earlier request; None if the attempt is to be opened now."""
+def _is_to_open(provider: Provider, attempt: Attempt, *, by_shopper: bool) -> bool:
+    """Ask what became of an earlier request; return whether the attempt is to be opened now."""
     ask = partial(closing.ask, provider, attempt)
     with follow_up():
         asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
     if asked is None:
-        return _as_known(attempt)
+        _await_another(attempt)
+        return False
     if asked not in {TradeStatus.PENDING, TradeStatus.APPROVED}:
         attempt.refresh_from_db()
         if attempt.status not in _UNOPENED:
-            return Payment.objects.get(pk=attempt.payment_id)
+            return False
     if calling.may_be_paid(attempt):
         if asked is TradeStatus.PAID:  # its number is used up there, by another account's money
             raise OutcomeUnknown("it was paid to another account")
-        return None
+        return True
     with follow_up():  # a refused closing leaves it open, or as unknown as it was
-        return closing.close_attempt(attempt.pk)
+        closing.close_attempt(attempt.pk)
+    return False
 
 
-def _renew(attempt: Attempt, payer: Payer) -> Payment:
+def _renew(attempt: Attempt, payer: Payer) -> None:
     """Get a fresh link or code for the open trade, under the same number."""
     needed = NEEDED.get(attempt.method)
     if (needed and not getattr(payer, needed)) or not calling.may_be_paid(attempt):
-        return attempt.payment
+        return
     provider = calling.provider_of(attempt)
     try:
         action = _create(provider, attempt, payer)
     except ProviderRejected:  # paid or closed meanwhile: it is asked which
         with follow_up():
-            return closing.query_attempt(attempt.pk)
-    return _opened(provider, attempt, action, among=[AttemptStatus.PENDING.value])
+            closing.query_attempt(attempt.pk)
+    else:
+        _opened(provider, attempt, action, among=[AttemptStatus.PENDING.value])
 
 
 def _create(provider: Provider, attempt: Attempt, payer: Payer) -> NextAction:
@@ -128,21 +135,15 @@ def _create(provider: Provider, attempt: Attempt, payer: Payer) -> NextAction:
     )
 
 
-def _as_known(attempt: Attempt) -> Payment:
-    """Return the payment as another run leaves it, unasked; refuse while it is unknown."""
+def _await_another(attempt: Attempt) -> None:
+    """Wait for what another run finds out, unasked; refuse while it is unknown."""
     asking.wait_for_others(attempt.pk, among=[AttemptStatus.CREATED.value])
     attempt.refresh_from_db(fields=["status"])
     if attempt.status == AttemptStatus.CREATED:
         raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")
-    return Payment.objects.get(pk=attempt.payment_id)
 
 
-def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:
-    step_attempt(attempt, among=_UNOPENED, status=status, message=message)
-    return Payment.objects.get(pk=attempt.payment_id)
-
-
-def _opened(provider: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
+def _opened(provider: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> None:
     """Store how the shopper goes on, if the attempt's status is still one of `among`."""
     if step_attempt(
         attempt,
@@ -155,7 +156,7 @@ def _opened(provider: Provider, attempt: Attempt, action: NextAction, *, among: 
         reference=action.reference,
         payer={},
     ):
-        return Payment.objects.get(pk=attempt.payment_id)
+        return
     attempt.refresh_from_db()
     if attempt.status == AttemptStatus.CLOSED:
         # closed while our call, which opened it again, was on its way: nobody may pay it now
@@ -166,4 +167,3 @@ def _opened(provider: Provider, attempt: Attempt, action: NextAction, *, among: 
         except ProviderError as error:  # it counts as closed, so the timer no longer asks about it
             log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
             app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)
-    return Payment.objects.get(pk=attempt.payment_id)
