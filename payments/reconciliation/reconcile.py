@@ -6,6 +6,8 @@ spares providers and workers.
 """
 
 import logging
+import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from payments.states import AttemptStatus, RefundStatus
 log = logging.getLogger(__name__)
 
 BATCH = 20
-PASS_SECONDS = 60.0  # after which no further batch is begun
+PASS_SECONDS = 60.0  # after which no further batches are begun
 
 LEADER = "payments.reconciliation.reconcile"
 # longer than a pass in which every call times out; one that hangs for longer leads no more
@@ -45,8 +47,8 @@ class Asked:
     unanswered: int
 
 
-def run_as_leader(*, limit: int = BATCH) -> int:
-    """Run `run_due` until nothing is due; return 0 while another worker does.
+def run_as_leader(*, batch: int = BATCH) -> int:
+    """Ask until nothing is due, or `PASS_SECONDS` are over; return 0 while another worker does.
 
     A worker that is killed leads until the lock's lease ends, half a minute at most.
 
@@ -64,30 +66,22 @@ def run_as_leader(*, limit: int = BATCH) -> int:
         log.debug("Another worker is asking the providers.")
         return 0
     try:
-        return _run_until_none_is_due(limit)
+        return sum(asked.count for asked in all_due(batch=batch, seconds=PASS_SECONDS))
     finally:
         if leads:
             give_back(LEADER, lambda redis: leader(redis).release())
 
 
-def run_due(*, limit: int = BATCH) -> int:
-    """Ask about up to `limit` due attempts and as many refunds; return their number.
-
-    Transaction: NONE may be open.
-    """
-    return sum(_ask(model, _claim(model, limit)).count for model in _QUESTIONS)
-
-
-def all_due(*, limit: int) -> Iterator[Asked]:
+def all_due(*, limit: int = sys.maxsize, batch: int = BATCH, seconds: float = math.inf) -> Iterator[Asked]:
     """Ask about what is due, in batches, up to `limit` attempts and refunds together.
 
     Transaction: NONE may be open.
     """
-    left, found = limit, True
-    while found:
+    left, found, ends_at = limit, True, time.monotonic() + seconds
+    while found and time.monotonic() < ends_at:  # after both models, so that neither starves
         found = False
         for model in _QUESTIONS:
-            if ids := _claim(model, min(left, BATCH)):
+            if ids := _claim(model, min(left, batch)):
                 left, found = left - len(ids), True
                 yield _ask(model, ids)
 
@@ -106,16 +100,6 @@ def all_open(*, limit: int | None = None) -> Iterator[Asked]:
         batches += [(model, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
     for model, batch in batches:
         yield _ask(model, batch)
-
-
-def _run_until_none_is_due(limit: int) -> int:
-    """Run batch after batch: what waits for the next pass makes passes fall behind."""
-    ends_at, asked = time.monotonic() + PASS_SECONDS, 0
-    while True:
-        batch = run_due(limit=limit)
-        asked += batch
-        if batch < limit or time.monotonic() >= ends_at:
-            return asked
 
 
 def _ask_attempt(attempt_id: UUID) -> bool:

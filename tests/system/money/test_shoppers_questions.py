@@ -169,7 +169,7 @@ def test_opening_refunding_closing_and_the_timer_go_out_while_shoppers_ask_witho
     assert till.refund(bought, 990).status_code == 201
     assert till.cancel(orders[0]).json()["status"] == "closed"
     Attempt.objects.filter(pk=opened[1].pk).update(next_query_at=opened[1].created_at)
-    assert reconcile.run_due(limit=1) == 1
+    assert next(reconcile.all_due(batch=1)).count == 1
     assert len(calls) == 4
     look(browser, orders[2], "/back")
     assert len(calls) == 4

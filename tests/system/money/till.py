@@ -185,8 +185,7 @@ class Till:
         for model in (Attempt, Refund):
             model.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
         Order.objects.filter(closing_at__isnull=False).update(closing_at=F("closing_at") - timedelta(minutes=2))
-        while reconcile.run_as_leader(limit=1000) == 1000:
-            pass
+        reconcile.run_as_leader(batch=1000)
         tasks.expire_orders(timestamp=0)
         events.handle_waiting(again=True)
 

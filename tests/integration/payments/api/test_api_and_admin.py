@@ -149,7 +149,7 @@ def test_an_abandoned_refund_is_never_made(
     )
     assert refund(caller, payment, 500).json()["code"] == "operation_abandoned"
     Refund.objects.update(next_query_at=Now())
-    assert reconcile.run_due() == 0
+    assert reconcile.run_as_leader() == 0
     withdrawn = Refund.objects.get()
     assert (withdrawn.status, withdrawn.message.split()[0]) == ("failed", "abandoned")
     assert refund(caller, payment, 1990, key="r2").status_code == 201  # nothing is reserved for it any more

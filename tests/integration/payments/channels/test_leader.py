@@ -72,14 +72,14 @@ def test_a_pass_goes_on_until_nothing_is_due_and_one_that_breaks_leads_no_more(
 ) -> None:
     due(3)
     with pytest.raises(ValueError, match="Negative"):
-        reconcile.run_as_leader(limit=-1)
-    assert reconcile.run_as_leader(limit=1) == 3
+        reconcile.run_as_leader(batch=-1)
+    assert reconcile.run_as_leader(batch=1) == 3
 
 
 def test_without_redis_workers_share_the_rows(due: Callable[[int], None], company: Company, away: None) -> None:
     due(8)
     before = counted(UNSHARED, what=reconcile.LEADER)
-    asked = at_once(*[lambda: reconcile.run_as_leader(limit=4)] * 2)
+    asked = at_once(*[lambda: reconcile.run_as_leader(batch=4)] * 2)
     assert sum(asked) == 8
     assert set(Counter(path for path, _ in company.asked).values()) == {1}
     assert counted(UNSHARED, what=reconcile.LEADER) == before + 2

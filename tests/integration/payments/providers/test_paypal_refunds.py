@@ -66,5 +66,5 @@ def test_an_approval_has_the_timer_take_the_money(suite: Group, sandbox: Sandbox
     headers = dict(zip(HEADERS, ("1", at, signature, "SHA256withRSA"), strict=False))
     for _ in range(2):
         intake.receive(account="paypal", headers=headers, body=body)
-    reconcile.run_due()
+    reconcile.run_as_leader()
     assert payments.status(suite) == "succeeded"

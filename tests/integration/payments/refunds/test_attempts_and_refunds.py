@@ -235,7 +235,7 @@ def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedPro
     assert [delay_seconds(count) for count in (0, 1, 2, 8, 9, 500)] == [10, 20, 40, 2560, 3600, 3600]
     submission.submit_attempt(attempt.id)
     due_now()
-    reconcile.run_due()
+    reconcile.run_as_leader()
     attempt.refresh_from_db()
     assert attempt.query_count == 1
     assert attempt.next_query_at is not None
@@ -259,7 +259,7 @@ def test_one_that_fails_does_not_stop_the_others(
 
     monkeypatch.setattr(provider, "query", query)
     due_now()
-    assert reconcile.run_due() == 3
+    assert reconcile.run_as_leader() == 3
     assert Payment.objects.filter(status="succeeded").count() == 1
 
 

@@ -91,7 +91,7 @@ class TestPayment:
         assert Payment.objects.count() == 1
 
         checkout.arrives()
-        reconcile.run_due()
+        reconcile.run_as_leader()
         assert [method for method, _ in checkout.alipay.calls] == ["create", "close"], "open no longer than needed"
         assert Attempt.objects.get(channel="alipay").status == "closed"
         assert Payment.objects.get().status == "succeeded"
@@ -186,7 +186,7 @@ class TestPayment:
             checkout.arrives("alipay")
         checkout.wechat.works()
         Attempt.objects.filter(channel="wechat").update(next_query_at=Now())
-        reconcile.run_due()
+        reconcile.run_as_leader()
 
         assert [method for method, _ in checkout.wechat.calls].count("create") == 1, (
             "and that one was never answered"
