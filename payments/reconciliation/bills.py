@@ -5,7 +5,7 @@ rest is a difference for a person. Comparing a day again resolves what agrees by
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, date, datetime, timedelta
 
 from django.db import transaction
@@ -97,7 +97,7 @@ def next_comparison(now: datetime) -> datetime:
     return next((at for at in times if at > now), times[0] + timedelta(days=1))
 
 
-def compare_recent(*, now: datetime, progress: Callable[[str], None] = log.info) -> int:
+def compare_recent(*, now: datetime) -> int:
     """Compare up to `DAYS_A_RUN` days of each account; return the number of days.
 
     Raises ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
@@ -117,7 +117,7 @@ def compare_recent(*, now: datetime, progress: Callable[[str], None] = log.info)
                 failed.append(error)
             else:
                 found = open_differences(compared).count()
-                progress(f"{account} {day}: {compared.lines} lines, {found} open differences")
+                log.info("%s %s: %d lines, %d open differences", account, day, compared.lines, found)
                 done += 1
     if failed:
         raise ExceptionGroup(f"{len(failed)} bills could not be compared", failed)
