@@ -90,12 +90,8 @@ def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
     """
     known = by_identity(provider, lines)
     asked_about = _open_refunds(provider, lines)
-    pairs = [Compared.of(line, known) for line in lines]
-    return [
-        one
-        for one, line in zip(pairs, lines, strict=True)
-        if one.fact is not None or not _moved_nothing(line, known, asked_about)
-    ]
+    pairs = [(Compared.of(line, known), line) for line in lines]
+    return [one for one, line in pairs if one.fact is not None or not _moved_nothing(line, known, asked_about)]
 
 
 def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Compared]:
