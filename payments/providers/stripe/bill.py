@@ -38,27 +38,27 @@ def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[
     """Yield the lines of `day`; `ask` lists balance transactions."""
     start = datetime(day.year, day.month, day.day, tzinfo=zone)
     window = {"gte": int(start.timestamp()), "lt": int((start + timedelta(days=1)).timestamp())}
-    for name, kind in _TYPES.items():
+    for name in _TYPES:
         wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
         for entry in listed(ask, wanted, most_pages=PAGES_MAX):
             if name != ADJUSTMENT or (entry["source"] or {}).get("object") == "dispute":
-                yield bill_line(entry, kind)
+                yield bill_line(entry)
 
 
-def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
+def bill_line(entry: Mapping[str, Any]) -> BillLine:
     """Build a line from a balance transaction with its source and that one's intent expanded.
 
     The amount is the source's, in the charged currency; the balance may have another. Money without a number of
     ours has an empty `out_trade_no`; so has money that came back from a refund, which pays nothing and goes by
     its own number. A refund gets its line when it is made and keeps it even if it fails.
     """
-    source = entry["source"]
-    if entry.get("type") == ADJUSTMENT:
+    source, kind = entry["source"], _TYPES[entry["type"]]
+    if entry["type"] == ADJUSTMENT:
         moved = disputed_money(entry, source)
         return replace(BillLine.of(moved), paid_txn_id=moved.paid_txn_id)
-    if entry.get("type") == REFUND_FAILURE:
+    if entry["type"] == REFUND_FAILURE:
         return BillLine(
-            kind=FactKind.PAID,
+            kind=kind,
             out_trade_no="",
             provider_txn_id=text_of(entry, "id"),
             out_refund_no=refund_number_of(source),

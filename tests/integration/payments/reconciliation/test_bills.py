@@ -341,7 +341,7 @@ def of_stripe(attempt: Attempt, status: str, out_refund_no: str = "", *, kind: s
         "payment_intent": {"id": "pi_1", "metadata": numbers},
     }
     entry = {"type": kind, "id": f"txn_{kind}", "created": int(NOON.timestamp()), "source": source}
-    return bill_line(entry, FactKind.PAID if kind == "refund_failure" else FactKind.REFUNDED)
+    return bill_line(entry)
 
 
 AGREES: list[tuple[str, str]] = []

@@ -175,7 +175,7 @@ def test_a_refund_that_moved_no_money(
     unkeepable = {**made, "metadata": {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}}
     for source, number in ((made, REFUND_NUMBER), (unkeepable, "")):
         entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": source}
-        line = bill_line(entry, FactKind.REFUNDED)
+        line = bill_line(entry)
         assert (line.refund_status, line.out_trade_no, line.out_refund_no) == (meaning, NUMBER, number)
 
 

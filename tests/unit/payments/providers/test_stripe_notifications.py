@@ -158,7 +158,7 @@ def test_every_event_of_a_dispute_states_what_it_has_moved_so_far(stripe: Stripe
     ]
     assert {fact.provider_txn_id for fact in (taken, returned)} == {"du_1"}
     entry = {**TAKEN, "type": "adjustment", "source": {**DISPUTE, "payment_intent": INTENT}}
-    line = bill_line(entry, FactKind.TAKEN)
+    line = bill_line(entry)
     assert replace(line, out_trade_no="") == replace(BillLine.of(taken), paid_txn_id="pi_1")
     assert line.out_trade_no == NUMBER
 
