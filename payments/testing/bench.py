@@ -151,7 +151,7 @@ class Bench:
         """A part of `AMOUNT_MINOR`; all of it where the channel gives back no part."""
         return PART_MINOR if self.can(Capability.PARTIAL_REFUND) else AMOUNT_MINOR
 
-    def new(self, **more: Any) -> Opened:
+    def new(self) -> Opened:
         """Think of a trade; nobody has heard of it yet."""
         currencies = self.provider.currencies
         made = Opened(new_id().hex, "CNY" if "CNY" in currencies else min(currencies))
@@ -163,7 +163,6 @@ class Bench:
             "notify_url": self.endpoint.url,
             "return_url": f"{self.endpoint.url}/back",
             "expires_at": datetime.now(UTC) + timedelta(minutes=30),
-            **more,
         }
         return made
 
