@@ -75,14 +75,10 @@ class NotificationMalformed(ProviderError):
 class PaymentRefused(Exception):
     """Refusal of a request that was understood; the state did not change.
 
-    Args:
-        sentence: what is wrong, and what the caller can do, in the language of who asked.
+    Its sentence says what is wrong, and what the caller can do, in the language of who asked.
     """
 
     code = "payment_refused"
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
 
     def __init_subclass__(cls, *, code: str = "") -> None:
         cls.code = code or cls.code
