@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from payments.attempts import calling
@@ -61,8 +62,7 @@ def open_attempt(
     found = _provider(account, channel=channel, currency=currency)
     method = _method_of(found, method)
     payment = _payment_of(order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)
-    live = _live_attempt(order_id, channel=channel, method=method)
-    if live is not None:
+    if (live := _live(payment.attempts.all(), channel=channel, method=method)) is not None:
         return live
     needed = NEEDED.get(method)
     return Attempt.objects.create(
@@ -86,7 +86,8 @@ def live_attempt(*, order_id: object, channel: str, method: str | None) -> Attem
     Raises as `open_attempt`.
     """
     chosen = _method_of(calling.provider(accounts.chosen(channel)), method)
-    return _live_attempt(order_id, channel=channel, method=chosen)
+    attempts = Attempt.objects.filter(payment__in=Payment.objects.filter(of_order(order_id)))
+    return _live(attempts, channel=channel, method=chosen)
 
 
 def _provider(account: str, *, channel: str, currency: str) -> Provider:
@@ -123,10 +124,8 @@ def _payment_of(order_id: object, *, owner_id: int | None, amount_minor: int, cu
     return payment
 
 
-def _live_attempt(order_id: object, *, channel: str, method: str) -> Attempt | None:
-    payments = Payment.objects.filter(of_order(order_id))
-    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=method)
-    return ways.filter(status__in=LIVE_ATTEMPTS).first()
+def _live(attempts: QuerySet[Attempt], *, channel: str, method: str) -> Attempt | None:
+    return attempts.filter(channel=channel, method=method, status__in=LIVE_ATTEMPTS).first()
 
 
 def _method_of(provider: Provider, wanted: str | None) -> str:
