@@ -207,18 +207,18 @@ def config() -> Config:
 def orders() -> Orders:
     """Import the adapter that ``ORDER`` names."""
     found = import_string(config().order)
-    return _Steps(found()) if isinstance(found, type) and issubclass(found, Payable) else cast("Orders", found)
+    return _Adapter(found()) if isinstance(found, type) and issubclass(found, Payable) else cast("Orders", found)
 
 
 def payable() -> Payable:
     """Return the project's `Payable`. Raises ImproperlyConfigured where ``ORDER`` names none."""
     found = orders()
-    if isinstance(found, _Steps):
+    if isinstance(found, _Adapter):
         return found.payable
     raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
 
 
-class _Steps:
+class _Adapter:
     """`Orders` of a `Payable`."""
 
     def __init__(self, payable: Payable) -> None:
