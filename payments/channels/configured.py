@@ -86,7 +86,7 @@ def names() -> list[str]:
     return list(registry.names())
 
 
-def recharging() -> frozenset[str]:
+def charging_again() -> frozenset[str]:
     """Name the configured accounts where one number of ours may be charged more than once."""
     return frozenset(account for account in config().providers if plugin(account).charges_again)
 

@@ -255,7 +255,7 @@ def _request(provider: Provider, refund: Refund, charged: Observation) -> Refund
 
 def _number_of(attempt: Attempt, charged: Observation) -> str:
     """Return the provider's number of the trade, or of the charge if trades repeat."""
-    if attempt.account not in channels.recharging():
+    if attempt.account not in channels.charging_again():
         return attempt.reference
     if charged.source != BY_HAND:
         return charged.provider_txn_id

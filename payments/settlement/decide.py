@@ -198,7 +198,7 @@ def _refusal(state: PaymentState, attempt: AttemptRow, fact: Fact) -> AnomalyKin
         # another account's fact neither pays nor closes our trade, nor gives our money back
         return AnomalyKind.MERCHANT_MISMATCH
     if fact.kind is FactKind.PAID:
-        if state.charges(attempt) and attempt.account not in state.recharging:
+        if state.charges(attempt) and attempt.account not in state.charging_again:
             # a refund goes by our number there: it would take back the one charge that there is
             return AnomalyKind.CONTENT_CHANGED
         if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):

@@ -79,7 +79,7 @@ def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
         refunds=tuple(
             RefundRow(uuid.UUID(values[0]), uuid.UUID(values[1]), *values[2:]) for values in refunds or ()
         ),
-        recharging=channels.recharging(),
+        charging_again=channels.charging_again(),
         approve_above=config().refunds.approve_above,
         disputes={(channel, reference): detail for channel, reference, detail in disputed or ()},
     )

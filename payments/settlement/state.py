@@ -108,7 +108,7 @@ class PaymentState:
     facts: tuple[FactRow, ...] = ()  # about these, oldest first; and any with the identity of a fact to be decided
     refunds: tuple[RefundRow, ...] = ()
     account: str = ""  # at whose address these facts arrived; empty where the attempt's own was asked
-    recharging: frozenset[str] = frozenset()  # accounts where one number of ours can be charged more than once
+    charging_again: frozenset[str] = frozenset()  # accounts where one number of ours can be charged more than once
     # currency → minor units; policy refunds no larger sum without an operator's approval
     approve_above: Mapping[str, int] = field(default_factory=dict)
     # (channel, reference) → detail of the anomaly about a dispute
@@ -157,7 +157,7 @@ class PaymentState:
             self.confirmed_by(fact, attempt) or fact for fact in charges if fact.provider_txn_id == paid_txn_id
         ]
         by_hand_alone = all(fact.source == BY_HAND for fact in charges)  # its number is not known yet
-        if named or (paid_txn_id and not by_hand_alone and attempt.account in self.recharging):
+        if named or (paid_txn_id and not by_hand_alone and attempt.account in self.charging_again):
             return named
         return charges
 

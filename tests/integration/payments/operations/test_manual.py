@@ -324,7 +324,7 @@ class TestWhatIsToldLater:
         Attempt.objects.update(reference="pi_1")
         if confirmed:
             fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")
-        monkeypatch.setattr(configured, "recharging", lambda: {paid_by_word.account})  # as of Stripe
+        monkeypatch.setattr(configured, "charging_again", lambda: {paid_by_word.account})  # as of Stripe
         refunds.submit_refund(refund_asked(paid_by_word.payment_id, 1).pk)
         assert asked == [confirmed or "pi_1"]
 

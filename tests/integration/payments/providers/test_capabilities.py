@@ -108,7 +108,7 @@ def called(provider: Coins) -> list[str]:
 def test_a_channel_of_another_package_is_one_like_any_other(coins: Callable[..., Coins], client: Client) -> None:
     provider = coins(charges_again=True)
     assert check_channels(None) == []
-    assert (configured.current()["coins"], configured.recharging()) == (provider, {"coins"})
+    assert (configured.current()["coins"], configured.charging_again()) == (provider, {"coins"})
     answer = client.post("/webhooks/coins", b"", content_type="text/plain")
     assert (answer.status_code, answer.content) == (202, b"heard: 401")
     assert client.post("/webhooks/shells", b"", content_type="text/plain").status_code == 404

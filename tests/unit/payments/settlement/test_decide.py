@@ -34,7 +34,7 @@ def payment(*attempts: uuid.UUID, refunds: Sequence[RefundRow] = ()) -> PaymentS
             for one in attempts
         ),
         refunds=tuple(refunds),
-        recharging=frozenset({"stripe"}),
+        charging_again=frozenset({"stripe"}),
     )
 
 
