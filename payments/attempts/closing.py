@@ -107,6 +107,7 @@ def ask(provider: Provider, attempt: Attempt) -> TradeStatus:
 
 
 def close(provider: Provider, attempt: Attempt) -> None:
+    """Close it at the provider, as far as the channel can, and settle what that says."""
     can_close = channels.can(attempt.account, Capability.CLOSE)
     if not (can_close and channels.can(attempt.account, Capability.VOID)):
         trade = _query(provider, attempt)  # and no capture: what is approved has to lapse there

@@ -120,7 +120,7 @@ class RefundResult:
 
     Attributes:
         message: the provider's reason, where a person must look.
-        out_refund_no: set by `Notice.refund` only.
+        out_refund_no: our number of the refund; read of `Notice.refund` only.
     """
 
     status: RefundStatus

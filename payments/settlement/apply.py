@@ -113,7 +113,7 @@ def _writes(decision: Decision) -> Iterator[Statement]:
 
 
 def _refund_ended(refund: RefundRow, *, moved: FactRow) -> Iterable[Statement]:
-    """The refund has succeeded, and so is whatever was filed because it had not."""
+    """End a refund that has succeeded, and resolve what was filed because it had not."""
     amount = money(moved.amount_minor, moved.currency)
     resolution = REFUNDED_UNDER % {"money": amount, "number": refund.id.hex}
     yield Statement(queries.END_REFUND, [refund.id])
@@ -124,6 +124,6 @@ def _refund_ended(refund: RefundRow, *, moved: FactRow) -> Iterable[Statement]:
 
 
 def _released(decision: Decision) -> Iterable[Statement]:
-    """The notifications of facts that were held, and count from now on."""
+    """Release the notifications of facts that were held, and count from now on."""
     for channel, attempt_id in {(fact.channel, fact.attempt_id) for fact in decision.now_counted}:
         yield Statement(queries.RELEASE_HELD, [channel, attempt_id.hex])
