@@ -149,12 +149,11 @@ def _take(provider: Provider, line: BillLine) -> None:
         paid_txn_id=line.paid_txn_id,
     )
     numbers = (line.provider_txn_id, line.out_refund_no, line.paid_txn_id)
-    if not all(is_keepable(number, most=NUMBER_MAX) for number in numbers):
+    is_storable = all(is_keepable(number, most=NUMBER_MAX) for number in numbers)
+    if line.refund_status is not RefundStatus.SUCCEEDED or not is_storable:
         return
-    facts = read.numbered([fact])
-    if any(as_id(one.out_trade_no) is None for one in facts) or line.refund_status is not RefundStatus.SUCCEEDED:
-        return
-    if settle(*facts, source="bill") == [Outcome.APPLIED]:
+    (fact,) = read.numbered([fact])
+    if as_id(fact.out_trade_no) is not None and settle(fact, source="bill") == [Outcome.APPLIED]:
         log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
