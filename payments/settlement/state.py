@@ -41,11 +41,6 @@ class AttemptRow(OfAccount):
     status: str
     account_key: str = ""
 
-    @property
-    def out_trade_no(self) -> str:
-        """Number of ours at the provider: 32 characters."""
-        return self.id.hex
-
 
 @dataclass(frozen=True, slots=True)
 class FactRow:
@@ -180,7 +175,7 @@ class PaymentState:
     def went_back_whole(self, attempt: AttemptRow) -> bool:
         """Check if a fact (`Fact.is_whole`) says that all went back, single refunds included."""
         refunds = self.of(attempt, FactKind.REFUNDED)
-        return any((one.provider_txn_id, one.out_refund_no) == (attempt.out_trade_no, "") for one in refunds)
+        return any((one.provider_txn_id, one.out_refund_no) == (attempt.id.hex, "") for one in refunds)
 
     def unreported_minor(self, whole: Fact, attempt: AttemptRow) -> int:
         """Return what of a credited charge went back unreported, now that all of it has.
