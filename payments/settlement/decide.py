@@ -16,6 +16,7 @@ from payments.states import (
     APPROVAL_NEEDED,
     ATTEMPT_NEXT,
     EVENT_OF,
+    LIVE_ATTEMPTS,
     NEXT,
     REFUNDED_BY_POLICY,
     AnomalyKind,
@@ -114,7 +115,7 @@ def _paid(
         bookings=(Booking(fact=row, amount_minor=fact.amount_minor),),
         now_counted=late,
         ended=ended,
-        to_close=tuple(state.others_to_pay(attempt)),
+        to_close=tuple(one for one in state.attempts if one.status in LIVE_ATTEMPTS and one.id != attempt.id),
         filings=() if refusal is None else (_refused_filing(refusal, state, attempt, fact),),
         order_events=(OrderEvent.PAID,) if refusal is None else (),
     )

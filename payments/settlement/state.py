@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, OfAccount
+from payments.states import OPEN_REFUNDS, AttemptStatus, OfAccount
 
 BY_HAND = "operator"  # the source of a fact that an operator recorded
 
@@ -218,10 +218,6 @@ class PaymentState:
             if self.takes_back_credit(fact, attempt)
         ]
         return max(0, sum(moved))
-
-    def others_to_pay(self, paid: AttemptRow) -> list[AttemptRow]:
-        """List the other attempts that a shopper could still pay."""
-        return [one for one in self.attempts if one.status in LIVE_ATTEMPTS and one.id != paid.id]
 
     def with_attempt(self, attempt_id: uuid.UUID, status: AttemptStatus) -> "PaymentState":
         return replace(
