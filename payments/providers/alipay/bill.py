@@ -32,7 +32,7 @@ MAX_LINES = 500_000
 
 # made by nine in the morning as a rule; until then a bill that is missing may still come
 DUE = time(12, 0)
-_MISSING = "BILL_NOT_EXIST"
+MISSING = "BILL_NOT_EXIST"  # nothing moved, or not made yet
 
 _TRADE_NO, _OUT_TRADE_NO, _TYPE = "支付宝交易号", "商户订单号", "业务类型"
 _FINISHED, _AMOUNT, _REFUND_NO = "完成时间", "订单金额", "退款批次号/请求号"
@@ -43,11 +43,6 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, csv.Error, struct.error),
     *(EOFError, LookupError, OSError, OverflowError, RuntimeError),
 )
-
-
-def says_missing(code: str) -> bool:
-    """Check for the refusal that means no bill of the day: nothing moved, or not made yet."""
-    return code.rpartition(".")[2].upper() == _MISSING
 
 
 def checked_address(url: str, *, gateway_url: str) -> str:

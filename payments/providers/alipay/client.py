@@ -112,7 +112,7 @@ class Alipay(AlipayCalls):
         try:
             answer = self._call("alipay.data.dataservice.bill.downloadurl.query", content, repeats=())
         except ProviderRejected as refused:
-            if not alipay_bill.says_missing(refused.code):
+            if refused.code.rpartition(".")[2].upper() != alipay_bill.MISSING:
                 raise
             if self._clock() < next_day(day, alipay_bill.DUE):
                 raise ProviderUnavailable(f"the bill of {day} is not made yet") from refused
