@@ -51,9 +51,11 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     calling.must_be_outside_transactions()
     # by the database's clock: what is compared in `_open` was written by other processes
     attempt = Attempt.objects.select_related("payment").annotate(now=Now()).get(pk=attempt_id)
+    is_over = attempt.status == AttemptStatus.PENDING and attempt.action_is_over
+    needed = NEEDED.get(attempt.method)
     if attempt.status in _UNOPENED:
         _open(attempt, began=attempt.now, by_shopper=by_shopper)
-    elif attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
+    elif is_over and (not needed or getattr(payer, needed)) and calling.may_be_paid(attempt):
         _renew(attempt, payer)
     else:
         return attempt.payment
@@ -108,9 +110,6 @@ def _is_to_open(provider: Provider, attempt: Attempt, *, by_shopper: bool) -> bo
 
 def _renew(attempt: Attempt, payer: Payer) -> None:
     """Get a fresh link or code for the open trade, under the same number."""
-    needed = NEEDED.get(attempt.method)
-    if (needed and not getattr(payer, needed)) or not calling.may_be_paid(attempt):
-        return
     provider = calling.provider_of(attempt)
     try:
         action = _create(provider, attempt, payer)
