@@ -77,12 +77,12 @@ def all_due(*, limit: int = sys.maxsize, batch: int = BATCH, seconds: float = ma
 
     Transaction: NONE may be open.
     """
-    left, found, ends_at = limit, True, time.monotonic() + seconds
-    while found and time.monotonic() < ends_at:  # after both models, so that neither starves
-        found = False
+    left, found, ends_at = limit, batch, time.monotonic() + seconds
+    while found >= batch and time.monotonic() < ends_at:  # after both models, so that neither starves
+        found = 0
         for model in _QUESTIONS:
             if ids := _claim(model, min(left, batch)):
-                left, found = left - len(ids), True
+                left, found = left - len(ids), found + len(ids)
                 yield _ask(model, ids)
 
 
