@@ -13,10 +13,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
-from idempotency.admin import pages as adminpages
 from idempotency.admin import searching
 from idempotency.admin.filters import Opened, newest
-from idempotency.admin.pages import COUNTED_MAX, column, time_of
+from idempotency.admin.pages import COUNTED_MAX, ReadOnlyAdmin, column, time_of
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import STATUS, badge
 from payments.admin.find import by_short_number
@@ -68,7 +67,7 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
     subtotal = column(lambda item: money(item.subtotal_minor, item.order.currency), _("subtotal"))
 
 
-class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
+class ShopAdmin(ReadOnlyAdmin):
     """Base of read-only pages: the domain modules are the only writers."""
 
     list_per_page = 100
@@ -78,7 +77,7 @@ class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
 
 
 @admin.register(Order)
-class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
+class OrderAdmin(WholeTermSearch, ShopAdmin):
     """Orders by status and time; the search takes an order number, a user name or a SKU."""
 
     list_display = (
@@ -145,7 +144,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 
 @admin.register(Like)
-class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
+class LikeAdmin(WholeTermSearch, ShopAdmin):
     list_display = ("product", "user", time_of("created_at"))
     fields = list_display
     list_filter = ("product",)
@@ -159,7 +158,7 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 
 @admin.register(FlashSale)
-class FlashSaleAdmin(AddedOnce, ReadOnlyAdmin):
+class FlashSaleAdmin(AddedOnce, ShopAdmin):
     """Flash sales; a new one can be announced, none changed."""
 
     form = FlashSaleForm
@@ -196,7 +195,7 @@ class OfSale(admin.RelatedFieldListFilter):
 
 
 @admin.register(FlashSalePurchase)
-class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
+class FlashSalePurchaseAdmin(WholeTermSearch, ShopAdmin):
     list_display = ("sale", "place", "buyer", "short_order", time_of("bought_at"), time_of("returned_at"))
     fields = ("sale", "place", "buyer", "order", time_of("bought_at"), time_of("returned_at"))
     list_filter = (("sale", OfSale), ("returned_at", admin.EmptyFieldListFilter))
@@ -213,7 +212,7 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 
 @admin.register(Campaign)
-class CampaignAdmin(ReadOnlyAdmin):
+class CampaignAdmin(ShopAdmin):
     """Coupon campaigns; the page of one counts its coupons."""
 
     list_display = ("slug", "name", "name_zh", "percent_off", time_of("created_at"))
@@ -225,7 +224,7 @@ class CampaignAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Coupon)
-class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
+class CouponAdmin(WholeTermSearch, ShopAdmin):
     """Drawn coupons with their users, and free ones, with the code hidden."""
 
     list_display = ("number", "campaign", "shown_code", "drawn_by", time_of("drawn_at"))
