@@ -207,13 +207,12 @@ class ProductAdmin(AddedOnce, OwnFilters, admin.ModelAdmin):  # type: ignore[typ
         return () if obj is None else ("sku", "price", "units", "version")
 
     def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
-        shown = TEXTS_AND_PRICE
         if obj is None:
-            return (*shown, "stock", "strategy", "segments")
+            return (*TEXTS_AND_PRICE, "stock", "strategy", "segments")
         if not self.has_change_permission(request, obj):  # the columns; the form's own fields are no use
-            seen = ("price" if name == "price_minor" else name for name in shown)
+            seen = ("price" if name == "price_minor" else name for name in TEXTS_AND_PRICE)
             return (*seen, "units", "stock_strategy", "stock_segments", "version")
-        return (*shown, "units", "stock_difference", "strategy", "segments", "version", "seen")
+        return (*TEXTS_AND_PRICE, "units", "stock_difference", "strategy", "segments", "version", "seen")
 
     def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
         return False  # orders refer to it
