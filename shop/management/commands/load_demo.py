@@ -47,15 +47,6 @@ PRODUCTS: tuple[dict[str, Any], ...] = (
     },
 )
 
-FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650, "former_price_minor": 39900}
-CAMPAIGN: dict[str, Any] = {
-    "slug": "welcome",
-    "name": "Welcome",
-    "name_zh": "新人券",
-    "count": 50,
-    "percent_off": 10,
-}
-
 
 class Command(LedgerCommand):
     """Add what is missing; a second run resets no stock, password or price."""
@@ -72,12 +63,8 @@ class Command(LedgerCommand):
             for product in PRODUCTS:
                 _, created = Product.objects.get_or_create(sku=product["sku"], defaults=product)
                 added += created
-            self._flash_sale(**FLASH_SALE)
-            coupons.open_campaign(**CAMPAIGN)
+            times = {"starts_at": (now := timezone.now()), "ends_at": now + timedelta(days=3650)}
+            sale = {"units": 100, "former_price_minor": 39900, **times}
+            FlashSale.objects.get_or_create(product=Product.objects.get(sku="sneaker"), defaults=sale)
+            coupons.open_campaign(slug="welcome", name="Welcome", name_zh="新人券", count=50, percent_off=10)
         self.stdout.write(f"demo data is there ({added} added)")  # counted: users and products
-
-    def _flash_sale(self, *, sku: str, days: int, **sale: int) -> None:
-        product, now = Product.objects.get(sku=sku), timezone.now()
-        FlashSale.objects.get_or_create(
-            product=product, defaults={**sale, "starts_at": now, "ends_at": now + timedelta(days=days)}
-        )
