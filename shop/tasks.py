@@ -89,7 +89,7 @@ async def take_up_receipts(context: JobContext, timestamp: int) -> int:
 def sweep_flash_sales(timestamp: int) -> int:
     """Make Redis agree with the database about sales; return how many buyers it got wrong."""
     repaired = 0
-    for sale in flashsale.running(now=timezone.now()):
+    for sale in flashsale.running():
         if found := flashsale.reconcile(sale=sale):
             log.warning("flash sale %s: Redis was wrong about %s buyers", sale.pk, found)
             repaired += found

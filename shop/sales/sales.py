@@ -59,7 +59,7 @@ def place_of(*, order_id: UUID) -> int | None:
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
-def running(*, now: datetime) -> list[FlashSale]:
+def running() -> list[FlashSale]:
     """List running sales, the first to end first."""
-    sales = FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
+    sales = FlashSale.objects.filter(starts_at__lte=(now := timezone.now()), ends_at__gt=now)
     return list(sales.select_related("product").order_by("ends_at", "pk"))
