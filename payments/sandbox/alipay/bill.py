@@ -8,6 +8,7 @@ import io
 import time
 import zipfile
 from datetime import date, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from django.core import signing
@@ -20,7 +21,7 @@ from payments.sandbox.alipay.wire import Call, china_time, yuan
 ADDRESS_SECONDS = 30
 _SALT = "alipay bill"
 
-Moved = tuple[list[trades.Movement], list[trades.Movement]]
+Moved = tuple[list[trades.Movement], list[trades.Movement]]  # payments and refunds
 
 _NAMES = (  # noqa: SIM905  as it stands in the file
     "支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,门店编号,门店名称,操作员,终端号,对方账户,"
@@ -38,7 +39,7 @@ def query(call: Call) -> dict[str, Any]:
     if call.content["bill_type"] != "trade":
         raise ValueError("only bills of bill_type trade are made here")
     day = datetime.strptime(call.content["bill_date"], "%Y-%m-%d").replace(tzinfo=CHINA).date()
-    if not any(_moved(day)):
+    if not trades.moved("alipay", day=day):
         raise trades.Refused("no bill")
     ticket = signing.dumps(day.isoformat(), salt=_SALT)
     return {"bill_download_url": f"{call.base_url}/alipay/bill?bizType=trade&fileId={ticket}"}
@@ -53,7 +54,8 @@ def download(request: HttpRequest) -> HttpResponse:
 
 
 def packed(day: date) -> bytes:
-    moved = _moved(day)
+    both = trades.moved("alipay", day=day)
+    moved = [one for one in both if one.made is None], [one for one in both if one.made is not None]
     prefix = f"{_account()}_{day:%Y%m%d}_业务明细"
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
@@ -75,21 +77,13 @@ class _GbkNamed(zipfile.ZipInfo):
         return self.filename.encode("gbk"), self.flag_bits
 
 
-def _moved(day: date) -> Moved:
-    """Read payments and refunds of `day` in China, oldest first."""
-    both = trades.moved("alipay", day=day)
-    return [one for one in both if one.made is None], [one for one in both if one.made is not None]
-
-
 def _detail(day: date, moved: Moved) -> str:
-    payments, refunds = moved
-    rows = [_row(row, "交易", "") for row in payments] + [_row(row, "退款", "-") for row in refunds]
-    return _sheet(day, "业务明细", [_NAMES, *rows], moved)
+    return _sheet(day, "业务明细", [_NAMES, *map(_row, chain(*moved))], moved)
 
 
-def _row(moved: trades.Movement, kind: str, sign: str) -> list[str]:
-    row, number = moved.trade, moved.made["out_refund_no"] if moved.made else ""
-    amount = sign + yuan(moved.minor)
+def _row(moved: trades.Movement) -> list[str]:
+    kind, sign, number = ("退款", "-", moved.made["out_refund_no"]) if moved.made else ("交易", "", "")
+    row, amount = moved.trade, sign + yuan(moved.minor)
     none = ["0.00"] * 5
     return [
         *(f"{row['transaction_id']}\t", f"{row['out_trade_no']}\t", kind, row["description"]),
