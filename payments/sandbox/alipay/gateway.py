@@ -116,7 +116,7 @@ def qr(request: HttpRequest, *, code: str) -> HttpResponse:
 
 
 def _close(call: Call) -> dict[str, Any]:
-    trade = _trade_of(call.content)
+    trade = _trade_of(call)
     if trade["state"] == "CLOSED":
         raise trades.Refused("closed")
     trades.close(channel="alipay", out_trade_no=trade["out_trade_no"])
@@ -124,7 +124,7 @@ def _close(call: Call) -> dict[str, Any]:
 
 
 def _refund(call: Call) -> dict[str, Any]:
-    trade = _trade_of(call.content)
+    trade = _trade_of(call)
     if faults.current()["not_enough"]:
         raise trades.Refused("not enough")
     made, moved = trades.refund(
@@ -133,7 +133,7 @@ def _refund(call: Call) -> dict[str, Any]:
         out_refund_no=call.content.get("out_request_no") or trade["out_trade_no"],
         amount_minor=money.from_decimal(str(call.content["refund_amount"]), "CNY"),
     )
-    after = _trade_of(call.content)
+    after = _trade_of(call)
     return {
         "trade_no": trade["transaction_id"],
         "out_trade_no": trade["out_trade_no"],
@@ -145,7 +145,7 @@ def _refund(call: Call) -> dict[str, Any]:
 
 
 def _refund_query(call: Call) -> dict[str, Any]:
-    trade = _trade_of(call.content)
+    trade = _trade_of(call)
     made = trades.find_refund(trade["out_trade_no"], call.content["out_request_no"])
     document = {"trade_no": trade["transaction_id"], "out_trade_no": trade["out_trade_no"]}
     if made is None:
@@ -162,7 +162,7 @@ def _refund_query(call: Call) -> dict[str, Any]:
 
 _METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
     _PRECREATE: _precreate,
-    "alipay.trade.query": lambda call: _trade_document(_trade_of(call.content)),
+    "alipay.trade.query": lambda call: _trade_document(_trade_of(call)),
     "alipay.trade.close": _close,
     "alipay.trade.refund": _refund,
     "alipay.trade.fastpay.refund.query": _refund_query,
@@ -223,12 +223,11 @@ def return_parameters(trade: sqlite3.Row) -> dict[str, str]:
     return signed_form(parameters, cert_sn=trade["signed_with"])
 
 
-def _trade_of(content: dict[str, Any]) -> sqlite3.Row:
-    number = content.get("out_trade_no")
-    if number:
+def _trade_of(call: Call) -> sqlite3.Row:
+    if number := call.content.get("out_trade_no"):
         trade = state.store().trade("alipay", number)
     else:
-        trade = state.store().trade_where("transaction_id", content["trade_no"])
+        trade = state.store().trade_where("transaction_id", call.content["trade_no"])
     if trade is None or trade["seller"]:  # another seller's trades are not ours to ask for
         raise trades.Refused("not_found")
     return trade
