@@ -36,7 +36,7 @@ def _page(request: HttpRequest, *, form: BasketForm | None = None, problem: Prob
     held = basket.contents(request.session)
     context: dict[str, Any] = {
         "basket": basket.look(held),
-        "form": form or BasketForm(skus=held, initial=BasketForm.initial_of(held)),
+        "form": form or BasketForm.of(held),
         "words": problems.words_for(problem.code) if problem else None,
         "about": problem.extra.get("sku", "") if problem else "",
     }
@@ -74,7 +74,7 @@ def change(request: HttpRequest) -> HttpResponse:
     if "fit" in request.POST:
         basket.put(request.session, quantities=basket.look(basket.contents(request.session)).in_stock)
         return redirect("basket")
-    form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
+    form = BasketForm.sent(request.POST)
     if not form.is_valid():
         return _page(request, form=form)
     basket.put(request.session, quantities=form.wanted)
@@ -98,7 +98,7 @@ def order(request: HttpRequest, *, call: KeyedCall) -> HttpResponse:
 
     Every tab has its own token, so the basket makes two tabs one order: it must still hold what the page showed.
     """
-    form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
+    form = BasketForm.sent(request.POST)
     if not form.is_valid():
         return _page(request, form=form)
     wanted = {sku: quantity for sku, quantity in form.wanted.items() if quantity}

@@ -72,16 +72,17 @@ class BasketForm(forms.Form):
                 min_value=0, max_value=MAX_UNITS, widget=forms.HiddenInput
             )
 
-    @staticmethod
-    def skus_in(fields: Mapping[str, Any]) -> list[str]:
-        """List the products in a sent form, as many as an order may have."""
+    @classmethod
+    def sent(cls, fields: Mapping[str, Any]) -> "BasketForm":
+        """Bind the form to what was sent, with as many products as an order may have."""
         named = [name.removeprefix("quantity.") for name in fields if name.startswith("quantity.")]
-        return [sku for sku in named if _is_sku(sku)][:MAX_ITEMS]
+        return cls(fields, skus=[sku for sku in named if _is_sku(sku)][:MAX_ITEMS])
 
-    @staticmethod
-    def initial_of(held: Mapping[str, int]) -> dict[str, int]:
-        """Fill the fields from the basket."""
-        return {f"{kind}.{sku}": units for sku, units in held.items() for kind in ("quantity", "held")}
+    @classmethod
+    def of(cls, held: Mapping[str, int]) -> "BasketForm":
+        """Fill the form from the basket."""
+        fields = {f"{kind}.{sku}": units for sku, units in held.items() for kind in ("quantity", "held")}
+        return cls(skus=held, initial=fields)
 
     @property
     def wanted(self) -> dict[str, int]:
