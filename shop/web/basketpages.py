@@ -37,7 +37,7 @@ def _page(request: HttpRequest, *, form: BasketForm | None = None, problem: Prob
     context: dict[str, Any] = {
         "basket": basket.look(held),
         "form": form or BasketForm.of(held),
-        "words": problems.words_for(problem.code) if problem else None,
+        "words": problems.words_for(problem) if problem else None,
         "about": problem.extra.get("sku", "") if problem else "",
     }
     status = 400 if form else 200

@@ -34,7 +34,7 @@ def show(request: HttpRequest) -> HttpResponse:
 
 def _not_drawn(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpResponse:
     if problem.code == "none_left" or problem.code in problems.STALE:
-        messages.info(request, problems.STALE.get(problem.code, problems.words_for(problem.code).text))
+        messages.info(request, problems.STALE.get(problem.code, problems.words_for(problem).text))
         return redirect("coupons")
     return problems.render_problem(request, problem)
 
@@ -50,7 +50,7 @@ def draw(request: HttpRequest, *, campaign: str, call: KeyedCall) -> HttpRespons
 
 def _not_used(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
     if problem.code in {"coupon_not_usable", "payment_begun"}:
-        messages.info(request, problems.words_for(problem.code).text)
+        messages.info(request, problems.words_for(problem).text)
         return redirect("order", order_id=order_id)
     return problems.render_problem(request, problem)
 

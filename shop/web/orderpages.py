@@ -191,7 +191,7 @@ def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> Ht
         messages.info(request, requested if found.going_back else problem.detail)
         return redirect("order", order_id=found.order.id)
     form = _refund_form(found, request.POST)
-    form.add_error("amount", problems.words_for(problem.code).text)
+    form.add_error("amount", problems.words_for(problem).text)
     return _order_page(request, found, refund_form=form, status=problem.status)
 
 

@@ -62,7 +62,7 @@ def _product_page(
         "form": form,
         # what open pages share until the next order: two tabs make one
         "intent": f"buy {sku} after {orders.latest_id(user_id=request.user.pk)}" if request.user.pk else None,
-        "words": problems.words_for(problem.code) if problem else None,
+        "words": problems.words_for(problem) if problem else None,
     }
     status = 400 if form.is_bound else 200
     return render(request, "shop/product.html", context, status=problem.status if problem else status)

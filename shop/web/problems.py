@@ -107,8 +107,8 @@ STALE = {
 }
 
 
-def words_for(code: str) -> Words:
-    return _WORDS.get(code, _OTHER)
+def words_for(problem: Problem) -> Words:
+    return _WORDS.get(problem.code, _OTHER)
 
 
 def document(request: HttpRequest, problem: Problem) -> HttpResponse:
@@ -140,7 +140,7 @@ def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
         template, context = "shop/working.html", {"action": request.get_full_path(), "fields": fields}
     else:
         template = "shop/problem.html"
-        context = {"words": words_for(problem.code), "link": _link(problem, kwargs), "code": problem.code}
+        context = {"words": words_for(problem), "link": _link(problem, kwargs), "code": problem.code}
     response = render(request, template, context, status=problem.status)
     for name, value in problem.headers.items():
         response.headers[name] = value

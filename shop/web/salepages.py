@@ -66,7 +66,7 @@ def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> 
         "opens_in_ms": opens_in_ms,
         "refresh_seconds": refresh_seconds,
         "status_url": f"{reverse('flash-sale-status', kwargs={'sku': sku})}?who={_signed(user_id)}",
-        "words": problems.words_for(problem.code) if problem and problem.code != "already_bought" else None,
+        "words": problems.words_for(problem) if problem and problem.code != "already_bought" else None,
     }
     return render(request, "shop/flashsale.html", context, status=problem.status if problem else 200)
 
