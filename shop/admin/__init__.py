@@ -1,6 +1,6 @@
 """The back office of the shop in Django admin: products, orders and accounts.
 
-Never writes tables itself: the domain modules do. Imported by Django's autodiscovery alone.
+Writes new products and accounts; the domain modules write the rest. Imported by Django's autodiscovery alone.
 """
 
 from django.apps import apps
