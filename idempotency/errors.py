@@ -248,9 +248,9 @@ def answer_sealed() -> Problem:
     )
 
 
-def malformed() -> Problem:
+def malformed(status: int = 400) -> Problem:
     detail = _("The request cannot be read: check its Host, its Content-Type and its body.")
-    return Problem(400, "malformed", detail)
+    return Problem(status, "malformed", detail)
 
 
 def payload_too_large() -> Problem:

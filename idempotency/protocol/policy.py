@@ -19,7 +19,15 @@ from django.utils.module_loading import import_string
 
 from idempotency import ledger
 from idempotency.conf import Config, config, meant
-from idempotency.errors import Problem, key_invalid, key_missing, key_weak, problem_response, token_unknown
+from idempotency.errors import (
+    Problem,
+    key_invalid,
+    key_missing,
+    key_weak,
+    malformed,
+    problem_response,
+    token_unknown,
+)
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol import tokens
 from idempotency.protocol.atomic import AtomicExchange
@@ -116,6 +124,8 @@ class Policy:
         if named is None:
             return None
         scope, key = named
+        if not request.META.get("CONTENT_LENGTH") and _is_unseen(request):
+            raise malformed(411)
         content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if callable(key):
             key = key(content)
@@ -263,3 +273,14 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
         if was_answered(caller.session, scope=before, key=key):
             return before
     return keys.scope_of(principal=principal, method=method, route=route)
+
+
+def _is_unseen(request: Any) -> bool:
+    """Check for a body without a length: under WSGI Django takes it for empty, so any other would be the same."""
+    meta, read_before = request.META, getattr(request, "_body", b"")
+    if read_before or not hasattr(request, "environ"):
+        return False
+    # HTTP/2 has no header for such a body; a server that does not end the stream would let a read wait for ever
+    return "HTTP_TRANSFER_ENCODING" in meta or bool(
+        meta.get("wsgi.input_terminated") and meta["wsgi.input"].read(1)
+    )

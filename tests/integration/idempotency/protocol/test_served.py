@@ -5,6 +5,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from io import BytesIO
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -13,6 +15,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connections
+from django.test import Client
 
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Effects
@@ -84,6 +87,21 @@ def test_a_body_that_was_cut_is_refused_and_leaves_its_key_to_the_whole(
     assert effects() == 0
     assert httpx.post(f"{served}/long", content=body, headers=headers, trust_env=False).status_code == 200
     assert effects() == 1
+
+
+@pytest.mark.parametrize(
+    "server", [{"HTTP_TRANSFER_ENCODING": "chunked"}, {"wsgi.input_terminated": True}], ids=["HTTP/1.1", "HTTP/2"]
+)
+def test_a_body_without_a_length_is_refused_where_django_takes_it_for_empty(
+    effects: Effects, server: dict[str, Any]
+) -> None:
+    def post(body: bytes, **server: Any) -> Any:
+        client = Client(headers={"Idempotency-Key": KEY})
+        return client.generic("POST", "/long", **server, **{"wsgi.input": BytesIO(body)})
+
+    answer = post(b"item=1", **server)
+    assert (answer.status_code, answer.json()["code"], effects()) == (411, "malformed", 0)
+    assert (post(b"", **{"wsgi.input_terminated": True}).status_code, effects()) == (200, 1)
 
 
 @pytest.fixture
