@@ -13,7 +13,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_asy
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
 from django.db import connections, transaction
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_cache_control
@@ -34,7 +34,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 View = Callable[..., Any]
 
-MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError)
+MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError)
 # ours, and Django's own 4xx answers: refusals of the view, no faults of the program
 REFUSALS = (Problem, Http404, PermissionDenied, *MALFORMED)
 

@@ -3,10 +3,10 @@
 import logging
 
 from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest
+from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
-from idempotency.errors import PROBLEM_JSON, Problem, answer_sealed, payload_too_large
+from idempotency.errors import PROBLEM_JSON, Problem, answer_sealed, malformed, payload_too_large
 from idempotency.postgres.availability import outage
 from idempotency.response.encryption import EncryptionError
 
@@ -23,6 +23,8 @@ def problem_of(exception: BaseException | None) -> Problem | None:
         return away
     if isinstance(exception, RequestDataTooBig):
         return payload_too_large()
+    if isinstance(exception, UnreadablePostError):  # the sender went away, or stalled
+        return malformed()
     if isinstance(exception, EncryptionError):
         log.error("A replay is 503: %s", exception)
         return answer_sealed()

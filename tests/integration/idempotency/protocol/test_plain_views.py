@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import connection
-from django.http import Http404
+from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.test import Client
 from django.test.client import RequestFactory
@@ -60,6 +60,7 @@ def test_a_404_of_djangos_is_stored_and_its_other_refusals_leave_the_key_free(
         (SuspiciousOperation(), 400),
         (MultiPartParserError(), 400),
         (RequestDataTooBig(), 413),
+        (UnreadablePostError(), 400),
     ):
         PLAN["refusal"] = refusal
         assert client.post(f"/refusing/{mode}", headers=KEY).status_code == status
