@@ -12,7 +12,7 @@ from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable
 from payments.models import Attempt, Payment
 from payments.money import minor
 from payments.order_keys import beside_former, of_order, order_columns
-from payments.providers.actions import NEEDED, NOBODY, Payer
+from payments.providers.actions import NOBODY, Payer, needed_of
 from payments.providers.base import Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
@@ -50,7 +50,7 @@ def open_attempt(
         AmountChanged: an earlier attempt has fixed another amount or currency.
         ChannelUnavailable: the channel has no such account, or that takes another currency.
         MethodUnavailable: the channel has no such method.
-        TypeError, ValueError: the amount is no int, or not above zero.
+        TypeError, ValueError: the amount is no int, or not above zero; `payer` lacks what the method needs.
 
     Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
     new attempt. Only inserts here; payment rows are not locked. No network.
@@ -64,7 +64,6 @@ def open_attempt(
     payment = _payment_of(order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)
     if (live := _live(payment.attempts.all(), channel=channel, method=method)) is not None:
         return live
-    needed = NEEDED.get(method)
     return Attempt.objects.create(
         payment=payment,
         channel=channel,
@@ -74,7 +73,7 @@ def open_attempt(
         currency=payment.currency,
         description=description,
         method=method,
-        payer={needed: getattr(payer, needed)} if needed else {},
+        payer=needed_of(method, payer),
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )

@@ -7,14 +7,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, TypeVar, cast
 
 import httpx
 
 from idempotency.webhooks.verifiers import Verifier
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.actions import NEEDED, NOBODY, NextAction, Payer
+from payments.providers.actions import NOBODY, NextAction, Payer, needed_of
 from payments.providers.answers import follow_up, must_match
 from payments.providers.authenticity import must_be_signed, readable
 from payments.providers.base import BillLine, Notice, RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
@@ -275,11 +274,7 @@ class Account:
         chosen = next((one for one in self.methods if wanted in {None, one}), None)
         if chosen is None:
             raise ValueError(f"{wanted!r} is not one of {', '.join(self.methods)}")
-        needed = NEEDED.get(chosen)
-        if needed and not getattr(payer, needed):
-            raise ValueError(f"{chosen} needs the payer's {needed}")
-        if needed == "client_ip":
-            ip_address(payer.client_ip)
+        needed_of(chosen, payer)
         return chosen
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Any
 
 KIND_MAX = 16  # characters, as the row has
@@ -36,6 +37,18 @@ class Payer:
 NOBODY = Payer()
 
 NEEDED: Mapping[str, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip"}  # the field of `Payer`
+
+
+def needed_of(method: str, payer: Payer) -> dict[str, str]:
+    """Return what a method must know of the shopper. Raises ValueError where `payer` lacks it."""
+    if (name := NEEDED.get(method)) is None:
+        return {}
+    value = str(getattr(payer, name))
+    if not value:
+        raise ValueError(f"{method} needs the payer's {name}")
+    if name == "client_ip":
+        ip_address(value)
+    return {name: value}
 
 
 class NextActionType(StrEnum):

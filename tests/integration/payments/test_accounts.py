@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Group
 from django.core.checks import run_checks
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 
 import payments
 from payments.attempts import calling
@@ -229,3 +229,13 @@ def test_the_admin_shows_and_filters_by_account(admin_client: Client) -> None:
         assert [row.account for page in pages.values() for row in page.context["cl"].result_list] == ["wechat", EU]
     page = admin_client.get(f"/admin/payments/payment/{theirs.payment_id}/change/").content.decode()
     assert f"WeChat Pay ({EU})" in page
+
+
+@pytest.mark.usefixtures("both")
+@pytest.mark.parametrize("method", ["wechat.jsapi", "wechat.h5"])
+def test_a_shopper_without_what_the_method_needs_may_start_again_with_it(method: str) -> None:
+    order = Group.objects.create(name="")
+    with pytest.raises(ValueError, match="needs the payer's"):
+        payments.start(order, method=method)
+    found = payments.start(order, method=method, request=RequestFactory().get("/"), openid="oUpF8uMuAJO")
+    assert (found.status, payments.status(order)) == ("pending", "pending")

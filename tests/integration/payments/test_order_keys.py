@@ -378,7 +378,7 @@ def test_copies_beside_starts_take_one_step_of_the_order(settings: Any, provider
 
     def begin() -> None:
         with suppress(payments.PaymentRefused, payments.ProviderError):
-            payments.start(order, method="wechat.h5")
+            payments.start(order, method="wechat.h5", request=RequestFactory().get("/"))
 
     at_once(*[lambda: fold(fact)] * 3, *[begin] * 3)
     order.refresh_from_db()
