@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.http import HttpResponse
 
 from tests.system.stores.conftest import Effects, Post, is_replay_of
 from tests.system.stores.stores import Store
 from tests.system.stores.urls import BREAK, PLAN
-from tests.threads import at_once
+from tests.threads import at_once, waiting_for_locks
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
 
@@ -77,9 +76,7 @@ def waits(path: str, store: Store) -> bool:
     """Whether a duplicate has gone to sleep, as far as another can know."""
     if store.keeps or path == "/phased":
         return store.listened_to()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-        return bool(cursor.fetchone()[0])
+    return bool(waiting_for_locks())
 
 
 def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[HttpResponse, HttpResponse]:

@@ -11,7 +11,6 @@ import pytest
 import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
@@ -39,8 +38,7 @@ def client_of(kind: str, servers: Any, of: Any = redis) -> Any:
     if kind == "Sentinel":
         addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
         return of.Sentinel(addresses, sentinel_kwargs=TIMEOUTS).master_for(SERVICE, **TIMEOUTS)
-    retry = {"retry": Retry(NoBackoff(), 0)} if of is redis else {}
-    return of.Redis.from_url(servers.url, **TIMEOUTS, **retry)
+    return of.Redis.from_url(servers.url, retry=of.retry.Retry(NoBackoff(), 0), **TIMEOUTS)
 
 
 @pytest.fixture(scope="session")

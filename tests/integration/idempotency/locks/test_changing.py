@@ -1,7 +1,7 @@
 """Leases made longer, holders put out, and waits ended by another thread."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,28 +54,20 @@ def test_readers_are_put_out_all_or_one_and_a_writer_that_reads_is_none(one: Ben
     assert other.do(lambda: lock.write.acquire(wait_seconds=0)) is True
 
 
-KINDS: dict[str, dict[str, Any]] = {
-    "Semaphore": {"permits": 1},
-    "PermitExpirableSemaphore": {"permits": 1},
-    "HostSemaphore": {"permits": 1},
-    "CountDownLatch": {},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Semaphore", "PermitExpirableSemaphore", "HostSemaphore", "CountDownLatch"])
 def test_a_wait_is_ended_by_another_thread(one: Bench, kind: str, tmp_path: Path) -> None:
-    if kind == "HostSemaphore":
-        lock = one.locks.HostSemaphore("cpu", folder=tmp_path, **KINDS[kind])
-    else:
-        lock = one.make(kind, **KINDS[kind])
     holder, *waiters, other = one.actors(4)
     lease = {"lease_seconds": 600} if kind == "PermitExpirableSemaphore" else {}
     if kind == "CountDownLatch":
+        lock = one.make(kind)
         holder.do(lambda: lock.open(1))
-        waiting = [each.begin(lock.wait) for each in waiters]
+        wait = lock.wait
     else:
+        host = one.locks.HostSemaphore("cpu", folder=tmp_path, permits=1)
+        lock = host if kind == "HostSemaphore" else one.make(kind, permits=1)
         holder.do(lambda: lock.acquire(**lease))
-        waiting = [each.begin(lambda: lock.acquire(wait_seconds=None, **lease)) for each in waiters]
+        wait = partial(lock.acquire, wait_seconds=None, **lease)
+    waiting = [each.begin(wait) for each in waiters]
     until(lambda: len(lock._waits) == 2, "both wait")
     other.do(lock.cancel)
     for each in waiting:

@@ -206,25 +206,23 @@ class TestTheServer:
 
 
 class TestTheWatchdog:
-    def test_it_renews_again_and_again_whatever_lease_there_was(self, one: Bench, early_renewals: None) -> None:
-        lock, actor = one.make("Lock"), one.actor()
+    def test_it_confirms_a_grant_and_renews_again_and_again_whatever_lease_there_was(
+        self, one: Bench, early_renewals: None
+    ) -> None:
+        lock, first, actor, waiting = contended(one)
+        first.do(lock.release)
+        assert waiting.result(30) is True
+        until(lambda: actor.do(lock._hold).confirmed)
+        actor.do(lock.release)
         assert actor.do(lambda: lock.acquire(lease_seconds=20))
         assert actor.do(lock._hold).due_at is None  # not under a lease of one's own
         assert actor.do(lock.acquire)
         end = actor.do(lock._hold).ends_at
         until(lambda: actor.do(lock._hold).ends_at > end + 1.0)
-        other = one.actor()
-        until(lambda: time.monotonic() + other.do(lock.remaining_seconds) > end + 0.5)  # the server knows
-        assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is False
+        until(lambda: time.monotonic() + first.do(lock.remaining_seconds) > end + 0.5)  # the server knows
+        assert first.do(lambda: lock.acquire(wait_seconds=0)) is False
         actor.do(lock.release)
         actor.do(lock.release)
-
-    def test_what_a_waiter_was_granted_is_confirmed(self, one: Bench) -> None:
-        lock, first, second, waiting = contended(one)
-        first.do(lock.release)
-        assert waiting.result(30) is True
-        until(lambda: second.do(lock._hold).confirmed)
-        second.do(lock.release)
 
     def test_not_for_longer_than_it_may(self, one: Bench, short_leases: None) -> None:
         lock = one.make("Lock", hold_seconds_max=0.2)

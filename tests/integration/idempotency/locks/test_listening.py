@@ -17,24 +17,26 @@ from idempotency.redis import subscriber, task_subscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, client_of
 
+Ends = list[tuple[str, str, int]]  # how, name and token of each
+
 
 @pytest.fixture
-def ends(early_renewals: None) -> list[tuple[str, str, int]]:
+def ends(early_renewals: None) -> Ends:
     return []
 
 
-def calls(ends: list[tuple[str, str, int]]) -> Any:
-    """Listeners that note each end, with name and token."""
+def calls(ends: Ends) -> Any:
+    """Listeners that note each end."""
     return {
         f"on_{end}": lambda *what, end=end: ends.append((end, *what)) for end in ("lost", "expired", "released")
     }
 
 
-def listening(bench: Bench, ends: list[tuple[str, str, int]], kind: str = "Lock", **settings: Any) -> Any:
+def listening(bench: Bench, ends: Ends, kind: str = "Lock", **settings: Any) -> Any:
     return bench.make(kind, **calls(ends), **settings)
 
 
-def test_of_a_release_by_force_at_once(bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: Any) -> None:
+def test_of_a_release_by_force_at_once(bench: Bench, ends: Ends, monkeypatch: Any) -> None:
     """No renewal is near, nobody waits, and the subscriber would have gone home."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     for module in (subscriber, task_subscriber):
@@ -58,9 +60,7 @@ def test_of_a_release_by_force_at_once(bench: Bench, ends: list[tuple[str, str, 
     assert threading.active_count() - before <= 4  # two actors, a subscriber and a watchdog
 
 
-def test_of_the_end_of_a_lease_or_of_its_holder(
-    bench: Bench, ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_the_end_of_a_lease_or_of_its_holder(bench: Bench, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
     lock, actor = listening(bench, ends), bench.actor()
     for count in (1, 2):
@@ -72,7 +72,7 @@ def test_of_the_end_of_a_lease_or_of_its_holder(
     until(lambda: [end for end, *_ in ends] == ["expired", "expired", "lost"])
 
 
-def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: list[tuple[str, str, int]]) -> None:
+def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: Ends) -> None:
     permits = listening(bench, ends, "PermitExpirableSemaphore", permits=3)
     holder, other = bench.actors(2)
     first, second = holder.do(lambda: permits.acquire_many(2, lease_seconds=600))
@@ -96,20 +96,23 @@ def test_of_permits_that_anyone_may_prolong(bench: Bench, ends: list[tuple[str, 
 
 
 @pytest.mark.usefixtures("collected")
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "PermitExpirableSemaphore"])
-def test_of_a_release_by_another_process(bench: Bench, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "how", "lease"),
+    [
+        ("Lock", {"owner": "order 17"}, {}),
+        ("Semaphore", {"owner": "order 17", "permits": 2}, {}),
+        ("PermitExpirableSemaphore", {"permits": 2}, {"lease_seconds": 600}),
+    ],
+)
+def test_of_a_release_by_another_process(bench: Bench, kind: str, how: Any, lease: Any) -> None:
     """Another pool is to the server what another process is; no renewal is near."""
-    ends: list[tuple[str, str, int]] = []
-    how: dict[str, Any] = {} if kind == "Lock" else {"permits": 2}
-    if kind != "PermitExpirableSemaphore":
-        how["owner"] = "order 17"
-    lease: dict[str, Any] = {} if "owner" in how else {"lease_seconds": 600}
+    ends: Ends = []
     held, holder = listening(bench, ends, kind, **how), bench.actor()
     with contextlib.closing(client_of(bench.kind, bench.servers)) as client:
         other = getattr(locks, kind)("thing", client=client, **how)
         own, theirs = (holder.do(lambda: held.acquire(**lease)) for _ in range(2))
         tokens = [owner.token for owner in holder.do(held.state).owners]
-        permit = () if "owner" in how else (theirs,)
+        permit = (theirs,) if lease else ()
         other.release(*permit)
         if kind == "Lock":  # taken twice
             assert ends == []
@@ -118,19 +121,19 @@ def test_of_a_release_by_another_process(bench: Bench, kind: str) -> None:
         assert ends == [("released", "thing", tokens[-1])]
         with pytest.raises(NotHeld):
             holder.do(lambda: held.release(*permit))
-        if kind == "PermitExpirableSemaphore":
+        if lease:
             holder.do(lambda: held.release(own))
             assert ends[1:] == [("released", "thing", tokens[0])]
 
 
-def several(bench: Bench, ends: list[tuple[str, str, int]], **settings: Any) -> tuple[Any, list[Any]]:
+def several(bench: Bench, ends: Ends, **settings: Any) -> tuple[Any, list[Any]]:
     """A `MultiLock` that listens, and its locks, one of which listens too."""
     parts = [listening(bench, ends, name="a", **settings), bench.make("Lock", "b", **settings)]
     return bench.locks.MultiLock(parts, **calls(ends)), parts
 
 
 def test_of_several_the_first_end_is_the_end(bench: Bench, early_renewals: None) -> None:
-    ends: list[tuple[str, str, int]] = []
+    ends: Ends = []
     (both, parts), actor, other = several(bench, ends), bench.actor(), bench.actor()
     assert actor.do(parts[0].acquire)
     actor.do(parts[0].release)
@@ -153,7 +156,7 @@ def test_of_several_the_first_end_is_the_end(bench: Bench, early_renewals: None)
 
 
 def test_of_several_a_lease_that_ended_unnoticed(one: Bench) -> None:
-    ends: list[tuple[str, str, int]] = []
+    ends: Ends = []
     (both, parts), actor = several(one, ends), one.actor()
     assert actor.do(both.acquire)
     actor.do(parts[0]._hold).ends_at = 0.0
@@ -192,7 +195,7 @@ def test_one_that_fails_is_counted_and_nothing_else(one: Bench) -> None:
 def test_a_renewal_that_comes_after_the_release_is_no_loss(
     servers: Callable[[str], Any], kind: str, permits: Any
 ) -> None:
-    ends: list[tuple[str, str, int]] = []
+    ends: Ends = []
     lock = getattr(locks, kind)("crossed", client=servers("Redis").client, **permits, **calls(ends))
     assert lock.acquire()
     (hold,), hub = lock._holds(), lock.hub()
@@ -207,6 +210,5 @@ def test_a_renewal_that_comes_after_the_release_is_no_loss(
             perform(hub.prolong([hold]), hub.answer)  # before the release hears its own reply
         return reply
 
-    release = type(lock).release.steps
-    perform(release(lock, 1) if kind == "Semaphore" else release(lock), answer)
+    perform(type(lock).release.steps(lock, *permits.values()), answer)
     assert (len(answered), ends) == (1, [("released", "crossed", hold.token)])

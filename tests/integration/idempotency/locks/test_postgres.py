@@ -227,18 +227,13 @@ def test_a_listener_may_take_a_lock_when_an_acquire_notices_the_loss() -> None:
         with AdvisoryLock("drawer"):
             heard.set()
 
-    def lose() -> None:
-        lock = AdvisoryLock("till", on_lost=hear)
-        assert lock.acquire()
-        at_once(terminate)
+    lock, actor = AdvisoryLock("till", on_lost=hear), Actor()
+    assert actor.do(lock.acquire)
+    terminate()
+    for verb in (lock.acquire, lock.release):
         with pytest.raises(LockLost):
-            lock.acquire()
-        with pytest.raises(LockLost):
-            lock.release()
-
-    thread = threading.Thread(target=lose, daemon=True)
-    thread.start()
-    thread.join(30)
+            actor.do(verb)
+    actor.end()
     assert heard.is_set()
     until(lambda: "locks-sessions" not in {one.name for one in threading.enumerate()})
 
@@ -316,22 +311,27 @@ def test_without_a_transaction_it_is_refused(accounts: Any) -> None:
             locked(accounts.objects.all(), wait_seconds=wait_seconds)
 
 
-def test_a_wait_in_vain_leaves_the_transaction_as_it_was(other: Actor, accounts: Any) -> None:
+def test_a_wait_in_vain_leaves_the_transaction_as_it_was_and_holds_no_row(accounts: Any, other: Actor) -> None:
     other.do(lambda: transaction_lock("till"))
+    assert keys(other.do(lambda: locked(accounts.objects.filter(pk=3)))) == [3]
     with transaction.atomic():
         asked("SELECT set_config('lock_timeout', '4321ms', true)")
-        accounts.objects.filter(pk=1).update(balance=5)
+        accounts.objects.filter(pk=4).update(balance=5)
         for wait_seconds in (0, 0.01):
             with pytest.raises(LockTimeout):
                 transaction_lock("till", wait_seconds=wait_seconds)
+            with pytest.raises(LockTimeout):
+                locked(accounts.objects.filter(pk__lt=4), wait_seconds=wait_seconds)
             assert asked("SHOW lock_timeout") == ["4321ms"]
+        assert keys(other.do(lambda: locked(accounts.objects.filter(pk__lt=3), wait_seconds=0))) == [1, 2]
         transaction_lock("another", wait_seconds=20)
+        assert keys(locked(accounts.objects.filter(pk=4), wait_seconds=20)) == [4]
         assert asked("SHOW lock_timeout") == ["4321ms"]
         asked("SELECT set_config('statement_timeout', '500ms', true)")
         with pytest.raises(LockTimeout):  # which counts as a wait in vain
             transaction_lock("till")
     assert asked("SHOW lock_timeout") == ["0"]
-    assert accounts.objects.get(pk=1).balance == 5
+    assert accounts.objects.get(pk=4).balance == 5
 
 
 def test_other_errors_are_not_taken_for_a_wait(accounts: Any) -> None:
@@ -351,19 +351,6 @@ def test_rows_are_locked_in_the_order_of_their_keys(accounts: Any, other: Actor)
         waits(1)
         assert keys(locked(accounts.objects.filter(pk__gt=1), wait_seconds=0)) == [2, 3, 4]
     assert keys(answer.result(30)) == [1, 2, 3, 4]
-
-
-def test_a_locked_row_is_reported_and_none_is_held(accounts: Any, other: Actor) -> None:
-    assert keys(other.do(lambda: locked(accounts.objects.filter(pk=3)))) == [3]
-    with transaction.atomic():
-        accounts.objects.filter(pk=4).update(balance=5)
-        for wait_seconds in (0, 0.01):
-            with pytest.raises(LockTimeout):
-                locked(accounts.objects.filter(pk__lt=4), wait_seconds=wait_seconds)
-        assert keys(other.do(lambda: locked(accounts.objects.filter(pk__lt=3), wait_seconds=0))) == [1, 2]
-        assert keys(locked(accounts.objects.filter(pk=4), wait_seconds=20)) == [4]
-        assert asked("SHOW lock_timeout") == ["0"]
-    assert accounts.objects.get(pk=4).balance == 5
 
 
 def test_locked_rows_are_skipped(accounts: Any, other: Actor) -> None:

@@ -4,17 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, redlock
 from idempotency.locks.engine import places
 from tests.conftest import guarded_folder
 from tests.integration.idempotency.locks.actors import until
-from tests.integration.idempotency.locks.conftest import TIMEOUTS, Bench
+from tests.integration.idempotency.locks.conftest import Bench, client_of
 from tests.redis_topologies import Single
 
 
@@ -32,17 +28,12 @@ class Quorum:
 
     def __init__(self, bench: Bench, servers: list[Single]) -> None:
         self.bench, self.servers = bench, servers
-        self.plain = [
-            redis.Redis.from_url(server.url, retry=Retry(NoBackoff(), 0), **TIMEOUTS) for server in servers
-        ]
+        self.plain = [client_of("Redis", server) for server in servers]
         self.clients: list[Any] = self.plain if bench.loop is None else bench.run(self._async_clients())
         self.actor, self.actors = bench.actor, bench.actors
 
     async def _async_clients(self) -> list[Any]:
-        return [
-            redis.asyncio.Redis.from_url(server.url, retry=AsyncRetry(NoBackoff(), 0), **TIMEOUTS)
-            for server in self.servers
-        ]
+        return [client_of("Redis", server, redis.asyncio) for server in self.servers]
 
     def make(self, **settings: Any) -> Any:
         return self.bench.locks.RedLock("thing", clients=self.clients, **settings)
@@ -129,10 +120,9 @@ def test_three_of_five_may_not(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(redlock, "UNAVAILABLE_SECONDS", 0.5)
     lock, actor = quorum.make(), quorum.actor()
     quorum.kill(0, 1, 2)
-    with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
-        actor.do(lambda: lock.acquire(wait_seconds=0))
-    with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
-        actor.do(lock.acquire)  # which waits for the holder, but not for servers
+    for wait_seconds in (0, None):  # None waits for the holder, but not for servers
+        with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
+            actor.do(lambda wait_seconds=wait_seconds: lock.acquire(wait_seconds=wait_seconds))
     assert quorum.held_on() == 0
     with pytest.raises(LockUnavailable):
         actor.do(lock.locked)
@@ -140,16 +130,17 @@ def test_three_of_five_may_not(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_minority_is_rolled_back(quorum: Quorum) -> None:
     lock, actor = quorum.make(wait_seconds=0), quorum.actor()
-    others = [Lock("thing", client=client, owner="other") for client in quorum.plain[:3]]
-    for other in others:
+    first, *others = [Lock("thing", client=client, owner="other") for client in quorum.plain[:3]]
+    for other in (first, *others):
         assert other.acquire(wait_seconds=0)
     with pytest.raises(LockTimeout):
         actor.do(lock.enter)
     assert quorum.held_on() == 3
-    others[0].release()
+    first.release()
     assert actor.do(lock.acquire) is True
     actor.do(lock.release)
-    for other in others[1:]:
+    assert quorum.held_on() == 2
+    for other in others:
         other.release()
 
 

@@ -2,12 +2,7 @@
 
 import psycopg
 import pytest
-from django.db import (
-    DatabaseError,
-    DataError,
-    connection,
-    transaction,
-)
+from django.db import DatabaseError, DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from idempotency.postgres import statements
