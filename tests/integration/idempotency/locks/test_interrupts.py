@@ -91,7 +91,7 @@ ERRORS = (JobTimeout(), TimeoutError("of a job"), redis.ConnectionError("of a jo
     [*((kind, ERRORS[0]) for kind in KINDS), *(("Lock", error) for error in ERRORS[1:])],
     ids=str,
 )
-def test_it_ends_the_wait_of_a_thread_that_waits_alone(desk: Bench, kind: str, error: BaseException) -> None:
+def test_it_ends_the_wait(desk: Bench, kind: str, error: BaseException) -> None:
     take, wait, give_back = taken(desk, kind)
     holder = desk.actor()
     holder.do(take)
@@ -100,20 +100,6 @@ def test_it_ends_the_wait_of_a_thread_that_waits_alone(desk: Bench, kind: str, e
     assert raised.value is error
     assert left(desk) == set()
     holder.do(give_back)
-
-
-def test_it_ends_a_wait_beside_others_too(desk: Bench) -> None:
-    lock = desk.make("Lock")
-    holder, other = desk.actors(2)
-    holder.do(lock.acquire)
-    waiting = other.begin(lock.acquire)
-    desk.waits(1)
-    with pytest.raises(JobTimeout), raising(JobTimeout(), when=lambda: desk.queue() == 2):
-        lock.acquire(wait_seconds=20)
-    desk.waits(1)
-    holder.do(lock.release)
-    assert waiting.result(30) is True
-    other.do(lock.release)
 
 
 def test_it_is_not_taken_for_a_server_that_hangs_which_is_named(desk: Bench) -> None:

@@ -5,7 +5,6 @@ No waiter asks the server again here, so one that is not heard fails its test.
 
 import sys
 import threading
-from typing import Any
 
 import pytest
 import redis
@@ -15,39 +14,23 @@ from idempotency.locks.engine import places
 from idempotency.locks.engine.threads import ThreadHub, hub_of
 from idempotency.redis import subscriber
 from idempotency.redis.subscriber import Subscriber
-from tests.integration.idempotency.locks.actors import Actor, until
+from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
 
 class Stage:
-    """A client with a hub of its own, and actors."""
+    """A client of its own, on whose subscriber the server may hang up."""
 
     def __init__(self, desk: Bench) -> None:
-        self._desk = desk
-        self.client = redis.Redis.from_url(desk.servers.url)
-        self.lock = Lock("thing", client=self.client)
+        self.desk, self.client = desk, redis.Redis.from_url(desk.servers.url)
         self.subscriber: Subscriber = hub_of(self.client).subscriber
-        first, second = self.actors(2)
-        first.do(self.lock.acquire)  # the subscriber has a connection after this
-        waiting = self.begin_to_wait(second)
-        first.do(self.lock.release)
-        assert waiting.result(30) is True
-        second.do(self.lock.release)
-
-    def actors(self, count: int) -> list[Actor]:
-        return self._desk.actors(count)
-
-    def begin_to_wait(self, actor: Actor) -> Any:
-        """Have it acquire; it is in the queue afterwards."""
-        before = self._desk.queue()
-        waiting = actor.begin(self.lock.acquire)
-        self._desk.waits(before + 1)
-        return waiting
+        with Topic("first", client=self.client).listen() as messages:
+            assert messages.take(wait_seconds=30) is None  # there is a connection now
 
     def cut(self) -> None:
         """The server hangs up on every subscriber."""
         self.cut_off = self.subscriber._pubsub
-        with self._desk.servers.data_nodes() as (server,):
+        with self.desk.servers.data_nodes() as (server,):
             server.client_kill_filter(_type="pubsub")
 
     def hears_again(self) -> None:
@@ -61,36 +44,6 @@ def stage(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(desk)
 
 
-def test_a_listener_and_a_holder_hear_beside_a_waiter_and_alone(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
-    holder, waiter, other = stage.actors(3)
-    topic, held = Topic("thing", client=stage.client), [Lock(f"held {each}", client=stage.client) for each in "ab"]
-    for lock in (stage.lock, *held):
-        assert holder.do(lock.acquire)
-    waiting = stage.begin_to_wait(waiter)
-    with topic.listen() as messages:
-        assert messages.take(wait_seconds=30) is None
-
-        def hear(lock: Lock) -> None:
-            topic.tell(lock.name)
-            assert messages.take(wait_seconds=30) == lock.name
-            other.do(lock.force_release)
-            until(lambda: holder.do(lambda: lock.lost))
-
-        hear(held[0])
-        holder.do(stage.lock.release)
-        assert waiting.result(30) is True
-        hear(held[1])
-        waiting = stage.begin_to_wait(holder)
-        topic.tell("while another waits")
-        assert messages.take(wait_seconds=30) == "while another waits"
-        waiter.do(stage.lock.release)
-        assert waiting.result(30) is True
-    holder.do(stage.lock.release)
-
-
 @pytest.mark.parametrize("lease_seconds", [None, 90_000.0], ids=["renewed", "a lease of its own"])
 def test_a_holder_put_out_while_nothing_was_heard(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, lease_seconds: float | None
@@ -98,15 +51,14 @@ def test_a_holder_put_out_while_nothing_was_heard(
     monkeypatch.setattr(places, "LEASE_SECONDS", 90_000.0)
     lost: list[int] = []
     lock = Lock("held", client=stage.client, on_lost=lambda _, token: lost.append(token))
-    holder, other = stage.actors(2)
+    holder, other = stage.desk.actors(2)
     holder.do(lambda: lock.acquire(lease_seconds=lease_seconds))
     token = holder.do(lambda: lock.token)
     left = other.do(lock.remaining_seconds)
     stage.cut()
     stage.hears_again()
-    assert (
-        0 < other.do(lock.remaining_seconds) <= left + (0 if lease_seconds else 60)
-    )  # no longer than it asked for
+    more = 0 if lease_seconds else 60  # no longer than it asked for
+    assert 0 < other.do(lock.remaining_seconds) <= left + more
     with stage.subscriber.changing:  # it cannot subscribe again
         stage.cut()
         assert other.do(lambda: Lock("held", client=stage.client).force_release())
@@ -124,11 +76,12 @@ def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
             topic.tell("heard")
             until(lambda messages=messages: messages.take(wait_seconds=30) == "heard")
     stage.cut()
-    first, second = stage.actors(2)
-    first.do(stage.lock.acquire)
-    waiting = stage.begin_to_wait(second)
+    lock, (first, second) = Lock("thing", client=stage.client), stage.desk.actors(2)
+    first.do(lock.acquire)
+    waiting = second.begin(lock.acquire)
+    stage.desk.waits(1)
     stage.hears_again()
-    first.do(stage.lock.release)
+    first.do(lock.release)
     assert waiting.result(30) is True
 
 
