@@ -8,27 +8,18 @@ import redis
 
 from idempotency.redis import fastpath, marker
 from idempotency.response.answers import StoredResponse
-from tests.conftest import guarded_folder
-from tests.redis_topologies import Single, valkey_program
+from tests.system.stores.stores import STORES
 
 NAME = "payonce:key:{d}"
 ANSWER = StoredResponse(status=201, headers={}, body=b"made")
-PROGRAMS = {"Redis 6.2": lambda: None, "Valkey": valkey_program}
 
 
-@pytest.fixture(params=PROGRAMS, scope="module")
-def started(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a server of its own."""
-    with guarded_folder() as (guardian, folder):
-        single = Single(guardian, folder / "one", program=PROGRAMS[request.param]())
-        single.start()
-        yield single.url
-
-
-@pytest.fixture
-def server(started: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
-    """A client of it, emptied, which the markers use too."""
-    with redis.Redis.from_url(started) as client:
+@pytest.fixture(params=[kind for kind in ("Redis", "Valkey") if kind in STORES])
+def server(
+    request: pytest.FixtureRequest, stores: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[redis.Redis]:
+    """A client of an empty server, which the markers use too."""
+    with redis.Redis.from_url(stores(request.param).topology.url) as client:
         client.flushall()
         monkeypatch.setattr(fastpath, "client", lambda: client)
         yield client
