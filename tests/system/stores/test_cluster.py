@@ -1,7 +1,6 @@
 """Redis Cluster: slots of keys, scripts that a node lacks, messages across nodes."""
 
 import re
-from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,24 +8,17 @@ from redis.cluster import key_slot
 
 from idempotency.redis import fastpath, marker, subscriber
 from idempotency.request.keys import digest_of
-from tests.system.stores.conftest import Effects, Post, is_replay_of, use
-from tests.system.stores.stores import Clustered, Store
+from tests.system.stores.conftest import Effects, Post, is_replay_of
+from tests.system.stores.stores import Clustered
 from tests.system.stores.urls import PLAN
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.system.stores.urls"),
+    pytest.mark.parametrize("pair", [("/atomic", "Redis Cluster"), ("/phased", "Redis Cluster")], ids=" ".join),
+]
 
 SPREAD = [f"k{number}" for number in range(12)]
-
-
-@pytest.fixture(params=["/atomic", "/phased"])
-def path(request: pytest.FixtureRequest) -> str:
-    named: str = request.param
-    return named
-
-
-@pytest.fixture
-def store(stores: Callable[[str], Store]) -> Iterator[Store]:
-    yield from use(stores("Redis Cluster"))
 
 
 def test_every_name_carries_the_requests_hash_tag_and_a_node_that_lost_its_scripts_is_sent_them_again(

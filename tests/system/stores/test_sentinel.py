@@ -1,33 +1,28 @@
 """Sentinels: a call ends on another master than it began on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.http import HttpResponse
 
 from idempotency.redis import fastpath
-from tests.system.stores.conftest import Effects, Post, is_replay_of, use
-from tests.system.stores.stores import BehindSentinels, Store
+from tests.system.stores.conftest import Effects, Post, is_replay_of
+from tests.system.stores.stores import BehindSentinels
 from tests.system.stores.test_concurrent_duplicates import Held, is_held_off, wait_beside
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.system.stores.urls"),
+    pytest.mark.parametrize(
+        "pair", [("/atomic", "Sentinel"), ("/phased", "Sentinel")], ids=["failover", "killed"]
+    ),
+]
 
 
 @pytest.fixture
-def store(stores: Callable[[str], Store]) -> Iterator[Store]:
-    yield from use(stores("Sentinel"))
-
-
-@pytest.fixture(params=[("/atomic", "failover"), ("/phased", "master killed")], ids=" ".join)
-def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
-    named: tuple[str, str] = request.param
-    return named
-
-
-@pytest.fixture
-def change_master(pair: tuple[str, str], store: BehindSentinels) -> Callable[[], None]:
-    """Afterwards the former replica is the master."""
-    return store.fail_over if pair[1] == "failover" else store.kill_master
+def change_master(path: str, store: BehindSentinels) -> Callable[[], None]:
+    """What makes the replica the master: a failover, or the master's end."""
+    return store.fail_over if path == "/atomic" else store.kill_master
 
 
 def test_after_a_change_of_masters_answers_stay_and_the_new_one_is_used(
