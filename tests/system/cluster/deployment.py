@@ -59,11 +59,10 @@ class Deployment:
         database_url: str,
         redis_url: str,
         worker_database_url: str | None = None,
-        web: int = 3,
     ) -> None:
         self._guardian = guardian
         self._folder = folder
-        port, sandbox_port, *web_ports = free_ports(2 + web)
+        port, sandbox_port, *web_ports = free_ports(5)
         self.url = f"http://127.0.0.1:{port}"
         self.sandbox_url = f"http://127.0.0.1:{sandbox_port}"
         self.web_urls = [f"http://127.0.0.1:{each}" for each in web_ports]
@@ -80,15 +79,15 @@ class Deployment:
         self._environment["DATABASE_URL"] = database_url
         self._web_ports = web_ports
         self._web: list[subprocess.Popen[bytes]] = []
-        self._manage("migrate", "--verbosity", "0")
-        self._manage("collectstatic", "--noinput", "--verbosity", "0")
+        self._python("manage.py", "migrate", "--verbosity", "0")
+        self._python("manage.py", "collectstatic", "--noinput", "--verbosity", "0")
         self.token: str = json.loads(self._python("-c", STOCKED))
         self._start(port, sandbox_port)
 
-    def api(self, url: str | None = None) -> httpx.Client:
+    def api(self) -> httpx.Client:
         """A client of the API as the one user; close it."""
         headers = {"Authorization": f"Token {self.token}"}
-        return httpx.Client(base_url=url or self.url, headers=headers, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False)
 
     def kill_web(self, index: int) -> None:
         """kill -9 of a web process, master and worker."""
@@ -106,15 +105,9 @@ class Deployment:
         self._web[index : index + 1] = [process]
 
     def _start(self, port: int, sandbox_port: int) -> None:
-        sandbox = [
-            "-m",
-            "payments.sandbox",
-            "--port",
-            str(sandbox_port),
-            "--data-dir",
-            str(self._folder / "sandbox"),
-        ]
-        self._guardian.start([sys.executable, *sandbox], log=self._log("sandbox"), environment=self._environment)
+        sandbox = [sys.executable, "-m", "payments.sandbox", "--port", str(sandbox_port), "--data-dir"]
+        sandbox.append(str(self._folder / "sandbox"))
+        self._guardian.start(sandbox, log=self._log("sandbox"), environment=self._environment)
         worker = exec_start("payonce-worker.service")
         self._guardian.start(worker, log=self._log("worker"), environment=self._direct, cwd=ROOT)
         for index in range(len(self._web_ports)):
@@ -122,9 +115,6 @@ class Deployment:
         start_nginx(self._guardian, self._folder / "nginx", port=port, servers=self._web_ports)
         for url in [self.sandbox_url + "/", *(f"{each}/readyz" for each in [*self.web_urls, self.url])]:
             until(lambda url=url: is_up(url))
-
-    def _manage(self, *arguments: str) -> None:
-        self._python("manage.py", *arguments)
 
     def _python(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -189,10 +189,6 @@ class Clustered(Running):
         super().close()
 
 
-def _valkey(guardian: Guardian, folder: Path) -> Store:
-    return OneServer(Single(guardian, folder / "valkey", program=valkey_program()))
-
-
 STORES: dict[str, Callable[[Guardian, Path], Store]] = {
     "no Redis": lambda guardian, folder: Store(),
     "Redis": lambda guardian, folder: OneServer(Single(guardian, folder / "redis")),
@@ -202,4 +198,6 @@ STORES: dict[str, Callable[[Guardian, Path], Store]] = {
     "Sentinel": lambda guardian, folder: BehindSentinels(Sentinels(guardian, folder / "sentinel")),
 }
 if valkey_program() is not None:
-    STORES["Valkey"] = _valkey
+    STORES["Valkey"] = lambda guardian, folder: OneServer(
+        Single(guardian, folder / "valkey", program=valkey_program())
+    )
