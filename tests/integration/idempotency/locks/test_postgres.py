@@ -135,18 +135,21 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(faced: Faced, monkeyp
     first.do(lock.release)
 
 
+@pytest.mark.parametrize("wait_seconds", [0.1, 600], ids=["its time is over", "cancelled"])
 def test_a_wait_does_not_outlast_a_backend_that_is_silent_from_its_beginning(
-    faced: Faced, monkeypatch: pytest.MonkeyPatch
+    faced: Faced, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
 ) -> None:
-    send, silent = Session._send, contextlib.ExitStack()
+    connected, send, silent = Session._refuse_a_pooler, Session._send, contextlib.ExitStack()
 
     def send_and_cease(session: Session, function: str) -> None:
         silent.enter_context(standing_still(session.backend))
         send(session, function)
 
     monkeypatch.setattr(session_module, "SILENCE_SECONDS", 0.2)
+    if wait_seconds > 1:
+        monkeypatch.setattr(Session, "_refuse_a_pooler", lambda session: (connected(session), session.cancel()))
     monkeypatch.setattr(Session, "_send", send_and_cease)
-    answer = faced.actor().begin(lambda: lock_of(faced).acquire(wait_seconds=0.1))
+    answer = faced.actor().begin(lambda: lock_of(faced).acquire(wait_seconds=wait_seconds))
     with silent, pytest.raises(LockUnavailable, match="did not answer"):
         answer.result(30)
 
