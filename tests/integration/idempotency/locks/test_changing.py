@@ -78,26 +78,24 @@ def test_a_wait_is_ended_by_another_thread(one: Bench, kind: str, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["RateLimiter", "TokenBucket"])
 def test_a_cancelled_wait_takes_its_own_permits_from_a_rate(one: Bench, kind: str) -> None:
-    limit = one.make(kind, permits=2, interval_seconds=900)
-    first, second, third, other = one.actors(4)
-    first.do(lambda: limit.acquire(2, caller="first"))
-    mine = one.make(kind, permits=2, interval_seconds=900)
-    cancelled = second.begin(lambda: mine.acquire(2, caller="second", wait_seconds=None))
+    limit, mine = (one.make(kind, permits=2, interval_seconds=900) for _ in range(2))
+    waiter, later, other = one.actors(3)
+    other.do(lambda: limit.acquire(2, caller="first"))
+    cancelled = waiter.begin(lambda: mine.acquire(2, caller="second", wait_seconds=None))
     until(lambda: mine._waits, "it waits")
-    later = third.begin(lambda: limit.acquire(2, caller="third", wait_seconds=None))
+    waiting = later.begin(lambda: limit.acquire(2, caller="third", wait_seconds=None))
     until(lambda: limit._waits, "it waits too")
-    assert not later.done()
     other.do(mine.cancel)
     with pytest.raises(RateExceeded) as exceeded:
         cancelled.result(30)
     assert 600 < exceeded.value.retry_after_seconds <= 900
     with pytest.raises(RateExceeded) as exceeded:
-        other.do(lambda: limit.acquire(1))
-    other.do(limit.cancel)
-    with pytest.raises(RateExceeded):
-        later.result(30)
+        other.do(limit.acquire)
     if kind == "RateLimiter":  # nobody gets the time of the later one as well
         assert exceeded.value.retry_after_seconds > 1800
+    other.do(limit.cancel)
+    with pytest.raises(RateExceeded):
+        waiting.result(30)
 
 
 def test_several_as_one(bench: Bench) -> None:
