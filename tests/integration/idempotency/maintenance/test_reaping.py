@@ -11,6 +11,7 @@ from django.db.models import F
 from django.test import override_settings
 
 from idempotency.ledger import reaping
+from idempotency.maintenance import request_log
 from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerAttempt, LedgerEntry
 from tests.integration.idempotency.conftest import Caller, Effects
@@ -26,6 +27,9 @@ WITH row AS (
     INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence,
         response_status, response_headers, response_body, created_at, finished_at)
     SELECT 's', n, '', 'atomic', 'finished', '', '', 1, 200, '{}', '', at, at FROM row
+), line AS (
+    INSERT INTO idempotency_arrival (digest, line_id, at, outcome, request_id, address, outline)
+    SELECT '', n, at, 'executed', '', '', '{}' FROM row
 )
 INSERT INTO idempotency_consumedmessage (consumer, message_id, consumed_at) SELECT 'c', n, at FROM row
 """
@@ -97,12 +101,14 @@ def test_several_reapers_at_once_remove_each_row_once(caller: Caller) -> None:
     assert sum(counts) == 8
 
 
-@pytest.mark.parametrize("step", [reaping.purge_bodies, reaping.drop_tombstones, reaping.drop_messages])
+@pytest.mark.parametrize(
+    "step", [reaping.purge_bodies, reaping.drop_tombstones, reaping.drop_messages, request_log.drop_old]
+)
 def test_what_is_not_old_is_not_read(step: Callable[..., int]) -> None:
     """A ledger of any size costs the same, also where its rows take the place of older ones."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(ONE_OLD_AND_MANY_YOUNG)
-        cursor.execute("ANALYZE idempotency_ledgerentry, idempotency_consumedmessage")
+        cursor.execute("ANALYZE idempotency_ledgerentry, idempotency_consumedmessage, idempotency_arrival")
         assert step(limit=10) == 1
         read = []
         for _ in range(2):

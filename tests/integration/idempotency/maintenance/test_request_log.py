@@ -19,7 +19,6 @@ from idempotency.maintenance import complete_stalled, reap, request_log
 from idempotency.models import Arrival, LedgerEntry
 from idempotency.redis import arrivals, log_lines
 from idempotency.redis.fastpath import breaker
-from tests.emptying import plan_of
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.running import until
@@ -179,23 +178,6 @@ def test_a_line_goes_with_its_entry_or_without_one_by_its_age(caller: Caller, se
     settings.IDEMPOTENCY = {"TOMBSTONE_SECONDS": 0.001, "BODY_SECONDS": 0.001, "TOKEN_SECONDS": 0.001}
     assert reap()["log lines"] == 1
     assert not Arrival.objects.exists()
-
-
-def test_to_find_no_old_line_reads_no_young_one(transactional_db: None) -> None:
-    with connection.cursor() as cursor:
-        for days in (100, 0):  # the young lines take the places of the old ones
-            cursor.execute("DELETE FROM idempotency_arrival")
-            cursor.execute("VACUUM (ANALYZE, TRUNCATE off) idempotency_arrival")
-            cursor.execute(
-                "INSERT INTO idempotency_arrival (digest, line_id, at, outcome, request_id, address, outline)"
-                " SELECT '', number::text, now() - %s * interval '1 day', 'executed', '', '', '{}'"
-                " FROM generate_series(1, 2000) AS number",
-                [days],
-            )
-        cursor.execute("ANALYZE idempotency_arrival")
-    plan = plan_of(request_log._DROP, [86_400, 500])
-    assert "arrival_by_time" in plan
-    assert "Rows Removed" not in plan
 
 
 def test_a_client_in_a_loop_fills_no_table(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
