@@ -74,10 +74,16 @@ def test_a_program_gets_the_document_and_a_browser_the_page(client: Client) -> N
         shows(answer, 400, "idempotency_key_missing", "This page is out of date")
 
 
-def test_a_project_draws_the_page_itself(client: Client, settings: Any) -> None:
+def test_a_project_draws_the_page_itself_or_has_ours_though_its_templates_leave_apps_out(
+    client: Client, settings: Any
+) -> None:
     use_templates(settings, {"idempotency/problem.html": "Ours: {{ title }} {{ problem.code }} {{ user }}"})
     answer = unkeyed(client, Accept=BROWSER)
     assert answer.content.decode() == "Ours: This page is out of date idempotency_key_missing AnonymousUser"
+    for templates in ([], [{"BACKEND": "django.template.backends.django.DjangoTemplates"}]):
+        settings.TEMPLATES = templates
+        answer = unkeyed(client, Accept=BROWSER)
+        shows(answer, 400, "idempotency_key_missing", "This page is out of date")
 
 
 def test_what_is_no_document_stays_as_the_view_wrote_it(client: Client) -> None:
@@ -86,13 +92,6 @@ def test_what_is_no_document_stays_as_the_view_wrote_it(client: Client) -> None:
         answer = client.post("/odd", headers={"Accept": BROWSER, "Idempotency-Key": KEY})
         assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
         assert b"".join(answer) == written.encode()
-
-
-def test_a_project_whose_templates_leave_apps_out_has_the_page(client: Client, settings: Any) -> None:
-    for templates in ([], [{"BACKEND": "django.template.backends.django.DjangoTemplates"}]):
-        settings.TEMPLATES = templates
-        answer = unkeyed(client, Accept=BROWSER)
-        shows(answer, 400, "idempotency_key_missing", "This page is out of date")
 
 
 def test_what_any_view_raises_is_a_page_and_an_outage_asks_nothing_of_the_database(
