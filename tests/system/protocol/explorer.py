@@ -2,7 +2,7 @@
 
 Actors are threads that stop before each call to the marker or the ledger and inside the handler. One at a time is
 let go on, as a list of choices says; a choice may also kill an actor where it stands, or let something happen to
-the stores (a flush, a lease that ends). `explore` goes through all lists of choices, depth first, by running the
+the stores (a flush, a lease that ends). `every_list` goes through all lists of choices, depth first, by running the
 code again from the beginning with the next list.
 
 Between two stops an actor does at most one command or statement, so no order that a scheduler, a network or a
@@ -39,17 +39,11 @@ class Redundant(Exception):
 
 
 class Option(NamedTuple):
-    """What can happen next.
+    """What can happen next."""
 
-    Attributes:
-        what: "step", "kill" or "event".
-        who: the actor's or the event's name.
-        touches: the store that others see it on; "" for none.
-    """
-
-    what: str
-    who: str
-    touches: str
+    what: str  # "step", "kill" or "event"
+    who: str  # the actor's or the event's name
+    touches: str  # the store that others see it on; "" for none
 
     def commutes_with(self, other: "Option") -> bool:
         """Whether it makes no difference, to anyone, which of the two comes first."""
@@ -69,21 +63,14 @@ class Event:
 
 @dataclass
 class Actor:
-    """One request in a thread of its own.
-
-    Attributes:
-        name: for the trace.
-        work: sends the request; what it returns is the answer.
-        answer: what it returned; None if it was killed.
-        dismissed: nobody wants to know how it goes on: it ends at its next stop, and keeps its connection.
-    """
+    """One request in a thread of its own; `work` sends it and returns the answer."""
 
     name: str
     work: Callable[[], Any]
-    answer: Any = None
+    answer: Any = None  # stays None if it was killed
     done: bool = False
     killed: bool = False
-    dismissed: bool = False
+    dismissed: bool = False  # ends at its next stop, and keeps its connection
     touches: str = ""
     failure: BaseException | None = None
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -124,21 +111,13 @@ def _die() -> None:
 
 @dataclass
 class Run:
-    """One execution under one list of choices.
-
-    Attributes:
-        choices: which option to take at each point; the first one where the list has ended.
-        reduced: leave out orders of the same meaning.
-        taken: which option was taken at each point.
-        options: for each option at each point, whether taking it leads to something new.
-        trace: what happened, for people.
-    """
+    """One execution under one list of choices: which option to take at each point, and then the first."""
 
     choices: list[int]
-    reduced: bool = True
+    reduced: bool = True  # leaves out orders of the same meaning
     taken: list[int] = field(default_factory=list)
-    options: list[list[bool]] = field(default_factory=list)
-    trace: list[str] = field(default_factory=list)
+    options: list[list[bool]] = field(default_factory=list)  # at each point, which of them lead to something new
+    trace: list[str] = field(default_factory=list)  # what happened, for people
     back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _asleep: set[Option] = field(default_factory=set)
 
