@@ -1,5 +1,6 @@
 """Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,15 +42,19 @@ class Authority:
         self.private = private
         self.root_name = distinguished_name("Test R1")
         self.middle_name = distinguished_name("Test Class 2 R1")
-        self.root = self.certify(
-            "root", self.root_name, by="root", issuer=self.root_name, is_issuer=True, days=(-99, 99)
+        own = {"by": "root", "issuer": self.root_name, "is_issuer": True}
+        self.root, self.middle = (
+            self.certify("root", self.root_name, days=(-99, 99), **own),
+            self.issuer(is_issuer=True),
         )
-        self.middle = self.certify("middle", self.middle_name, by="root", issuer=self.root_name, is_issuer=True)
 
     def certify(
         self, name: str, subject: x509.Name, *, by: str, issuer: x509.Name, **more: Any
     ) -> x509.Certificate:
         return issue(subject, self.private[name].public_key(), issuer=issuer, key=self.private[by], **more)
+
+    def issuer(self, **more: Any) -> x509.Certificate:
+        return self.certify("middle", self.middle_name, by="root", issuer=self.root_name, **more)
 
     def platform(self, name: str = "platform", **more: Any) -> x509.Certificate:
         wanted = {"by": "middle", "issuer": self.middle_name, **more}
@@ -107,29 +112,6 @@ def held(settings: Settings, authority: Authority) -> Any:
         return settings.build()
 
     return build
-
-
-def test_the_sn_of_a_published_root(private: dict[str, rsa.RSAPrivateKey]) -> None:
-    """One of the two halves of the SN that every merchant sends for Alipay's real root file.
-
-    Source: issuer and serial number as that certificate shows them; the SN as published SDKs print it.
-    """
-    parts = [
-        (NameOID.COUNTRY_NAME, "CN"),
-        (NameOID.ORGANIZATION_NAME, "iTrusChina"),
-        (NameOID.ORGANIZATIONAL_UNIT_NAME, "China Trust Network"),
-        (NameOID.COMMON_NAME, "iTrusChina Class 2 Root CA - G3"),
-    ]
-    name = x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
-    number = 0x10C764E9D560384212D9C08FD10E373FDD0FB396
-    key = private["root"]
-    certificate = issue(name, key.public_key(), issuer=name, key=key, serial_number=number)
-    assert certificate_sn(certificate) == "02941eef3187dddf3d3b83462e1dfcf6"
-
-
-def test_the_roots_sn_leaves_out_what_is_not_rsa(authority: Authority) -> None:
-    first, second = certificate_sn(authority.root), certificate_sn(authority.middle)
-    assert root_sn([authority.root, authority.curve(), authority.middle]) == f"{first}_{second}"
 
 
 def says(key: rsa.RSAPrivateKey, cert_sn: Any, document: Any = PENDING) -> Any:
@@ -208,80 +190,6 @@ def test_a_certificate_counts_from_its_first_day_to_its_last(
         Alipay(settings.settings, nullcontext, clock=lambda: moment[0])
 
 
-@pytest.mark.parametrize("issuer_days", [(-9, 9), (-9, -2)])
-def test_what_an_expired_certificate_signed_in_its_time_is_still_read(
-    held: Any, authority: Authority, platform: keys.Keys, company: Company, issuer_days: tuple[int, int]
-) -> None:
-    """A stored notification is processed again as of the moment in which it came."""
-    old = authority.certify(
-        "foreign", OLD_ISSUER, by="root", issuer=authority.root_name, is_issuer=True, days=issuer_days
-    )
-    expired = authority.platform(by="foreign", issuer=OLD_ISSUER, days=(-9, -3))
-    alipay = held(expired, old, authority.platform("next"), authority.middle)
-    company.answer = says(authority.private["platform"], certificate_sn(expired))
-    assert not answers(alipay), "beside its successor it signs nothing new"
-    for cert_sn in (certificate_sn(expired), None):
-        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
-        for days, counts in ((-4, True), (-14, False), (-2, False), (0, False)):
-            assert believes(alipay, body, came=datetime.now(UTC) + timedelta(days=days)) is counts
-
-
-def test_an_expired_certificate_of_nobody_s_is_left_out(
-    held: Any, authority: Authority, platform: keys.Keys, caplog: pytest.LogCaptureFixture
-) -> None:
-    forged, today = authority.platform(by="foreign", days=(-9, -3)), authority.platform("next")
-    alipay = held(forged, today, authority.middle)
-    assert f"left out: the certificate with SN {certificate_sn(forged)}" in caplog.text
-    assert certificate_sn(today) not in caplog.text
-    body = notified(platform, authority.private["platform"], cert_sn=certificate_sn(forged))
-    assert not believes(alipay, body, came=datetime.now(UTC) - timedelta(days=4))
-
-
-@pytest.mark.parametrize(
-    ("field", "content", "why"),
-    [
-        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(days=(-9, -1)), a.middle), "is valid from"),
-        (
-            "PUBLIC_CERT_FILE",
-            lambda a: pem(a.platform(days=(-9, -1)), a.platform("next", days=(2, 9)), a.middle),
-            "valid from .* valid from",
-        ),
-        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform()), "comes from no certificate"),
-        ("PUBLIC_CERT_FILE", lambda a: pem(a.middle), "issuers only"),
-        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(by="foreign"), a.middle), "comes from no certificate"),
-        (
-            "PUBLIC_CERT_FILE",
-            lambda a: pem(
-                a.platform(),
-                a.certify("middle", a.middle_name, by="root", issuer=a.root_name, is_issuer=True, days=(-9, -1)),
-            ),
-            "comes from no certificate",
-        ),
-        (
-            "PUBLIC_CERT_FILE",  # certified by a certificate that may not certify
-            lambda a: pem(a.certify("middle", a.middle_name, by="root", issuer=a.root_name), a.platform()),
-            "comes from no certificate",
-        ),
-        ("PUBLIC_CERT_FILE", lambda a: pem(a.curve(by="root")), "has no RSA key"),
-        ("PUBLIC_CERT_FILE", lambda a: b"none", "no certificate in PEM form"),
-        ("APP_CERT_FILE", lambda a: pem(a.platform()), "not of the private key"),
-        ("APP_CERT_FILE", lambda a: pem(a.of_our_key(days=(-9, -1))), "is valid from"),
-        ("ROOT_CERT_FILE", lambda a: pem(a.curve()), "signed with RSA"),
-        ("ROOT_CERT_FILE", lambda a: b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", "no certificate"),
-    ],
-)
-def test_a_certificate_that_cannot_be_used_is_named(
-    settings: Settings, authority: Authority, field: str, content: Any, why: str
-) -> None:
-    settings.put("ROOT_CERT_FILE", pem(authority.root))
-    if field == "ROOT_CERT_FILE":
-        settings.put("PUBLIC_CERT_FILE", pem(authority.platform(), authority.middle))
-    settings.put(field, content(authority))
-    with pytest.raises(registry.ConfigError, match=why) as caught:
-        settings.build()
-    assert str(caught.value).startswith(f"ALIPAY_{field}: {settings.settings[field]}: ")
-
-
 @pytest.mark.parametrize("field", ["APP_CERT_FILE", "PUBLIC_CERT_FILE", "ROOT_CERT_FILE"])
 def test_all_three_or_none(settings: Settings, field: str) -> None:
     given = dict(settings.settings)
@@ -299,3 +207,89 @@ def test_a_name_added_in_key_mode_is_a_forgery(platform: keys.Keys, company: Com
     for covered in (True, False):
         body = notified(platform, platform.alipay, cert_sn="0" * 32, covered=covered)
         assert believes(alipay, body) is covered
+
+
+def test_the_sn_of_a_root(private: dict[str, rsa.RSAPrivateKey], authority: Authority) -> None:
+    """Half of the SN that every merchant sends for Alipay's real root file; what is not RSA is left out.
+
+    Source: issuer and serial number as that certificate shows them; the SN as published SDKs print it.
+    """
+    parts = [
+        (NameOID.COUNTRY_NAME, "CN"),
+        (NameOID.ORGANIZATION_NAME, "iTrusChina"),
+        (NameOID.ORGANIZATIONAL_UNIT_NAME, "China Trust Network"),
+        (NameOID.COMMON_NAME, "iTrusChina Class 2 Root CA - G3"),
+    ]
+    name, key = x509.Name([x509.NameAttribute(oid, value) for oid, value in parts]), private["root"]
+    number = 0x10C764E9D560384212D9C08FD10E373FDD0FB396
+    published = issue(name, key.public_key(), issuer=name, key=key, serial_number=number)
+    roots = [published, authority.curve(), authority.root]
+    assert root_sn(roots) == f"02941eef3187dddf3d3b83462e1dfcf6_{certificate_sn(authority.root)}"
+
+
+@pytest.mark.parametrize("issuer_days", [(-9, 9), (-9, -2)])
+def test_what_an_expired_certificate_signed_in_its_time_is_still_read(
+    held: Any,
+    authority: Authority,
+    platform: keys.Keys,
+    company: Company,
+    caplog: pytest.LogCaptureFixture,
+    issuer_days: tuple[int, int],
+) -> None:
+    """A stored notification is processed again as of the moment in which it came; nobody's certificate is left out."""
+    more = {"by": "root", "issuer": authority.root_name, "is_issuer": True, "days": issuer_days}
+    old = authority.certify("foreign", OLD_ISSUER, **more)
+    expired = authority.platform(by="foreign", issuer=OLD_ISSUER, days=(-9, -3))
+    forged = authority.platform("root", by="foreign", days=(-9, -3))
+    alipay = held(expired, old, forged, authority.platform("next"), authority.middle)
+    assert [one for one in (expired, forged) if certificate_sn(one) in caplog.text] == [forged]
+    company.answer = says(authority.private["platform"], certificate_sn(expired))
+    assert not answers(alipay), "beside its successor it signs nothing new"
+    for key, cert_sn, is_ours in (
+        ("platform", certificate_sn(expired), True),
+        ("platform", None, True),
+        ("root", certificate_sn(forged), False),
+    ):
+        body = notified(platform, authority.private[key], cert_sn=cert_sn)
+        for days, counts in ((-4, is_ours), (-14, False), (-2, False), (0, False)):
+            assert believes(alipay, body, came=datetime.now(UTC) + timedelta(days=days)) is counts
+
+
+ENDED = {"days": (-9, -1)}
+BROKEN: list[tuple[str, Callable[[Authority], bytes], str]] = [
+    ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(**ENDED), a.middle), "is valid from"),
+    (
+        "PUBLIC_CERT_FILE",
+        lambda a: pem(a.platform(**ENDED), a.platform("next", days=(2, 9)), a.middle),
+        "valid from .* valid from",
+    ),
+    ("PUBLIC_CERT_FILE", lambda a: pem(a.middle), "issuers only"),
+    *(
+        ("PUBLIC_CERT_FILE", chain, "comes from no certificate")
+        for chain in (
+            lambda a: pem(a.platform()),
+            lambda a: pem(a.platform(by="foreign"), a.middle),
+            lambda a: pem(a.platform(), a.issuer(is_issuer=True, **ENDED)),
+            lambda a: pem(a.issuer(), a.platform()),  # certified by a certificate that may not certify
+        )
+    ),
+    ("PUBLIC_CERT_FILE", lambda a: pem(a.curve(by="root")), "has no RSA key"),
+    ("PUBLIC_CERT_FILE", lambda a: b"none", "no certificate in PEM form"),
+    ("APP_CERT_FILE", lambda a: pem(a.platform()), "not of the private key"),
+    ("APP_CERT_FILE", lambda a: pem(a.of_our_key(**ENDED)), "is valid from"),
+    ("ROOT_CERT_FILE", lambda a: pem(a.curve()), "signed with RSA"),
+    ("ROOT_CERT_FILE", lambda a: b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", "no certificate"),
+]
+
+
+@pytest.mark.parametrize(("field", "content", "why"), BROKEN)
+def test_a_certificate_that_cannot_be_used_is_named(
+    settings: Settings, authority: Authority, field: str, content: Callable[[Authority], bytes], why: str
+) -> None:
+    settings.put("ROOT_CERT_FILE", pem(authority.root))
+    if field == "ROOT_CERT_FILE":
+        settings.put("PUBLIC_CERT_FILE", pem(authority.platform(), authority.middle))
+    settings.put(field, content(authority))
+    with pytest.raises(registry.ConfigError, match=why) as caught:
+        settings.build()
+    assert str(caught.value).startswith(f"ALIPAY_{field}: {settings.settings[field]}: ")

@@ -15,6 +15,7 @@ from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import API_VERSION, StripeIntents
 from tests.unit.payments.providers.conftest import NUMBER, Company, create, stripe_lists, stripe_says
 from tests.unit.payments.providers.conftest import refund as give_back
+from tests.unit.payments.providers.test_answers import learned
 
 REFUND_NUMBER = new_id().hex  # one that says how old it is
 SETTINGS = {"API_URL": "http://127.0.0.1:1", "SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
@@ -55,83 +56,6 @@ def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, 
     assert b"confirm=true" in company.bodies[0]
 
 
-def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
-    return {"error": {"type": kind, "message": "a sentence", **({"code": code} if code else {})}}
-
-
-@pytest.mark.parametrize(
-    ("status", "document", "code"),
-    [
-        (400, error(), "invalid_request_error"),
-        (400, error("idempotency_error"), "idempotency_error"),
-        (402, error("card_error", "card_declined"), "card_declined"),
-        (404, error(code="resource_missing"), "resource_missing"),
-    ],
-)
-def test_refusals_have_stripes_code(
-    stripe: StripeIntents, company: Company, status: int, document: Any, code: str
-) -> None:
-    company.answer = stripe_says(document, status=status)
-    is_known = code == "idempotency_error"  # a refund of this number, with other words, has left before
-    with pytest.raises(ProviderRejected) as refused:
-        create(stripe)
-    assert (refused.value.code, refused.value.message) == (code, "a sentence")
-    with pytest.raises(OutcomeUnknown if is_known else ProviderRejected, match=code):
-        refund(stripe)
-    assert len(company.asked) == 2  # never sent again by the library itself
-
-
-@pytest.mark.parametrize(
-    ("status", "document"),
-    [
-        (500, error("api_error")),
-        (503, b"<html>busy</html>"),
-        (409, error("idempotency_error", "idempotency_key_in_use")),
-        (302, b""),
-        (404, {"message": "a proxy says no"}),
-        (200, b""),
-        (200, b"\xff"),
-        (200, {}),
-        (200, {**INTENT, "next_action": {"type": "use_stripe_sdk"}}),
-        (200, {**INTENT, "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
-    ],
-)
-def test_an_answer_that_says_nothing_leaves_it_unknown(
-    stripe: StripeIntents, company: Company, status: int, document: Any
-) -> None:
-    company.answer = stripe_says(document, status=status)
-    with pytest.raises(OutcomeUnknown):
-        create(stripe)
-    assert len(company.asked) == 1
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"metadata": [NUMBER]},
-        {"amount_received": None},
-        {"status": None},
-    ],
-)
-def test_an_intent_of_another_shape(stripe: StripeIntents, company: Company, changed: dict[str, Any]) -> None:
-    company.answer = stripe_says({**INTENT, **changed})
-    for call in (stripe.query, stripe.close):
-        with pytest.raises(OutcomeUnknown):
-            call(out_trade_no=NUMBER, reference="pi_1")
-
-
-def test_a_status_that_nobody_knows_ends_nothing(stripe: StripeIntents, company: Company) -> None:
-    company.answer = stripe_says({**INTENT, "status": "pondering"})
-    assert stripe.query(out_trade_no=NUMBER, reference="pi_1").status is TradeStatus.PENDING
-
-
-def test_a_reference_that_stripe_forgot_is_no_unknown_trade(stripe: StripeIntents, company: Company) -> None:
-    company.answer = stripe_says(error(code="resource_missing"), status=404)
-    for call in (stripe.query, stripe.close):
-        with pytest.raises(ProviderRejected, match="resource_missing"):
-            call(out_trade_no=NUMBER, reference="pi_1")
-
-
 def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeIntents, company: Company) -> None:
     failed = {**INTENT, "status": "requires_payment_method", "amount_received": 0}
     answers = iter([failed, {**failed, "status": "canceled"}])
@@ -139,20 +63,6 @@ def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeI
     trade = stripe.query(out_trade_no=NUMBER, reference="pi_1")
     assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.CLOSED, [FactKind.CLOSED])
     assert company.asked[1][0] == "/v1/payment_intents/pi_1/cancel"
-
-
-def test_a_refused_cancel_hides_no_payment(stripe: StripeIntents, company: Company) -> None:
-    refused = stripe_says(error(code="something_new"), status=400)
-    answers = [stripe_says({**INTENT, "status": "requires_action"}), refused, stripe_says(INTENT)]
-
-    def answer(body: bytes) -> Any:
-        return answers.pop(0)(body)
-
-    company.answer = answer
-    with pytest.raises(ProviderRejected, match="something_new"):
-        stripe.close(out_trade_no=NUMBER, reference="pi_1")
-    trade = stripe.close(out_trade_no=NUMBER, reference="pi_1")
-    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])
 
 
 @pytest.mark.parametrize(
@@ -215,3 +125,62 @@ def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIn
     assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
     assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
     assert line.takes_back == "re_1"
+
+
+def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
+    return {"error": {"type": kind, "message": "a sentence", **({"code": code} if code else {})}}
+
+
+CALLS = {
+    "create": create,
+    "refund": refund,
+    "query": lambda stripe: stripe.query(out_trade_no=NUMBER, reference="pi_1"),
+    "close": lambda stripe: stripe.close(out_trade_no=NUMBER, reference="pi_1"),
+}
+BOTH = ("query", "close")
+SAYS: list[tuple[str, int, Any, Any]] = [
+    *((call, 400, error(), "invalid_request_error") for call in ("create", "refund")),
+    ("create", 400, error("idempotency_error"), "idempotency_error"),
+    ("refund", 400, error("idempotency_error"), OutcomeUnknown),  # one of this number has left before
+    *((call, 402, error("card_error", "card_declined"), "card_declined") for call in ("create", "refund")),
+    *((call, 404, error(code="resource_missing"), "resource_missing") for call in CALLS),
+    ("create", 500, error("api_error"), OutcomeUnknown),
+    ("create", 503, b"<html>busy</html>", OutcomeUnknown),
+    ("create", 409, error("idempotency_error", "idempotency_key_in_use"), OutcomeUnknown),
+    ("create", 302, b"", OutcomeUnknown),
+    ("create", 404, {"message": "a proxy says no"}, OutcomeUnknown),
+    *(("create", 200, body, OutcomeUnknown) for body in (b"", b"\xff", {})),
+    ("create", 200, {**INTENT, "next_action": {"type": "use_stripe_sdk"}}, OutcomeUnknown),
+    (
+        *("create", 200, {**INTENT, "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
+        OutcomeUnknown,
+    ),
+    *((call, 200, {**INTENT, "metadata": [NUMBER]}, OutcomeUnknown) for call in BOTH),
+    *((call, 200, {**INTENT, "amount_received": None}, OutcomeUnknown) for call in BOTH),
+    *((call, 200, {**INTENT, "status": None}, OutcomeUnknown) for call in BOTH),
+    ("query", 200, {**INTENT, "status": "pondering"}, TradeStatus.PENDING),
+]
+
+
+@pytest.mark.parametrize(("call", "status", "document", "meaning"), SAYS)
+def test_what_an_answer_means(
+    stripe: StripeIntents, company: Company, call: str, status: int, document: Any, meaning: Any
+) -> None:
+    """A refusal has Stripe's code, and the library itself sends nothing again."""
+    company.answer = stripe_says(document, status=status)
+    assert learned(CALLS[call], stripe) == meaning
+    assert len(company.asked) == 1
+
+
+def test_a_refused_cancel_hides_no_payment(stripe: StripeIntents, company: Company) -> None:
+    refused = stripe_says(error(code="something_new"), status=400)
+    answers = [stripe_says({**INTENT, "status": "requires_action"}), refused, stripe_says(INTENT)]
+
+    def answer(body: bytes) -> Any:
+        return answers.pop(0)(body)
+
+    company.answer = answer
+    with pytest.raises(ProviderRejected, match="something_new: a sentence"):
+        CALLS["close"](stripe)
+    trade = CALLS["close"](stripe)
+    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])

@@ -18,7 +18,7 @@ from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry
 from payments.providers.wechat.client import WeChatPay
 from payments.providers.wechat.keys import KeyRing, keep_certificates
-from payments.sandbox import keys, state
+from payments.sandbox import keys
 from payments.sandbox.issuing import distinguished_name, issue, new_key
 from payments.sandbox.wechat.certificates import encrypted
 from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
@@ -72,31 +72,22 @@ def test_the_edges_of_a_certificate_s_time_count() -> None:
             ring.find(held.serial, now=moment.timestamp())
 
 
-def test_an_expired_certificate_proves_what_it_signed_in_its_time(
-    wechat: WeChatPay, company: Company, platform: keys.Keys, tmp_path: Path
-) -> None:
-    """No answer of now; but a stored notification is processed again as of the moment in which it came."""
-    ended = datetime.now(UTC) - timedelta(seconds=1)
-    serial, second = int(platform.platform_serial, 16), 1 / 86_400
-    expired = pair(key=platform.platform, serial=serial, days=(-9, -second))
-    late = holding(company, tmp_path, {expired.serial: expired.pem})
-    company.answer = unpaid(company)
-    assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
-    with pytest.raises(OutcomeUnknown, match="expired on"):
-        late.query(out_trade_no="a" * 32)
-    body, came = envelope(platform, PAID), ended - timedelta(days=1)
-    headers = signature_headers(platform, body, sent_at=int(came.timestamp()))
-    assert late.read_notification(headers=headers, body=body, now=came).facts
-
-
-def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
-    held = pair(1, serial=0x0ABCDEF123456789)
-    ring = KeyRing({f"0{held.serial}": held.pem})
-    for spelled in ("ABCDEF123456789", "abcdef123456789", "0ABCDEF123456789", "000abcdef123456789"):
-        assert ring.find(spelled, now=NOW.timestamp()) == held.key.public_key()
+def test_a_key_is_found_by_its_name_alone() -> None:
+    """A serial in any case and with leading zeros; of several public keys the greatest id is named."""
+    ids = [f"PUB_KEY_ID_011900000001202{year}" for year in (6, 5, 4)]
+    held = pair(3, serial=0x0ABCDEF123456789)
+    certificate = {f"0{held.serial}": held.pem}
+    for order in (ids, ids[::-1]):
+        ring = KeyRing({name: public_key(ids.index(name)) for name in order} | certificate)
+        assert ring.public_key_id == ids[0]
+    spelled = ("ABCDEF123456789", "abcdef123456789", "0ABCDEF123456789", "000abcdef123456789")
+    for names, key in (*(((name,), _key(number)) for number, name in enumerate(ids)), (spelled, held.key)):
+        for name in names:
+            assert ring.find(name, now=NOW.timestamp()) == key.public_key()
     for other in ("", "0", "ABCDEF12345678", "PUB_KEY_ID_ABCDEF123456789"):
         with pytest.raises(SignatureInvalid, match="do not hold"):
             ring.find(other, now=NOW.timestamp())
+    assert KeyRing(certificate).public_key_id is None
 
 
 @pytest.mark.parametrize(
@@ -113,23 +104,43 @@ def test_what_is_not_the_key_of_its_name_is_not_held(serial: str, pem: bytes, wh
         KeyRing({serial: pem})
 
 
-def test_of_several_public_keys_the_greatest_id_is_named_and_all_count() -> None:
-    ids = ["PUB_KEY_ID_0119000000012026", "PUB_KEY_ID_0119000000012025", "PUB_KEY_ID_0119000000012024"]
-    for order in (ids, ids[::-1]):
-        ring = KeyRing({name: public_key(ids.index(name)) for name in order})
-        assert ring.public_key_id == "PUB_KEY_ID_0119000000012026"
-        assert [ring.find(name, now=NOW.timestamp()) for name in ids] == [
-            _key(at_).public_key() for at_ in range(3)
-        ]
-    assert KeyRing({pair(1).serial: pair(1).pem}).public_key_id is None
-
-
-def test_without_a_public_key_none_is_named(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
+def test_an_expired_certificate_proves_what_it_signed_in_its_time(
+    wechat: WeChatPay, company: Company, platform: keys.Keys, tmp_path: Path
+) -> None:
+    """No answer of now; but a stored notification is processed again as of the moment in which it came."""
+    ended = datetime.now(UTC) - timedelta(seconds=1)
+    serial, second = int(platform.platform_serial, 16), 1 / 86_400
+    expired = pair(key=platform.platform, serial=serial, days=(-9, -second))
+    late = holding(company, tmp_path, {expired.serial: expired.pem})
     company.answer = unpaid(company)
-    file = f"{state.keys().platform_serial}.pem"
-    pem = (Path(channels(company)["wechat"]["PLATFORM_KEYS_DIR"]) / file).read_bytes()
-    holding(company, tmp_path, {file.removesuffix(".pem"): pem}).query(out_trade_no="a" * 32)
-    assert "Wechatpay-Serial" not in company.asked[0][1]
+    assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
+    with pytest.raises(OutcomeUnknown, match="expired on"):
+        late.query(out_trade_no="a" * 32)
+    assert ["Wechatpay-Serial" in headers for _, headers in company.asked] == [
+        True,
+        False,
+    ]  # which holds no public key
+    body, came = envelope(platform, PAID), ended - timedelta(days=1)
+    headers = signature_headers(platform, body, sent_at=int(came.timestamp()))
+    assert late.read_notification(headers=headers, body=body, now=came).facts
+
+
+@pytest.mark.parametrize(
+    ("serial", "pem"),
+    [
+        ("../" + pair(1).serial, pair(1).pem),
+        (pair(1).serial.lower(), pair(1).pem),
+        (pair(1).serial, pair(2).pem),
+        ("PUB_KEY_ID_1", public_key()),
+        ("1", pair(1, serial=1).pem),
+    ],
+)
+def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, serial: str, pem: bytes) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    with pytest.raises(ValueError):
+        keep_certificates(folder, {pair(2).serial: pair(2).pem, serial: pem})
+    assert (names(folder), names(tmp_path)) == ([], ["keys"])
 
 
 def listed(**changed: Any) -> dict[str, Any]:
@@ -187,24 +198,6 @@ def test_a_file_with_other_content_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / f"{two.serial}.pem").read_bytes() != two.pem
     assert (tmp_path / f"{three.serial}.pem").read_bytes() == three.pem  # the others are kept all the same
     assert len(names(tmp_path)) == 3
-
-
-@pytest.mark.parametrize(
-    ("serial", "pem"),
-    [
-        ("../" + pair(1).serial, pair(1).pem),
-        (pair(1).serial.lower(), pair(1).pem),
-        (pair(1).serial, pair(2).pem),
-        ("PUB_KEY_ID_1", public_key()),
-        ("1", pair(1, serial=1).pem),
-    ],
-)
-def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, serial: str, pem: bytes) -> None:
-    folder = tmp_path / "keys"
-    folder.mkdir()
-    with pytest.raises(ValueError):
-        keep_certificates(folder, {pair(2).serial: pair(2).pem, serial: pem})
-    assert (names(folder), names(tmp_path)) == ([], ["keys"])
 
 
 def test_many_at_once_keep_it_once(tmp_path: Path) -> None:

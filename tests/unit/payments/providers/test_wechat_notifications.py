@@ -67,36 +67,6 @@ def read(wechat: WeChatPay, platform: keys.Keys, body: bytes, **changed: str) ->
     return wechat.read_notification(headers=signature_headers(platform, body) | headers, body=body, now=NOW)
 
 
-def test_a_payment_is_read(wechat: WeChatPay, platform: keys.Keys) -> None:
-    body = envelope(platform, PAID)
-    notice = read(wechat, platform, body)
-    (fact,) = notice.facts
-    assert (notice.notification_id, notice.event_type) == ("n-1", "TRANSACTION.SUCCESS")
-    assert (fact.kind, fact.merchant, fact.out_trade_no) == (FactKind.PAID, "1900000001", NUMBER)
-    # the platform's own coupons are not our loss: what counts is what the order cost
-    assert (fact.amount_minor, fact.currency, fact.provider_txn_id) == (1990, "CNY", "4200000000000001")
-    assert fact.occurred_at == datetime(2026, 9, 21, 21, 33, 20, tzinfo=timezone(timedelta(hours=8)))
-
-
-def test_optional_members_may_be_missing(wechat: WeChatPay, platform: keys.Keys) -> None:
-    content = {"appid": platform.settings["WECHAT_APP_ID"], **PAID, "amount": {"total": 1990}}
-    inside = encrypted(json.dumps(content).encode(), associated_data="") | {"associated_data": None}
-    body = envelope(platform, PAID, **inside)
-    (fact,) = read(wechat, platform, body).facts
-    assert (fact.amount_minor, fact.currency) == (1990, "CNY")
-    refund = {**REFUNDED, "amount": {**REFUNDED["amount"], "currency": None}}
-    (fact,) = read(wechat, platform, envelope(platform, refund, event="REFUND.SUCCESS")).facts
-    assert (fact.amount_minor, fact.currency) == (990, "CNY")
-
-
-def test_a_refund_is_read_with_the_payment_that_it_takes_from(wechat: WeChatPay, platform: keys.Keys) -> None:
-    body = envelope(platform, REFUNDED, event="REFUND.SUCCESS")
-    (fact,) = read(wechat, platform, body).facts
-    assert (fact.kind, fact.amount_minor, fact.out_refund_no) == (FactKind.REFUNDED, 990, "c" * 32)
-    assert (fact.paid_txn_id, fact.paid_minor, fact.currency) == ("4200000000000001", 1990, "CNY")
-    assert fact.occurred_at is None
-
-
 def test_a_refund_that_did_not_reach_the_payer_is_shown(wechat: WeChatPay, platform: keys.Keys) -> None:
     body = envelope(platform, {**REFUNDED, "refund_status": "ABNORMAL"}, event="REFUND.ABNORMAL")
     notice = read(wechat, platform, body)
@@ -118,27 +88,6 @@ def test_what_did_not_happen_or_moves_no_money_is_no_fact(
 ) -> None:
     notice = read(wechat, platform, envelope(platform, content, event=event))
     assert (notice.event_type, notice.facts) == (event, ())
-
-
-@pytest.mark.parametrize("more", [{"appid": None}, {}, {"trade_state": "REFUND"}])
-def test_a_payment_need_not_name_our_application_and_stays_one_when_part_went_back(
-    wechat: WeChatPay, platform: keys.Keys, more: dict[str, object]
-) -> None:
-    (fact,) = read(wechat, platform, envelope(platform, json.dumps({**PAID, **more}).encode())).facts
-    assert (fact.kind, fact.merchant) == (FactKind.PAID, "1900000001")
-
-
-@pytest.mark.parametrize(
-    ("event", "content"),
-    [("TRANSACTION.SUCCESS", PAID), ("REFUND.SUCCESS", REFUNDED)],
-)
-def test_another_application_is_another_seller(
-    wechat: WeChatPay, platform: keys.Keys, event: str, content: dict[str, Any]
-) -> None:
-    """The signature is genuine, so WeChat must not send it for ever."""
-    theirs = envelope(platform, {**content, "appid": "wx0000000000000000"}, event=event)
-    (fact,) = read(wechat, platform, theirs).facts
-    assert fact.merchant == f"{content['mchid']}/wx0000000000000000"
 
 
 def test_header_names_in_any_case_and_the_public_key_mode(wechat: WeChatPay, platform: keys.Keys) -> None:
@@ -213,42 +162,71 @@ def test_forgeries_and_probes(wechat: WeChatPay, platform: keys.Keys, change: An
         read(wechat, platform, body, **change(signature_headers(platform, body)))
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [
-        {"algorithm": "AEAD_AES_128_GCM"},
-        *({"ciphertext": value} for value in ("%%%", "QUJD", None)),
-        *({"nonce": value} for value in ("other bytes!", "short", 5)),
-        *({"associated_data": value} for value in ("refund", None)),
-    ],
-)
-def test_genuine_but_not_to_be_decrypted(wechat: WeChatPay, platform: keys.Keys, resource: dict[str, Any]) -> None:
-    with pytest.raises(NotificationMalformed):
-        read(wechat, platform, envelope(platform, PAID, **resource))
+OF_PAYMENT = {
+    **{"kind": FactKind.PAID, "merchant": "1900000001", "out_trade_no": NUMBER, "amount_minor": 1990},
+    **{"currency": "CNY", "provider_txn_id": "4200000000000001"},
+    "occurred_at": datetime(2026, 9, 21, 21, 33, 20, tzinfo=timezone(timedelta(hours=8))),
+}
+OF_REFUND = {
+    **{"kind": FactKind.REFUNDED, "amount_minor": 990, "out_refund_no": "c" * 32, "currency": "CNY"},
+    **{"paid_txn_id": "4200000000000001", "paid_minor": 1990, "occurred_at": None},
+}
+ANOTHER = "wx0000000000000000"
+# the platform's own coupons are not our loss: what counts is what the order cost
+STATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("TRANSACTION.SUCCESS", PAID, OF_PAYMENT),
+    ("TRANSACTION.SUCCESS", {**PAID, "amount": {"total": 1990}}, OF_PAYMENT),
+    ("TRANSACTION.SUCCESS", {**PAID, "appid": None}, OF_PAYMENT),
+    ("TRANSACTION.SUCCESS", {**PAID, "trade_state": "REFUND"}, OF_PAYMENT),  # part of it went back
+    ("TRANSACTION.SUCCESS", {**PAID, "appid": ANOTHER}, OF_PAYMENT | {"merchant": f"1900000001/{ANOTHER}"}),
+    ("REFUND.SUCCESS", REFUNDED, OF_REFUND),
+    ("REFUND.SUCCESS", {**REFUNDED, "amount": {**REFUNDED["amount"], "currency": None}}, OF_REFUND),
+    ("REFUND.SUCCESS", {**REFUNDED, "appid": ANOTHER}, OF_REFUND | {"merchant": f"1900000001/{ANOTHER}"}),
+]
+
+
+@pytest.mark.parametrize(("event", "content", "stated"), STATED)
+def test_what_a_notification_states(
+    wechat: WeChatPay, platform: keys.Keys, event: str, content: dict[str, Any], stated: dict[str, Any]
+) -> None:
+    """Another application is another seller; genuine, it must not be sent for ever."""
+    notice = read(wechat, platform, envelope(platform, content, event=event))
+    (fact,) = notice.facts
+    assert (notice.notification_id, notice.event_type) == ("n-1", event)
+    assert {name: getattr(fact, name) for name in stated} == stated
+
+
+def test_an_application_and_associated_data_may_be_missing(wechat: WeChatPay, platform: keys.Keys) -> None:
+    content = json.dumps(PAID).encode()
+    inside = encrypted(content, associated_data="") | {"associated_data": None}
+    for body in (envelope(platform, content), envelope(platform, PAID, **inside)):
+        assert read(wechat, platform, body).facts[0].merchant == "1900000001"
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "resource"),
     [
-        b"not json",
-        b"\xff",
-        [],
-        "text",
-        {},
-        {**PAID, "transaction_id": ""},
-        {**PAID, "out_trade_no": 7},
-        {**PAID, "mchid": None},
-        *({**PAID, "amount": {"total": total, "currency": "CNY"}} for total in ("1990", -1, True, 19.9)),
-        {**PAID, "amount": 1990},
+        (PAID, {"algorithm": "AEAD_AES_128_GCM"}),
+        *((PAID, {"ciphertext": value}) for value in ("%%%", "QUJD", None)),
+        *((PAID, {"nonce": value}) for value in ("other bytes!", "short", 5)),
+        *((PAID, {"associated_data": value}) for value in ("refund", None)),
+        *((content, {}) for content in (b"not json", b"\xff", [], "text", {})),
+        ({**PAID, "transaction_id": ""}, {}),
+        ({**PAID, "out_trade_no": 7}, {}),
+        ({**PAID, "mchid": None}, {}),
+        *(({**PAID, "amount": {"total": total, "currency": "CNY"}}, {}) for total in ("1990", -1, True, 19.9)),
+        ({**PAID, "amount": 1990}, {}),
         *(
-            {**PAID, "success_time": time}
+            ({**PAID, "success_time": time}, {})
             for time in ("yesterday", "2026-09-21T21:33:20", "0001-01-01T00:00:00+08:00")
         ),
     ],
 )
-def test_genuine_but_not_of_the_documented_shape(wechat: WeChatPay, platform: keys.Keys, content: Any) -> None:
+def test_genuine_but_not_to_be_read(
+    wechat: WeChatPay, platform: keys.Keys, content: Any, resource: dict[str, Any]
+) -> None:
     with pytest.raises(NotificationMalformed):
-        read(wechat, platform, envelope(platform, content))
+        read(wechat, platform, envelope(platform, content, **resource))
 
 
 @pytest.mark.parametrize(
