@@ -28,7 +28,7 @@ from payments.tasks import handle_events
 from payments.testing.relay import Reply
 from tests import pages
 from tests.emptying import filled, plan_of
-from tests.integration.payments.conftest import OpenAttempt, closed, fold, letter, paid, payment_of, refunded
+from tests.integration.payments.conftest import OpenAttempt, closed, fold, letter, paid, payment_of
 from tests.integration.payments.deliveries.conftest import Receiver, pass_by, secret
 from tests.threads import at_once
 
@@ -318,19 +318,6 @@ def test_the_reaper_forgets_what_ended_long_ago_but_the_number_of_the_last(
     grow_old()
     reap()
     assert [(row.sequence, row.status) for row in payment.deliveries.all()] == [(4, "delivered")]
-
-
-def test_the_last_one_goes_with_its_successor(settled: Callable[[], Payment]) -> None:
-    payment = settled()
-    Delivery.objects.filter(sequence__gt=1).delete()
-    send()
-    grow_old()
-    assert reap()["deliveries"] == 1
-    fold(refunded(payment.attempts.get(), 90, "another"))
-    send()
-    grow_old()
-    reap()
-    assert payment.deliveries.get().sequence == 2
 
 
 def test_to_find_none_to_forget_reads_none_that_stays(transactional_db: None) -> None:

@@ -295,15 +295,6 @@ def test_replaying_what_was_applied_moves_nothing(
     assert (row.verdict, row.attempts) == ("applied", 2)
 
 
-def test_another_amount_is_never_credited_and_a_replay_leaves_it_an_anomaly(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    letter(attempt, charged_minor=1).send()
-    for replayed in (False, True):
-        assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
-        assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
-        assert replayed or webhooks.replay(Notification.objects.get().pk) == "duplicate"
-
-
 @pytest.fixture
 def eve(transactional_db: None) -> User:
     return User.objects.create_user("eve")

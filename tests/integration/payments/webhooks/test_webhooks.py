@@ -336,13 +336,6 @@ def test_the_setting_that_keys_all_views_leaves_notifications_out(
     assert acknowledged(letter(open_attempt()).send(), "wechat")
 
 
-def test_where_everybody_is_sent_to_https_so_are_notifications(open_attempt: OpenAttempt, settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = True
-    sent = letter(open_attempt("wechat")).send()
-    assert (sent.status_code, sent.headers["Location"]) == (301, "https://testserver/webhooks/wechat")
-    assert not Notification.objects.exists()
-
-
 @pytest.mark.parametrize(
     ("fault", "status"),
     [(OperationalError("away"), 503), (RequestDataTooBig(), 413), (RuntimeError("a bug"), 500)],
