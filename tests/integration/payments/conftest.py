@@ -1,4 +1,4 @@
-"""Real providers with real keys, orders with open attempts, and notifications signed as the platforms sign them."""
+"""Real providers with real keys, orders with open attempts, and genuine notifications."""
 
 import secrets
 import time
@@ -58,8 +58,6 @@ def channels(platform: Any, settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any outbound call fails the test."""
-
     def send(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("an outbound call was made")
 
@@ -125,7 +123,7 @@ def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
 
 
 class Cashier(ScriptedProvider):
-    """The other company, scripted: a refund becomes what `refund_is` says, and none is known to a question."""
+    """A scripted provider: a refund becomes what `refund_is` says, and no question knows one."""
 
     refund_is: RefundStatus = RefundStatus.SUCCEEDED
 
@@ -143,7 +141,6 @@ class Cashier(ScriptedProvider):
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """A cashier; a call made while a transaction is open fails the test."""
     made = Cashier("wechat")
     original = made._begin
 
@@ -200,7 +197,6 @@ def payment_of(attempt: Attempt) -> Payment:
 
 
 def fold(*facts: Fact, source: str = "notification") -> list[Outcome]:
-    """Settle facts one after the other, each in a transaction of its own."""
     return [outcome for fact in facts for outcome in settle(fact, source=source)]
 
 
@@ -251,7 +247,7 @@ def recorded_by_hand(attempt: Attempt) -> Attempt:
 
 
 def gone_back_whole(attempt: Attempt) -> Attempt:
-    """Have it paid and refunded by hand, in two parts: first their sum is notified, then the bill has each."""
+    """Have it paid and refunded by hand in two parts: their sum is notified, the bill has each."""
     went_back = {"kind": FactKind.REFUNDED, "paid_txn_id": number_of(attempt)}
     fold(paid(attempt), paid(attempt, **went_back, provider_txn_id=attempt.out_trade_no, is_whole=True))
     parts = {"portal-1": 1000, "portal-2": attempt.amount_minor - 1000}

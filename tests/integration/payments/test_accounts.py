@@ -1,4 +1,4 @@
-"""Several merchant accounts of one channel: the adapter chooses, and what follows goes by the attempt's account."""
+"""Several accounts of one channel: the adapter chooses, and the attempt keeps its account."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_each_account_is_paid_gives_back_and_sends_its_bill(
 
 @pytest.fixture
 def one_merchant_twice(channels: None, by_name: None, settings: Any) -> None:
-    """Both accounts with the keys of one merchant, so that each verifies the other's notifications."""
+    """Both accounts with one merchant's keys: each verifies the other's notifications."""
     fields = settings.PAYMENTS["PROVIDERS"]["wechat"]
     providers = {"wechat": fields, EU: {**fields, "BACKEND": WECHAT}}
     settings.PAYMENTS = {**settings.PAYMENTS, "PROVIDERS": providers, "ORDER": f"{__name__}.Orders"}

@@ -485,8 +485,6 @@ def test_every_mistake_of_an_adapter_is_a_message(settings: Any, name: str) -> N
 
 
 class Lazy(Numbered):
-    """It asks when an order comes, and not before."""
-
     def __init__(self) -> None:
         raise AssertionError("a check asked the database")
 
@@ -551,7 +549,6 @@ def warned_of_orders() -> list[str]:
 
 
 def test_an_order_of_a_former_model_is_none_of_todays(settings: Any, provider: ScriptedProvider) -> None:
-    """Each has its own payment; settling the former's touches none of today's."""
     rooms, members = (f"{__name__}.{one.__name__}" for one in (Numbered, Members))
     settings.PAYMENTS = changed(ORDER=rooms)
     room, member = Group.objects.create(pk=7, name="a room"), User.objects.create(pk=7, username="ann")

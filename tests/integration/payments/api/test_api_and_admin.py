@@ -230,7 +230,6 @@ def test_checks_name_the_setting() -> None:
 
 
 def test_the_check_names_each_app_that_is_missing(settings: Any) -> None:
-    """Without its queue no refund would be sent, and no notification settled that makes one."""
     settings.PAYMENTS = {}
     settings.INSTALLED_APPS = [
         name for name in settings.INSTALLED_APPS if name not in {"procrastinate.contrib.django", "rest_framework"}

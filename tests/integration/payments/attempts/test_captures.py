@@ -1,4 +1,4 @@
-"""Trades that a shopper has approved: captured once, only while the order waits, and never closed in doubt."""
+"""Approved trades: captured once, only while the order waits, and never closed in doubt."""
 
 from datetime import timedelta
 from threading import Event

@@ -1,4 +1,4 @@
-"""Real providers towards an address that answers as the test says, and a Redis that can be taken away."""
+"""Real providers towards an address of the test's, and a Redis that can be taken away."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def wechat(channels: None) -> Provider:
 
 @pytest.fixture(params=["gone", "hanging"])
 def away(request: pytest.FixtureRequest, settings: Any, redis_server: redis.Redis) -> Iterator[None]:
-    """Redis cannot be reached, or does not answer. It is asked once, and then the breaker stays open."""
+    """Redis is gone, or does not answer. It is asked once; then the breaker stays open."""
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "BREAKER_SECONDS": 3600}
     if request.param == "hanging":
         with hanging(redis_server):
@@ -72,7 +72,6 @@ class Desk:
         return self._answer(body)
 
     def arrived(self, calls: int) -> None:
-        """Wait for so many more."""
         for _ in range(calls):
             assert self._arrived.acquire(timeout=SECONDS)
 
@@ -88,7 +87,6 @@ def desk(company: Company, channels: None) -> Iterator[Desk]:
 
 
 def counted(counter: Counter, **labels: str) -> float:
-    """A counter's value; asked of itself, since the whole registry would ask the database too."""
     samples = [sample for metric in counter.collect() for sample in metric.samples]
     return sum(sample.value for sample in samples if sample.name.endswith("_total") and sample.labels == labels)
 

@@ -1,4 +1,4 @@
-"""The timer's passes take turns; whatever becomes of Redis, everything that is due is asked for, each row once."""
+"""The timer's passes take turns; whatever becomes of Redis, each due row is asked for once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -123,7 +123,6 @@ def test_a_redis_that_refuses_in_the_middle_costs_nothing_and_is_led_again(
     refuse: str,
     serve: str,
 ) -> None:
-    """The lock cannot be given back, and must not be renewed for a process that leads no more."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
     due(2)
     answer = company.answer

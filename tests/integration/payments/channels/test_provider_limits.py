@@ -1,4 +1,4 @@
-"""Calls to a provider: so many at once, so many a second, over all threads and processes; without Redis unlimited."""
+"""Limits of calls to a provider, over all threads and processes; without Redis none."""
 
 from typing import Any
 
@@ -45,7 +45,6 @@ def test_no_more_run_at_once_than_are_permitted(
 
 
 def test_without_room_nothing_is_sent(wechat: Provider, desk: Desk, company: Company, settings: Any) -> None:
-    """Each channel has room of its own."""
     settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     first = in_background(lambda: ask(wechat))
     desk.arrived(1)

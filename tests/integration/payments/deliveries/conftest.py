@@ -1,4 +1,4 @@
-"""An endpoint of the project's, over real HTTP: it verifies as a receiver does, and answers as the test says."""
+"""An endpoint over real HTTP: it verifies as a receiver does, and answers as the test says."""
 
 import base64
 import json
@@ -17,13 +17,10 @@ from tests.integration.payments.conftest import changed
 
 
 def secret(letter: str) -> str:
-    """A secret of 32 bytes."""
     return "whsec_" + base64.b64encode(letter.encode() * 32).decode()
 
 
 class Receiver(Server):
-    """Takes deliveries in."""
-
     def __init__(self) -> None:
         self.answers: list[int | Reply] = []  # the next ones, or their status; 200 where there is none
         self.received: list[Event] = []  # genuine ones
@@ -61,7 +58,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def endpoint(receiver: Receiver, settings: Any, channels: None) -> Callable[..., None]:
-    """Configure an endpoint at the receiver; done once, with all events, under the name ``books``."""
+    """Configure an endpoint at the receiver; done once, for all events, as ``books``."""
 
     def configure(name: str = "books", **values: Any) -> None:
         given = {"URL": receiver.url, "SECRETS": secret("a"), **values}
@@ -74,7 +71,6 @@ def endpoint(receiver: Receiver, settings: Any, channels: None) -> Callable[...,
 
 
 def pass_by(seconds: float) -> None:
-    """Let so much time pass for all deliveries."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE payments_delivery SET due_at = due_at - make_interval(secs => %s),"

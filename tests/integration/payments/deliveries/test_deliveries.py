@@ -1,4 +1,4 @@
-"""What is decided leaves for the project's endpoints: staged with it, in order, signed, until it is answered."""
+"""Decisions leave for the project's endpoints: staged, in order, signed, until answered."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -92,7 +92,6 @@ def by(admin_user: User) -> Operator:
 
 @pytest.fixture
 def attempt(open_attempt: OpenAttempt) -> Attempt:
-    """Submitted to WeChat Pay; 19.90 CNY."""
     return open_attempt(status="created")
 
 
@@ -105,7 +104,6 @@ def over(attempt: Attempt) -> Attempt:
 
 @pytest.fixture
 def refund(attempt: Attempt) -> Refund:
-    """Of 5.00 of 19.90 CNY, sent a while ago."""
     letter(attempt).send()
     return sent(attempt)
 
@@ -125,12 +123,10 @@ def let_end(attempt: Attempt) -> None:
 
 
 def refund_number(refund: Refund) -> str:
-    """The provider's number, as `back` has it."""
     return f"5030{refund.out_refund_no}"
 
 
 def back(refund: Refund, **changed: Any) -> Fact:
-    """The fact that it went back."""
     return replace(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), **changed)
 
 
@@ -305,7 +301,6 @@ class TestWhatIsToldLater:
         return attempt
 
     def end(self, row: Attempt | Refund) -> tuple[Any, ...]:
-        """Return the totals, the books, and what is filed."""
         filed = [*Anomaly.objects.order_by("pk").values_list("kind", flat=True)]
         return totals(row), books(), filed
 

@@ -16,8 +16,6 @@ FAULTS = {"amount": "wrong_amount", "currency": "wrong_currency", "merchant": "w
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """One channel at the sandbox."""
-
     field: str  # the setting of the provider's address
     path: str  # its place below the sandbox's
     mistakes: frozenset[str]
@@ -61,8 +59,6 @@ CHANNELS = {
 
 
 class SandboxSide:
-    """One channel's side of the sandbox."""
-
     def __init__(self, name: str, sandbox: Sandbox) -> None:
         self.channel, self._sandbox = CHANNELS[name], sandbox
         self._fields = sandbox.channels().get(name) or dict(sandbox.keys.paypal.settings)
@@ -108,7 +104,7 @@ class SandboxSide:
 
 
 class Careless:
-    """A provider with one mistake: `broken` replaces methods, each given the genuine provider first."""
+    """A provider with one mistake: `broken` replaces methods; each gets the genuine provider."""
 
     def __init__(self, genuine: Provider, broken: dict[str, Callable[..., Any]]) -> None:
         self._genuine, self._broken = genuine, broken

@@ -1,4 +1,4 @@
-"""A sandbox for the session, our providers towards it, and a listener for its notifications."""
+"""A sandbox for the session, our providers towards it, and a listener."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from tests.unit.payments.providers.conftest import refund as give_back
 
 
 def asked(provider: Any, number: str, **changed: Any) -> NextAction:
-    """A trade of 19.90 that can be paid for half an hour; at Alipay it begins when the shopper arrives."""
+    """A trade of 19.90, payable for half an hour; at Alipay it begins when the shopper arrives."""
     wanted = {"out_trade_no": number, "expires_at": datetime.now(UTC) + timedelta(minutes=30)}
     action: NextAction = create(provider, **{**wanted, **changed})
     return action
@@ -35,7 +35,6 @@ def opened(provider: Any, number: str, **changed: Any) -> NextAction:
 
 @cache
 def towards(sandbox: Sandbox) -> dict[str, Any]:
-    """Our provider of each channel, built once."""
     built: dict[str, Any] = registry.build(sandbox.channels())
     return built
 
@@ -69,7 +68,6 @@ def sandbox(sandbox_process: Sandbox) -> Iterator[Sandbox]:
 
 @pytest.fixture(params=["wechat", "alipay", "stripe"])
 def provider(request: pytest.FixtureRequest, sandbox: Sandbox) -> Provider:
-    """Each channel in turn."""
     provider: Provider = towards(sandbox)[request.param]
     return provider
 

@@ -1,4 +1,4 @@
-"""Every channel holds the certificate, and what a channel cannot do is neither called nor broken."""
+"""The certificate: every channel holds it; what a channel cannot do is not called."""
 
 import os
 import subprocess
@@ -62,7 +62,6 @@ def test_what_a_channel_cannot_do_is_neither_called_nor_broken(
 def test_a_day_that_ends_meanwhile_is_no_fault(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, days: tuple[int, ...], is_bad: bool
 ) -> None:
-    """A provider whose facts are of another day than its zone's would begin the case again for ever."""
     later = iter(days)
 
     class Clock(datetime):

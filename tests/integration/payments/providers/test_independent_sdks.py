@@ -1,4 +1,4 @@
-"""Two SDKs that others wrote, unchanged but for the address, agree with the sandbox and with our primitives."""
+"""Two foreign SDKs, unchanged but for the address, agree with the sandbox and with us."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:X509.* is deprecated:Deprecation
 def wechat(
     request: pytest.FixtureRequest, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> wechatpayv3.WeChatPay:
-    """`wechatpayv3`; in certificate mode it fetches and decrypts the platform's certificate by itself."""
+    """`wechatpayv3`; in certificate mode it fetches the platform's certificate by itself."""
     original = wechatpayv3.core.Core._init_certificates
 
     def towards_sandbox(core: Any) -> None:
@@ -171,7 +171,6 @@ def alipay(request: pytest.FixtureRequest, sandbox: Sandbox) -> AliPay:
 
 
 def verifies(alipay: AliPay, body: bytes) -> bool:
-    """Whether the SDK believes a notification."""
     form = dict(parse_qsl(body.decode()))
     return bool(alipay.verify(form, form.pop("sign")))
 

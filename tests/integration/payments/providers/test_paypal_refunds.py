@@ -1,4 +1,4 @@
-"""PayPal through our engine: an approval, and a refund whose order has the provider's number, its charge another."""
+"""PayPal through our engine: an approval, and a refund by the numbers of order and charge."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +54,6 @@ def test_a_refund_finds_the_order_that_was_paid(suite: Group, sandbox: Sandbox) 
 
 
 def test_an_approval_has_the_timer_take_the_money(suite: Group, sandbox: Sandbox) -> None:
-    """Of a shopper who took their time and does not return; the next question would come too late."""
     attempt = payments.start(suite, method="paypal")
     Attempt.objects.update(next_query_at=attempt.expires_at)
     sandbox.pay(attempt.out_trade_no)

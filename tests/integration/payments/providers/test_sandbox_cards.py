@@ -1,4 +1,4 @@
-"""The card form on Stripe's page: a test card does what Stripe says of it, and a declined one leaves the page open."""
+"""The card form on Stripe's page: test cards do what Stripe says of them."""
 
 from typing import Any
 
@@ -14,7 +14,6 @@ PAID, DECLINED = "4242424242424242", "4000000000000002"
 
 
 def press(sandbox: Sandbox, trade: str, card: str = PAID) -> str:
-    """Return the page that follows the form."""
     answer = sandbox.http.post(f"/pay/{trade}", data={"number": card})
     if "/back" in answer.headers["Location"]:
         return "back in the shop"

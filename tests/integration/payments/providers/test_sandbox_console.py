@@ -1,4 +1,4 @@
-"""The sandbox's console: a button is the fault or the shopper's act that it names, and a second press undoes a fault."""
+"""The sandbox's console: buttons for faults and for the shopper's acts."""
 
 import gettext
 import re
@@ -25,12 +25,10 @@ SWITCHES = {
 
 @pytest.fixture
 def number(sandbox: Sandbox) -> str:
-    """A trade that waits to be paid."""
     return waiting(sandbox, description="Mug · 79D332")
 
 
 def press(sandbox: Sandbox, address: str, **fields: str) -> str:
-    """Return the page that follows."""
     return sandbox.http.post(address, data=fields, follow_redirects=True).raise_for_status().text
 
 

@@ -85,7 +85,6 @@ def test_wechat_keeps_a_number_to_its_order_and_refunds_within_it(sandbox: Sandb
 
 
 def test_a_forged_request_is_refused(sandbox: Sandbox, number: str) -> None:
-    """A client with a key that is not the merchant's gets nothing done."""
     channels = sandbox.channels()
     channels["wechat"]["MCH_KEY_FILE"] = channels["alipay"]["APP_KEY_FILE"]
     channels["alipay"]["APP_KEY_FILE"] = sandbox.channels()["wechat"]["MCH_KEY_FILE"]

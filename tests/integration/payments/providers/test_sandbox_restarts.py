@@ -1,4 +1,4 @@
-"""What a sandbox remembers when it is started again: the key it signs with, and the seed of its misbehaviour."""
+"""A sandbox that starts again: it remembers its key and the seed of its faults."""
 
 import signal
 from pathlib import Path
@@ -15,7 +15,7 @@ ROUNDS = 6
 
 
 def met(sandbox: Sandbox, *, seed: int | None = None) -> str:
-    """What becomes of calls and notifications, in turn: ``5`` is a 500, ``x`` a lost copy, ``.`` none of both."""
+    """List the fates of calls and notifications: ``5`` a 500, ``x`` a lost copy, ``.`` neither."""
     sandbox.faults(**dict.fromkeys(HALF, 0))
     numbers = [waiting(sandbox) for _ in range(ROUNDS)]
     sandbox.faults(**HALF, **({} if seed is None else {"seed": seed}))
@@ -43,7 +43,6 @@ def rotate(sandbox: Sandbox, **more: Any) -> str:
 
 
 def wechat_with(folder: Path, sandbox: Sandbox) -> WeChatPay:
-    """A provider as it is after a start with the platform's keys in `folder`."""
     settings = {**sandbox.channels()["wechat"], "PLATFORM_KEYS_DIR": str(folder)}
     made: Any = registry.build({"wechat": settings})["wechat"]
     assert isinstance(made, WeChatPay)

@@ -1,4 +1,4 @@
-"""What only Stripe's channel has to prove: finding an intent by our number, numbers used again, the daily bill."""
+"""Stripe's channel: intents by our number, numbers used again, the daily bill."""
 
 import sqlite3
 import time
@@ -86,7 +86,6 @@ def test_wechat_through_stripe_is_a_code_to_scan(sandbox: Sandbox, number: str) 
 
 
 def test_paid_while_it_is_being_closed(sandbox: Sandbox, number: str) -> None:
-    """The shopper pays after we have looked and before we cancel."""
     calls: list[str] = []
 
     @contextmanager

@@ -63,8 +63,6 @@ def test_a_key_used_again(client: Any) -> None:
 
 
 def test_what_money_does_not_do(client: Any, sandbox: Sandbox) -> None:
-    """Move after a cancel, go back unpaid, or go back twice."""
-
     def refused(call: Callable[..., Any], *given: Any) -> str:
         with pytest.raises(stripe.InvalidRequestError) as caught:
             call(*given)

@@ -79,7 +79,6 @@ def for_good(genuine: Provider, **given: Any) -> Trade:
 
 
 def forgetful(genuine: Provider, *, out_trade_no: str, reference: str = "") -> Trade:
-    """Closes a trade for us, and not there."""
     given = {"channel": genuine.channel, "merchant": genuine.merchant, "out_trade_no": out_trade_no}
     return Trade(status=TradeStatus.CLOSED, facts=(closed_fact(**given),))
 
@@ -104,7 +103,6 @@ remembering.asked = threading.Event().wait  # type: ignore[attr-defined]
 
 
 def unverified(genuine: Provider, *, headers: Any, body: bytes, now: Any) -> Notice:
-    """Takes the first notification for genuine, and all others for it."""
     try:
         unverified.read = genuine.read_notification(headers=headers, body=body, now=now)  # type: ignore[attr-defined]
     except ProviderError:
@@ -251,7 +249,6 @@ def swapped(sound: Plugin) -> Callable[[Refusal | None], Acknowledgement]:
 
 
 def accepting(sound: Plugin) -> Callable[[Refusal | None], Acknowledgement]:
-    """Gives the body that acknowledges with a refusal too."""
     return lambda refused: replace(sound.acknowledge(None), status=503 if refused else 200)
 
 

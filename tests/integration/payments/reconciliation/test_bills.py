@@ -1,4 +1,4 @@
-"""The daily bill against our facts: what agrees, what is learned from it, what a person must look at."""
+"""The daily bill against our facts: what agrees, is learned, or is for a person."""
 
 import csv
 import io
@@ -41,8 +41,6 @@ NEXT_NOON = NOON + timedelta(days=1)
 
 @dataclass
 class Bank(ScriptedProvider):
-    """A provider with a bill."""
-
     zone: tzinfo = UTC
     lines: tuple[BillLine, ...] = ()
     before: tuple[BillLine, ...] = ()
@@ -83,7 +81,6 @@ def line(attempt: Attempt, **changed: Any) -> BillLine:
 
 
 def known(attempt: Attempt, days_ago: int = 0) -> Attempt:
-    """Have it paid at noon, so that we know it."""
     fold(paid(attempt, occurred_at=NOON - timedelta(days=days_ago)), source="query")
     return attempt
 
@@ -315,7 +312,7 @@ def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
 
 
 def of_stripe(attempt: Attempt, status: str, out_refund_no: str = "", *, kind: str = "payment_refund") -> BillLine:
-    """The line of a recorded balance transaction; `kind` is ``refund_failure`` for what came back."""
+    """The line of a balance transaction; `kind` is ``refund_failure`` for what came back."""
     numbers = {"out_trade_no": attempt.out_trade_no}
     source = {
         "object": "refund",
@@ -441,7 +438,6 @@ def test_a_bill_with_a_line_that_is_none_is_not_had(
 
 
 def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
-    """The newest first, a few in each run, from the first fact on."""
     known(open_attempt(), days_ago=17)
     compared: list[set[date]] = []
     for _ in range(4):
@@ -454,7 +450,6 @@ def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt,
 
 
 def test_no_bill_that_is_not_kept(open_attempt: OpenAttempt, bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is asked for that the provider has not any more."""
     monkeypatch.setattr(bills, "BILLS_KEPT_DAYS", 12)
     known(open_attempt(), days_ago=40)
     while bills.compare_recent(now=NEXT_NOON):

@@ -1,4 +1,4 @@
-"""Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
+"""Calls to providers: under one number, and never inside a transaction."""
 
 import asyncio
 import threading
@@ -126,7 +126,6 @@ def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provi
 
 
 def looks_again_at(attempt: Attempt) -> int:
-    """How often the queue asks about it; its table is not emptied between tests."""
     named = {"task_name": "payments.look_again", "args__attempt_id": attempt.out_trade_no}
     return ProcrastinateJob.objects.filter(**named).count()
 

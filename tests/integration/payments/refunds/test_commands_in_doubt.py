@@ -1,4 +1,4 @@
-"""A table of failures: each command, at each provider, with each failure in each place, over real HTTP.
+"""A table of failures: each command, provider and place, over real HTTP.
 
 Once a command may have left, only a verified word about that command ends it. A question that fails is no such word:
 the refund stays reserved, nobody can withdraw it, and no second one goes out.
@@ -91,7 +91,7 @@ UNSENT = ("connection refused", "no room")
 
 @dataclass
 class Script:
-    """What the provider's address does, call after call; one more call than is scripted fails the test."""
+    """The provider's address, call after call; a call that is not scripted fails the test."""
 
     company: Company
     provider: Any
@@ -102,7 +102,7 @@ class Script:
     over: threading.Event = field(default_factory=threading.Event)
 
     def play(self, *steps: Any) -> None:
-        """From now on; a step is an answer, or the name of a failure of the call that would come then."""
+        """Script the next calls; a step is an answer, or the name of the call's failure."""
         self.steps = list(steps)
         self.company.answer = self._answer
         if "no room" in steps:
@@ -178,8 +178,6 @@ def script(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The failure of one call."""
-
     channel: str
     command: str
     place: str
@@ -193,7 +191,7 @@ class Case:
 
 
 def failures(channel: str) -> list[tuple[str, Any, type[ProviderError]]]:
-    """Each by its name, as a step of a script, and what is known of a command that ends so itself."""
+    """List failures by name, as a step, with what is known of a command that ends so."""
     return [
         *((name, name, ProviderUnavailable) for name in UNSENT),
         *((name, made, ProviderUnavailable) for name, made in TURNED_AWAY[channel].items()),
@@ -245,7 +243,7 @@ def cases() -> Iterator[Case]:
 
 
 def no_refund() -> Says:
-    """What Alipay answers to a query within the ten seconds that it recommends to wait; or if nothing went back."""
+    """Alipay's answer to a query that comes within ten seconds, or if nothing went back."""
     return alipay_says("alipay.trade.fastpay.refund.query", {"code": "10000", "msg": "Success"})
 
 
@@ -326,7 +324,7 @@ def test_a_closing_in_doubt_leaves_the_attempt_open(
 
 
 def unheard_of(attempt: Attempt) -> list[Says]:
-    """Answers to the question about a refund that the provider does not know, and a refusal to make it."""
+    """Answers about a refund that the provider does not know, and a refusal to make it."""
     if attempt.channel == "wechat":
         unknown, document = signed({"code": "RESOURCE_NOT_EXISTS"}, status=404), signed({"code": "NO"}, status=403)
         return [unknown, document]
@@ -401,7 +399,7 @@ def test_a_refused_renewal_is_asked_about_and_ends_nothing(
 def test_alipay_pays_a_refund_once_whatever_its_query_comes_to(
     question: str, open_attempt: OpenAttempt, script: Callable[[str], Script], shopper: User
 ) -> None:
-    """Seen: one refund of ours was paid out twice, over the API, after `fund_change=N` and a failed query."""
+    """Seen: a refund was paid out twice after `fund_change=N` and a failed query."""
     attempt = prepared(open_attempt, "alipay")
     payment, acts, caller = paid_by(attempt), script("alipay"), APIClient()
     caller.force_authenticate(shopper)
@@ -429,7 +427,6 @@ def test_alipay_pays_a_refund_once_whatever_its_query_comes_to(
 
 
 def unknown_trade(channel: str) -> Says:
-    """The answer to a question about a trade that was never opened."""
     if channel == "wechat":
         return signed({"code": "ORDER_NOT_EXIST"}, status=404)
     if channel == "alipay":
@@ -438,7 +435,6 @@ def unknown_trade(channel: str) -> Says:
 
 
 def together(barrier: threading.Barrier, answer: Answer | None) -> Answer:
-    """Answer once both requests are there; None hangs up."""
     barrier.wait(60)
     if answer is None:
         raise ConnectionAbortedError
@@ -446,7 +442,7 @@ def together(barrier: threading.Barrier, answer: Answer | None) -> Answer:
 
 
 def prepared(open_attempt: OpenAttempt, channel: str, *, status: str = "created", **changed: Any) -> Attempt:
-    """An attempt of which the provider has not heard, unless `status` says so, by a method for which it is called."""
+    """An attempt that the provider has not heard of, unless `status` says so."""
     attempt = open_attempt(channel, status=status, method=PayMethod.PRECREATE if channel == "alipay" else None)
     Attempt.objects.filter(pk=attempt.pk).update(**{"submitted_at": None, **changed})
     return Attempt.objects.get(pk=attempt.pk)

@@ -1,4 +1,4 @@
-"""A genuine answer about our number in another amount: a payment that is held and never credited."""
+"""A genuine answer in another amount: the payment is held and never credited."""
 
 import logging
 from collections.abc import Callable

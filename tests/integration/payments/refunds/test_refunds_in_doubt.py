@@ -1,4 +1,4 @@
-"""Refunds whose first request may still be carried out: a refusal of a repeat says nothing about it."""
+"""Refunds in doubt: a refused repeat says nothing about the first request."""
 
 import threading
 from collections.abc import Callable
@@ -98,7 +98,6 @@ def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
     of_the_first: bool,
 ) -> None:
-    """A call that takes longer than the timer waits: the timer asks, hears of none, and makes another request."""
     inside, go_on, requests = threading.Event(), threading.Event(), []
 
     def answer(**arguments: Any) -> RefundResult:
@@ -126,7 +125,7 @@ def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
 def test_another_merchant_is_not_asked_about_what_is_open(
     paid_payment: Payment, refund: Refund, provider: ScriptedProvider, new_order: Callable[[], Order]
 ) -> None:
-    """The account's settings name another one by now, which never saw our numbers: its answer would end them."""
+    """Another merchant never saw our numbers: its answer would end them."""
     doubted = opened(new_order())
     provider.fails(OutcomeUnknown("timed out"), "create", "refund")
     submission.submit_attempt(doubted.pk)

@@ -39,7 +39,6 @@ def ask(clerk: User, payment: Payment) -> Any:
 def test_who_may_refund_anothers_payment(
     new_order: Callable[[], Order], provider: ScriptedProvider, clerk: User, owned: bool
 ) -> None:
-    """What is nobody's is not everybody's; and a replay asks for the permission again."""
     attempt = opened(new_order(), owned=owned)
     submission.submit_attempt(attempt.pk)
     fold(provider.pay(attempt.out_trade_no))

@@ -1,4 +1,4 @@
-"""What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
+"""Events of a payment: once, in order, over any number of workers, whatever dies."""
 
 import threading
 from collections.abc import Callable
@@ -27,7 +27,6 @@ _meeting: list[threading.Barrier] = []
 
 
 def listener(event: PaymentEvent) -> None:
-    """Notes each event; fails for the numbers in `_failing`; waits at a barrier where one is put."""
     if _meeting:
         _meeting[0].wait(20)
     if event.number in _failing:
@@ -76,7 +75,6 @@ def test_workers_at_once_keep_each_payments_order(noted: Any, settled: Callable[
 
 
 def test_other_payments_go_on_beside_it(noted: Any, settled: Callable[[], Payment]) -> None:
-    """Both handlers are inside at the same time, else the barrier breaks."""
     one, other = settled(), settled()
     PaymentEvent.objects.filter(number__gt=2).delete()
     _meeting.append(threading.Barrier(2))

@@ -1,4 +1,4 @@
-"""What the database refuses by itself: raw SQL cannot change a fact, an amount or the journal. Steps: test_steps.py."""
+"""Guards of the database: raw SQL cannot change a fact, an amount or the journal."""
 
 import os
 import re
@@ -18,8 +18,6 @@ from tests.integration.payments.conftest import OpenAttempt, fold, letter, paid,
 
 
 def refused(sql: str, *parameters: object) -> str:
-    """The name of the constraint that refused it."""
-
     def ask() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(sql, parameters)
@@ -32,7 +30,6 @@ def refused(sql: str, *parameters: object) -> str:
 
 @pytest.fixture
 def attempt(open_attempt: OpenAttempt) -> Attempt:
-    """One that was paid, and half of it went back."""
     attempt = open_attempt()
     fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
     attempt.refresh_from_db()
@@ -82,7 +79,7 @@ def test_nothing_about_money_is_deleted(attempt: Attempt) -> None:
 
 
 def test_nothing_begins_as_paid_or_over(attempt: Attempt) -> None:
-    """As a copy of what is there, under numbers of its own, so that only where it stands is in its way."""
+    """As a copy of a row under new numbers, so that only its status is in the way."""
     refund_asked(attempt.payment_id, 100)
     copy = """
         INSERT INTO payments_{table} SELECT (jsonb_populate_record(known, jsonb_build_object(
@@ -138,7 +135,7 @@ def test_a_refund_keeps_its_amount(attempt: Attempt) -> None:
 
 @pytest.fixture
 def as_web(transactional_db: None) -> Iterator[None]:
-    """From here on the connection has the rights that docs/how-to/database-roles.md gives the role of web and worker."""
+    """The connection has the rights of docs/how-to/database-roles.md from here on."""
     role = f"web_{os.getpid()}"
     said = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "database-roles.md").read_text()
     grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", said, re.MULTILINE)

@@ -66,7 +66,6 @@ def refund_number(attempt: Attempt) -> str:
 
 
 def letter_about(attempt: Attempt) -> Letter:
-    """The notification that all this is about."""
     return letter(attempt, notification_id=f"n-{attempt.out_trade_no}")
 
 
@@ -96,7 +95,6 @@ NOT_LOST = {"nothing", "it went to another merchant"}  # a person looks at it, a
 
 
 def end(attempt: Attempt) -> dict[str, Any]:
-    """Return all that is known of one order in the end."""
     payment, now = payment_of(attempt), timezone.now()
     facts = Observation.objects.filter(attempt__payment=payment)
     ours = {"out_trade_no": attempt.out_trade_no, "notification_id__startswith": "n-"}
@@ -175,9 +173,7 @@ def test_after_three_losses_the_row_is_locked(open_attempt: OpenAttempt, monkeyp
 
 
 def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Future[None]":
-    """Runs `hold` in a transaction of its own beside us, and comes back as soon as it calls what it is given; that
-    returns when somebody waits for a lock.
-    """
+    """Run `hold` beside us until it calls its argument, which waits until somebody is locked out."""
     holds = threading.Event()
 
     def until() -> None:
@@ -226,7 +222,7 @@ def test_it_waits_for_the_lock_and_sees_the_change(
 
 
 def test_checkout_that_has_the_order_does_not_wait_for_it(open_attempt: OpenAttempt, meanwhile: Any) -> None:
-    """It looks whether there is a payment, while the notification waits for the order: no circle of two."""
+    """It looks for a payment while the notification waits for the order: no deadlock."""
     attempt = open_attempt()
     order, again = order_of(attempt), []
 

@@ -1,4 +1,4 @@
-"""The tables of allowed steps and the database's triggers say the same: every pair of statuses, by raw SQL."""
+"""The tables of allowed steps agree with the triggers: every pair of statuses, by raw SQL."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Machine:
             assert cursor.rowcount == 1
 
     def refusal(self, row: object, before: str, after: str) -> str:
-        """The constraint that refuses to let the row go from `before` to `after`, if one does; it stays where it is."""
+        """Return the constraint that refuses the step from `before` to `after`, if one does."""
         begins = next(iter(self.next))
         with transaction.atomic():
             for status in (self.over.get(before), before):
@@ -80,7 +80,6 @@ ORDER = Machine(
 
 @pytest.fixture
 def attempt(new_order: Callable[[], Order], channels: None) -> Attempt:
-    """One that was just committed to: it, its payment and its order are as they begin."""
     return opened(new_order())
 
 

@@ -1,4 +1,4 @@
-"""Money that goes back without us: one anomaly a dispute, in whatever order it is notified, and books that agree."""
+"""Disputes: one anomaly each, in whatever order they are notified, and books that agree."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ TAKEN, RETURNED = moved(-1, OPENED_AT), moved(1, OPENED_AT + 9)
 
 
 def event(attempt: Attempt, kind: str, status: str, at: int, *entries: dict[str, Any], **changed: Any) -> Letter:
-    """Signed as Stripe does, with the members of its "Dispute object" that count (read 2026-11)."""
+    """Signed as Stripe does, with the members of its "Dispute object" (read 2026-11)."""
     dispute = {
         "id": "du_1",
         "object": "dispute",
@@ -158,7 +158,6 @@ def test_a_resolved_one_is_open_again_only_for_news(open_attempt: OpenAttempt) -
 def test_another_system_s_dispute_files_nothing_and_is_let_go(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One account may serve both; its documents carry no mark of ours."""
     attempt = open_attempt("stripe")
     received(letter(attempt), event(attempt, "created", "needs_response", OPENED_AT, TAKEN, payment_intent="pi_x"))
     theirs = Notification.objects.get(event_type="charge.dispute.created")
@@ -174,7 +173,7 @@ def test_another_system_s_dispute_files_nothing_and_is_let_go(
 
 
 def jobs_about(early: Notification) -> list[dict[str, str]]:
-    """What the queue will call about it; its table is not emptied between tests, and no number is used again."""
+    """List the queue's jobs about it; its table is not emptied between tests."""
     jobs = ProcrastinateJob.objects.filter(task_name="payments.replay_early", args__notification_pk=early.pk)
     return list(jobs.values_list("args", flat=True))
 

@@ -35,13 +35,11 @@ def broken(*args: Any, **kwargs: Any) -> None:
 
 
 def fits_nowhere(*args: Any, **kwargs: Any) -> None:
-    """As the database says it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 10::numeric(1, 0)")
 
 
 def refused(*args: Any, **kwargs: Any) -> None:
-    """By a CHECK: what is refused is the same each time, and the server names another row."""
     Product.objects.create(sku="broken", name="", price_minor=-1, stock=0)
 
 

@@ -101,7 +101,6 @@ SIGNED = ("Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatp
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What the root logger writes, formatted as in production."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(json_formatter())
@@ -145,7 +144,6 @@ def signed_letter(channel: str, body: bytes) -> Letter:
 @pytest.mark.usefixtures("collector_off")
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_signed_but_not_readable_is_400(open_attempt: OpenAttempt, channel: str) -> None:
-    """All that makes one so is in tests/unit/payments/providers."""
     notes = [letter(open_attempt(channel), notification_id="n\x00")]
     if channel != "alipay":
         notes += [signed_letter(channel, body) for body in (b"{}", b"[" * 50_000)]
@@ -170,7 +168,6 @@ def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(open_attempt: Ope
 
 
 def raise_what_divides_by_zero(**_: Any) -> None:
-    """As our own statements fail that must change a row and change none."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 / 0")
 
@@ -274,7 +271,6 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
 
 
 def test_a_session_plans_each_statement_once(open_attempt: OpenAttempt, settings: Any) -> None:
-    """PostgreSQL may plan a statement each time; planning took most of its time."""
     settings.PAYMENTS = changed(WEBHOOKS={"books": {"URL": "http://127.0.0.1:1", "SECRETS": "whsec_" + "A" * 32}})
     notes = [letter(open_attempt(), charged_minor=wrong) for wrong in [None, 1] for _ in range(12)]
     connection.close()
@@ -304,7 +300,6 @@ def test_it_meets_nothing_that_is_for_shoppers(open_attempt: OpenAttempt, settin
 
 
 def test_a_project_that_lets_nobody_in_takes_it(open_attempt: OpenAttempt, settings: Any) -> None:
-    """With ATOMIC_REQUESTS too: it commits before it is acknowledged."""
     settings.MIDDLEWARE = [*OF_EVERYBODY, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "KEYED": "marked"}  # or the first request is refused (E002)
     attempt = open_attempt()

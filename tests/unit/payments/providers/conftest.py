@@ -28,7 +28,7 @@ NUMBER, REFUND_NUMBER = "a" * 32, "b" * 32
 
 
 class Company(Server):
-    """A provider's address that answers as `answer` says: JSON of `says`, by path where it has that."""
+    """A provider's address: it answers as `answer` says, else with the JSON of `says`, by path."""
 
     def __init__(self) -> None:
         self.begin()
@@ -90,7 +90,6 @@ def _built(url: str) -> Any:
 
 @pytest.fixture
 def providers(platform: keys.Keys, company: Company) -> dict[str, Any]:
-    """Every channel, at the company's address."""
     built: dict[str, Any] = _built(company.url)
     return built
 
@@ -115,8 +114,6 @@ def stripe(providers: dict[str, Any]) -> StripeIntents:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step towards the network fails the test: to read a notification needs none."""
-
     def refuse(*_: Any) -> None:
         pytest.fail("reading a notification called out")
 
@@ -125,7 +122,6 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(provider: Any, **changed: Any) -> Any:
-    """Open the trade `NUMBER` of 19.90."""
     wanted = {
         "out_trade_no": NUMBER,
         "amount_minor": 1990,
@@ -139,7 +135,6 @@ def create(provider: Any, **changed: Any) -> Any:
 
 
 def refund(provider: Any, **changed: Any) -> Any:
-    """Give 9.90 of it back."""
     wanted = {
         "out_trade_no": NUMBER,
         "out_refund_no": REFUND_NUMBER,
@@ -177,7 +172,6 @@ def unpaid(company: Company) -> Says:
 
 
 def stripe_says(document: Any, *, status: int = 200) -> Says:
-    """An answer of Stripe's; none is signed."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     return lambda _: (status, {"Content-Type": "application/json"}, body)
 
@@ -187,7 +181,7 @@ def stripe_lists(*found: Any) -> Says:
 
 
 def alipay_says(method: str, document: Any, *, forge: bool = False, key: Any = None, cert_sn: Any = None) -> Says:
-    """An answer of Alipay's, genuinely signed unless forged; with `cert_sn` it names a certificate."""
+    """An answer of Alipay's, signed unless forged; with `cert_sn` it names a certificate."""
     raw = json.dumps(document, ensure_ascii=False)
     sign = rsa.sign((raw + ("x" if forge else "")).encode(), key or state.keys().alipay)
     name = method.replace(".", "_") + "_response" if method != "error" else "error_response"

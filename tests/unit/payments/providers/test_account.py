@@ -1,4 +1,4 @@
-"""What `Account` does for a provider that speaks JSON, against a server that says what a test wants."""
+"""`Account` for a provider that speaks JSON, against a server that says what a test wants."""
 
 import json
 from collections.abc import Iterator
@@ -74,8 +74,6 @@ class Kite(pay.Account):
 
 
 class Shouting(Kite):
-    """Its provider takes capitals alone."""
-
     def number(self, ours: str) -> str:
         return f"K-{ours.upper()}"
 
@@ -114,7 +112,7 @@ def test_what_an_answer_proves(
 
 @pytest.mark.parametrize("what", sorted({*CALLS} - {"close"}))
 def test_what_cannot_be_read_proves_nothing(company: Company, what: str) -> None:
-    """Outside of `reading` it would be an error of ours, and a refund that may have been made would end."""
+    """An error of ours would end a refund that may have been made."""
     company.says = {
         "": (200, {"n": REFUND_NUMBER if "refund" in what else NUMBER, "day": f"{DAY}", "status": "new"})
     }

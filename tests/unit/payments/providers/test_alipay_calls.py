@@ -38,8 +38,6 @@ def test_a_code_is_asked_for_and_drawn(alipay: Alipay, company: Company) -> None
 
 @dataclass
 class Bills:
-    """A bill: the question is answered with its address, the address with the file."""
-
     company: Company
     address: Any
     file: bytes
@@ -80,7 +78,6 @@ def test_a_bill_is_asked_for_fetched_and_read(alipay: Alipay, bills: Bills) -> N
 def test_what_is_not_the_bill(
     alipay: Alipay, bills: Bills, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], why: str | None
 ) -> None:
-    """All that makes an address foreign is in test_alipay_bill.py."""
     monkeypatch.setattr(alipay_bill, "MAX_PACKED_BYTES", 1000)
     vars(bills).update(changed)
     with pytest.raises(OutcomeUnknown, match=why):
@@ -92,7 +89,6 @@ def test_what_is_not_the_bill(
 
 @pytest.fixture
 def at(platform: keys.Keys, company: Company) -> Callable[[float], Alipay]:
-    """Our side with a clock of the test's own."""
     return lambda moment: Alipay(channels(company)["alipay"], nullcontext, clock=lambda: moment)
 
 

@@ -1,4 +1,4 @@
-"""Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
+"""Certificate mode: SNs as Alipay counts them, believed certificates, and settings."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -127,7 +127,7 @@ def answers(alipay: Alipay) -> bool:
 
 
 def notified(platform: keys.Keys, key: rsa.RSAPrivateKey, *, cert_sn: str | None, covered: bool = True) -> bytes:
-    """A notification in certificate mode; whether its certificate's name is covered is left open by the documents."""
+    """A notification in certificate mode; the documents leave open if the name is covered."""
     given = form(platform)
     named = given | ({} if cert_sn is None else {"alipay_cert_sn": cert_sn})
     text = signed_text(named if covered else given, without=frozenset({"sign", "sign_type"}))
@@ -203,14 +203,13 @@ def test_all_three_or_none(settings: Settings, field: str) -> None:
 
 
 def test_a_name_added_in_key_mode_is_a_forgery(platform: keys.Keys, company: Company, alipay: Alipay) -> None:
-    """Key mode has no certificates, so there the parameter is like any other: covered, or a forgery."""
     for covered in (True, False):
         body = notified(platform, platform.alipay, cert_sn="0" * 32, covered=covered)
         assert believes(alipay, body) is covered
 
 
 def test_the_sn_of_a_root(private: dict[str, rsa.RSAPrivateKey], authority: Authority) -> None:
-    """Half of the SN that every merchant sends for Alipay's real root file; what is not RSA is left out.
+    """Half of the SN of Alipay's real root file; what is not RSA is left out.
 
     Source: issuer and serial number as that certificate shows them; the SN as published SDKs print it.
     """
@@ -236,7 +235,6 @@ def test_what_an_expired_certificate_signed_in_its_time_is_still_read(
     caplog: pytest.LogCaptureFixture,
     issuer_days: tuple[int, int],
 ) -> None:
-    """A stored notification is processed again as of the moment in which it came; nobody's certificate is left out."""
     more = {"by": "root", "issuer": authority.root_name, "is_issuer": True, "days": issuer_days}
     old = authority.certify("foreign", OLD_ISSUER, **more)
     expired = authority.platform(by="foreign", issuer=OLD_ISSUER, days=(-9, -3))

@@ -78,12 +78,10 @@ Forge = Callable[[keys.Keys], bytes]
 
 
 def of(**changed: str | None) -> Forge:
-    """Genuinely signed."""
     return lambda platform: signed(platform, form(platform, **changed))
 
 
 def altered(**changed: str) -> Forge:
-    """Signed as it was before."""
     return lambda platform: urlencode(dict(parse_qsl(of()(platform).decode())) | changed).encode()
 
 
@@ -147,7 +145,6 @@ CHINA = timezone(timedelta(hours=8))
 
 
 def test_a_payment_and_a_whole_refund_are_read(alipay: Alipay, platform: keys.Keys) -> None:
-    """Nobody reports the amounts of its parts: it goes by our number of the trade."""
     back = {"trade_status": "TRADE_CLOSED", "refund_fee": "19.90", "gmt_refund": "2026-11-20 20:00:00.123"}
     notice = read(alipay, signed(platform, form(platform, **back)))
     assert (notice.notification_id, notice.event_type) == ("n-1", "TRADE_CLOSED")

@@ -190,7 +190,6 @@ def test_what_a_signed_answer_of_wechat_s_means(
 
 
 def test_requests_to_wechat(wechat: WeChatPay, company: Company) -> None:
-    """They name the public key for answers; a refund gives a reason where there is one."""
     company.answer = unpaid(company)
     wechat.query(out_trade_no=NUMBER)
     path, headers = company.asked[0]

@@ -1,4 +1,4 @@
-"""Compressed answers: none is asked for and none is unpacked, so a few bytes never fill our memory."""
+"""Compressed answers: none is asked for and none is unpacked, so none fills our memory."""
 
 import gzip
 import io
@@ -25,7 +25,6 @@ BOUND_BYTES = 8 * 2**20
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """Gzip in gzip."""
     return gzip.compress(gzip.compress(bytes(UNPACKED_BYTES)))
 
 

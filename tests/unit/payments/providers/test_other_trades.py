@@ -1,4 +1,4 @@
-"""Genuine answers about another trade, refund or amount than was asked about: they are no word about ours."""
+"""Genuine answers about another trade, refund or amount: they are no word about ours."""
 
 import copy
 import logging
@@ -40,8 +40,6 @@ def alipay(method: str) -> Callable[[Document], Says]:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """A call and its answer."""
-
     channel: str
     call: str
     document: Document  # about ours
@@ -63,7 +61,6 @@ STRIPE_REFUND = {**MADE, "payment_intent": INTENT, "metadata": NUMBERS}
 
 
 def exchanges() -> Iterator[Exchange]:
-    """A close that is refused asks as `query` does, whatever the state of the trade."""
     wechat: dict[str, Any] = {"channel": "wechat", "says": signed}
     yield Exchange(call="query", document={**PAID, "amount": AMOUNT}, compared=("out_trade_no",), **wechat)
     amounts = ("amount.refund", "amount.total", "amount.currency")

@@ -139,7 +139,6 @@ STATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "resource", "stated"), STATED)
 def test_what_an_event_of_a_capture_states(kind: str, resource: dict[str, Any], stated: dict[str, Any]) -> None:
-    """A refund by hand has mark and number of its capture."""
     (fact,) = read(f"PAYMENT.CAPTURE.{kind}", resource).facts
     assert {name: getattr(fact, name) for name in stated} == stated
 
@@ -274,7 +273,6 @@ Answer = tuple[int, object]
 
 @pytest.fixture
 def platform(company: Company) -> Company:
-    """Gives a token."""
     company.says[TOKEN] = company.says["/token"] = (200, {"access_token": "A21", "expires_in": 100})
     return company
 
@@ -374,7 +372,6 @@ def test_without_a_token_nothing_was_sent(platform: Company, token: Answer) -> N
 def test_the_bill_of_a_day_is_read_once_paypal_lists_all_of_it(
     platform: Company, monkeypatch: pytest.MonkeyPatch, hours: float, is_whole: bool
 ) -> None:
-    """A day that is compared counts as done, so what is listed later would be learned by nobody."""
     platform.says[""] = (200, {"transaction_details": [], "total_pages": 0})
     ours, midnight = account(platform.url), datetime(2026, 11, 25, tzinfo=UTC)
     monkeypatch.setattr(ours, "_clock", (midnight + timedelta(hours=hours)).timestamp)

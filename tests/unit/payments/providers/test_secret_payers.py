@@ -1,4 +1,4 @@
-"""Whatever is wrong with what a provider says: no error of ours, and no log of one, holds the payer that it names."""
+"""Wrong answers that name a payer: no error of ours, and no log of one, holds the name."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ BAD = "杯".encode()[:2]
 
 
 def without_payer(call: Callable[[], Any], expected: type[ProviderError] = OutcomeUnknown) -> ProviderError:
-    """What it raises, after looking for the payer in the error, its repr and what a log with traceback prints."""
+    """Return what it raises; neither the error nor a log with traceback names the payer."""
     with pytest.raises(expected) as caught:
         call()
     error = caught.value
@@ -39,7 +39,6 @@ def of_wechat(company: Company, content: bytes) -> None:
 
 
 def test_in_wechat_s_bill(wechat: WeChatPay, company: Company) -> None:
-    """A bad byte; and a payer in another column, as if the columns had moved."""
     whole = bill({**PAID, "用户标识": PAYER, "商品名称": "BAD"})
     of_wechat(company, whole.replace(b"BAD", BAD))
     assert "UnicodeDecodeError at " in str(without_payer(lambda: wechat.bill(day=DAY)))

@@ -78,7 +78,6 @@ def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeI
 def test_a_refund_that_moved_no_money(
     stripe: StripeIntents, company: Company, status: str | None, meaning: RefundStatus
 ) -> None:
-    """It has no fact, but a line of the bill from the beginning."""
     made = {**MADE, "status": status}
     company.answer = stripe_says({**made, "payment_intent": "pi_1"})
     assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
@@ -90,7 +89,6 @@ def test_a_refund_that_moved_no_money(
 
 
 def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeIntents, company: Company) -> None:
-    """The Idempotency-Key of an old number may be forgotten; then only the list keeps from moving it twice."""
     numbers = {"out_trade_no": NUMBER, "out_refund_no": "f" * 32}
     company.answer = stripe_lists({**MADE, "payment_intent": INTENT, "metadata": numbers})
     result = refund(stripe, out_refund_no="f" * 32)
@@ -108,7 +106,6 @@ def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeInte
     ],
 )
 def test_a_mistake_is_reported_with_the_name_of_its_setting(changed: dict[str, str], why: str) -> None:
-    """Those about keys are in tests/system/secrets."""
     with pytest.raises(registry.ConfigError, match=why):
         registry.build({"stripe": {**SETTINGS, **changed}})
 

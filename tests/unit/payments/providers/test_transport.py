@@ -1,4 +1,4 @@
-"""What a call costs us at most, in time and memory, whatever the provider's side does; and that connections stay."""
+"""The time and memory of a call, whatever the provider does; and kept connections."""
 
 import gzip
 import itertools
@@ -30,7 +30,7 @@ SIZED, ENDLESS = HEADERS + b"Content-Length: 900000000\r\n\r\n", HEADERS + b"\r\
 
 
 class Endless:
-    """A provider's address whose answer goes on, a piece every `pause_seconds`, until the caller hangs up.
+    """An address whose answer goes on, piece after piece, until the caller hangs up.
 
     One who is still there after `most` pieces was not kept from waiting.
     """
@@ -75,7 +75,6 @@ class Endless:
 
 @pytest.fixture
 def at(platform: keys.Keys) -> Iterator[Callable[..., Any]]:
-    """A channel's provider towards an address."""
     with ExitStack() as opened:
 
         def make(channel: str, url: str) -> Any:
@@ -182,7 +181,6 @@ def test_what_is_no_whole_file(
 
 
 def genuine(channel: str) -> Says:
-    """An answer to a query."""
     if channel == "wechat":
         return signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER})
     if channel == "alipay":

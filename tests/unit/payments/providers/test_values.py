@@ -1,4 +1,4 @@
-"""Money strings, times of China, documents of an unknown shape, and the cryptographic primitives."""
+"""Money strings, times of China, unknown documents, and the cryptographic primitives."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

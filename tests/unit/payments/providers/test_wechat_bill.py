@@ -175,7 +175,6 @@ def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeC
 
 
 def test_a_download_is_one_call_within_the_limits(platform: Any, company: Company) -> None:
-    """Limits that let nothing through stop the download as they stop any call."""
     entered: list[int] = []
 
     @contextmanager

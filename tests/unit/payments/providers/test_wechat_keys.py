@@ -1,4 +1,4 @@
-"""The platform's keys over time: expiry and new certificates. Their overlap is in tests/system/secrets."""
+"""The platform's keys over time; their overlap is in tests/system/secrets."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +73,6 @@ def test_the_edges_of_a_certificate_s_time_count() -> None:
 
 
 def test_a_key_is_found_by_its_name_alone() -> None:
-    """A serial in any case and with leading zeros; of several public keys the greatest id is named."""
     ids = [f"PUB_KEY_ID_011900000001202{year}" for year in (6, 5, 4)]
     held = pair(3, serial=0x0ABCDEF123456789)
     certificate = {f"0{held.serial}": held.pem}
@@ -107,7 +106,6 @@ def test_what_is_not_the_key_of_its_name_is_not_held(serial: str, pem: bytes, wh
 def test_an_expired_certificate_proves_what_it_signed_in_its_time(
     wechat: WeChatPay, company: Company, platform: keys.Keys, tmp_path: Path
 ) -> None:
-    """No answer of now; but a stored notification is processed again as of the moment in which it came."""
     ended = datetime.now(UTC) - timedelta(seconds=1)
     serial, second = int(platform.platform_serial, 16), 1 / 86_400
     expired = pair(key=platform.platform, serial=serial, days=(-9, -second))
@@ -144,7 +142,6 @@ def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, s
 
 
 def listed(**changed: Any) -> dict[str, Any]:
-    """The document of ``GET /v3/certificates``, with one."""
     sealed = encrypted(pair(1).pem, associated_data="certificate")
     return {"data": [{"serial_no": pair(1).serial, "encrypt_certificate": sealed, **changed}]}
 

@@ -1,4 +1,4 @@
-"""Which of WeChat's notifications are believed: genuine, of now, by a key that we hold, and readable."""
+"""WeChat's notifications that count: genuine, of now, by a key we hold, and readable."""
 
 import json
 import math
@@ -189,7 +189,6 @@ STATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_what_a_notification_states(
     wechat: WeChatPay, platform: keys.Keys, event: str, content: dict[str, Any], stated: dict[str, Any]
 ) -> None:
-    """Another application is another seller; genuine, it must not be sent for ever."""
     notice = read(wechat, platform, envelope(platform, content, event=event))
     (fact,) = notice.facts
     assert (notice.notification_id, notice.event_type) == ("n-1", event)

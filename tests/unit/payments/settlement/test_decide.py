@@ -1,4 +1,4 @@
-"""All orders, copies and mixtures of the facts of one payment end alike; no server is needed to see it."""
+"""All orders, copies and mixtures of the facts of one payment end alike."""
 
 import itertools
 import uuid

@@ -1,4 +1,4 @@
-"""Which money counts, goes back or waits for a person: facts of one payment, and what they add up to."""
+"""Money that counts, goes back or waits for a person: what a payment's facts add up to."""
 
 import itertools
 import uuid
@@ -114,8 +114,6 @@ OF_REFUNDS = ("kind", "provider_txn_id", "amount_minor", "out_refund_no", "paid_
 
 
 class TestAnOperatorRecordedIt:
-    """What its provider reports later is the same money, by whatever number."""
-
     @pytest.mark.parametrize(
         ("reported", "held"),
         [(paid(), 0), (paid(number="42001"), 0), (paid(amount_minor=1980), 10), (paid(amount_minor=2090), -100)],

@@ -1,4 +1,4 @@
-"""What makes two notifications the same: kept rows are compared by it, so it follows from what they say alone."""
+"""The digest of a notification: it follows from what the notification says alone."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -53,7 +53,6 @@ DIGESTS: list[tuple[Any, Callable[[Any], str]]] = [
 
 @pytest.mark.parametrize(("said", "digested"), DIGESTS, ids=["a fact", "a dispute", "news of a refund"])
 def test_every_field_counts(said: Any, digested: Callable[[Any], str]) -> None:
-    """A notice has its facts itself; in the news of its refund there are none."""
     names = {field.name for field in fields(said)} - ({"facts"} if said is NEWS else set())
     others = {name: OTHERS[type(said)].get(name, "other\ud800") for name in names}
     values = [digested(said), *(digested(replace(said, **{name: other})) for name, other in others.items())]
