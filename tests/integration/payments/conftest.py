@@ -20,7 +20,7 @@ from payments.attempts import submission
 from payments.channels import configured
 from payments.models import Attempt, Payment, Refund
 from payments.operations.figures import trial_balance
-from payments.providers.actions import PayMethod
+from payments.providers.actions import Payer, PayMethod
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.sandbox.delivery import NOTIFICATIONS
@@ -171,6 +171,7 @@ def opened(
             description="Mug",
             expires_at=timezone.now() + timedelta(minutes=30),
             method=method,
+            payer=Payer(client_ip="203.0.113.7"),
         )
 
 
