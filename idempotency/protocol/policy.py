@@ -124,9 +124,9 @@ class Policy:
         if named is None:
             return None
         scope, key = named
+        content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if not request.META.get("CONTENT_LENGTH") and _is_unseen(request):
             raise malformed(411)
-        content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if callable(key):
             key = key(content)
         return self._strategy(
@@ -277,8 +277,8 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
 
 def _is_unseen(request: Any) -> bool:
     """Check for a body without a length: under WSGI Django takes it for empty, so any other would be the same."""
-    meta, read_before = request.META, getattr(request, "_body", b"")
-    if read_before or not hasattr(request, "environ"):
+    meta, seen = request.META, getattr(request, "_body", b"")
+    if seen or not hasattr(request, "environ"):
         return False
     # HTTP/2 has no header for such a body; a server that does not end the stream would let a read wait for ever
     return "HTTP_TRANSFER_ENCODING" in meta or bool(
