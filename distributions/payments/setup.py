@@ -14,7 +14,7 @@ setup(
         "drf-spectacular>=0.28",
         "httpcore>=1.0",
         "httpx>=0.28,<1",
-        "procrastinate[django]>=3.2",
+        "procrastinate[django]>=3.9",  # before, a worker's jobs failed for good once their connection was lost
         "prometheus-client>=0.21",
         "stripe>=16",
     ]
