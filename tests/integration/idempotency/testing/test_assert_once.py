@@ -70,22 +70,26 @@ class TestRightViews:
             assert_once("/orders", data, client=client, effects=effects)
         assert effects() == TRIALS
 
+    @pytest.mark.urls("tests.integration.idempotency.protocol.doors")
     @pytest.mark.parametrize(
         ("address", "client", "post"),
         [
-            ("/orders", None, {}),
-            ("/rest", APIClient(), {"format": "json"}),
-            ("/ninja/orders", None, {"content_type": "application/json"}),
-            ("/by-setting", None, {}),
+            ("/marked/function", Client(), {"content_type": "application/json"}),
+            ("/marked/APIView", APIClient(), {"format": "multipart"}),
+            ("/marked/Ninja sync", Client(), {}),
+            ("/named/function", Client(), {}),
         ],
     )
     def test_an_address_behind_each_door(
-        self, address: str, client: APIClient | None, post: dict[str, str], user: User, effects: Effects
+        self, address: str, client: Client, post: dict[str, str], effects: Effects
     ) -> None:
-        if client is not None:
-            client.force_authenticate(user)
-        with override_settings(IDEMPOTENCY={"KEYED": ["/by-setting"]}):
-            assert_once(address, {"sku": "mug"}, client=client, effects=effects, **post)
+        client.force_login(User.objects.create_superuser("root"))
+        with override_settings(IDEMPOTENCY={"KEYED": ["/named/"]}):
+            assert_once(address, {}, client=client, effects=effects, **post)
+        assert effects() == TRIALS
+
+    def test_an_address_for_everybody(self, effects: Effects) -> None:
+        assert_once("/orders", {"sku": "mug"}, effects=effects)
         assert effects() == TRIALS
 
     @pytest.mark.parametrize("given", [{"REDIS": None}, {"WAIT_SECONDS": 5}])

@@ -10,12 +10,8 @@ from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
-from ninja import NinjaAPI, Schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from idempotency import drf, ninja, views
+from idempotency import views
 from idempotency.modes import PHASED
 from tests.integration.idempotency.urls import effect
 
@@ -46,32 +42,8 @@ async def asynchronous(request: HttpRequest) -> HttpResponse:
     return HttpResponse((await Group.objects.acreate(name=f"made {uuid.uuid4()}")).pk, status=201)
 
 
-class ClassOfRestFramework(APIView):
-    @drf.idempotent
-    def post(self, request: Request) -> Response:
-        return Response({"id": effect(request.data["sku"]).pk}, status=201)
-
-
-class Order(Schema):
-    sku: str
-
-
-api = NinjaAPI(urls_namespace="trials")
-
-
-@api.post("/orders")
-@ninja.idempotent
-def of_ninja(request: HttpRequest, order: Order) -> Any:
-    return {"id": effect(order.sku).pk}
-
-
 @views.idempotent(header="X-Order")
 def of_its_own_header(request: HttpRequest) -> HttpResponse:
-    return made()
-
-
-@csrf_exempt
-def by_setting(request: HttpRequest) -> HttpResponse:
     return made()
 
 
@@ -160,7 +132,4 @@ def refuses_the_second(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("orders", plain),
     path("orders/", plain),
-    path("by-setting", by_setting),
-    path("rest", ClassOfRestFramework.as_view()),
-    path("ninja/", api.urls),
 ]
