@@ -205,7 +205,9 @@ def test_a_caller_that_nothing_names_is_an_error_and_not_everybody(
     assert effects() == 0
 
 
-def test_a_principal_may_look_like_one_of_every_guest(effects: Effects, settings: Any, user: User) -> None:
+def test_a_principal_may_look_like_one_of_every_guest_and_no_page_needs_one(
+    effects: Effects, settings: Any, user: User
+) -> None:
     settings.IDEMPOTENCY = PLANNED
     names = ["guest:5f0e", "device:abc_", "YWJjZA==", "https://issuer.example/", "team none"]
     for who, name in [*((user, name) for name in OF_EVERY_GUEST), *((None, name) for name in names)]:
@@ -213,11 +215,6 @@ def test_a_principal_may_look_like_one_of_every_guest(effects: Effects, settings
         request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
         request.user = who  # type: ignore[assignment]
         assert plain(request).status_code == 303
-
-
-def test_a_page_with_a_form_is_shown_to_a_guest_whom_the_principal_does_not_name(settings: Any) -> None:
-    """Only the call needs a caller."""
-    settings.IDEMPOTENCY = PLANNED
     PLAN["principal"] = "user:None"
     assert issue_for_page(RequestFactory().get("/plain"), intent="a basket")
 
