@@ -36,16 +36,15 @@ def called(provider: ScriptedProvider) -> list[str]:
     return [method for method, _ in provider.calls]
 
 
-def test_open_needs_a_transaction(new_order: Callable[[], Order], channels: None) -> None:
+def test_opening_needs_a_transaction_and_no_provider_is_called_inside_one(
+    attempt: Attempt, new_order: Callable[[], Order]
+) -> None:
     with pytest.raises(RuntimeError):
         attempts.open_attempt(
             **{"order_id": new_order().id, "owner_id": None, "amount_minor": 1, "currency": "CNY"},
             **{"channel": "wechat", "description": "Mug", "expires_at": timezone.now()},
         )
-    assert Payment.objects.count() == 0
-
-
-def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
+    assert Payment.objects.count() == 1
     for call in (
         lambda: submission.submit_attempt(attempt.id),
         lambda: closing.query_attempt(attempt.id),

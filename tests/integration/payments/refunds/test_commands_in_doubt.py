@@ -334,20 +334,9 @@ def unheard_of(attempt: Attempt) -> list[Says]:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_refused_repeat_ends_no_attempt_that_may_have_been_opened(
-    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
-) -> None:
-    attempt, acts = prepared(open_attempt, channel), script(channel)
-    acts.play("hung up", unknown_trade(channel), next(iter(REFUSED[channel].values()))())
-    for _ in range(2):
-        assert submission.submit_attempt(attempt.id).status == "uncertain"
-    attempt.refresh_from_db()
-    assert (acts.steps, attempt.status) == ([], "uncertain")
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_refusal_ends_no_attempt_that_a_later_request_may_have_opened(
-    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
+@pytest.mark.parametrize("refused_first", [True, False])
+def test_a_refusal_ends_no_attempt_that_another_request_may_have_opened(
+    channel: str, refused_first: bool, open_attempt: OpenAttempt, script: Callable[[str], Script]
 ) -> None:
     attempt, acts = prepared(open_attempt, channel), script(channel)
     refused = next(iter(REFUSED[channel].values()))()
@@ -358,8 +347,9 @@ def test_a_refusal_ends_no_attempt_that_a_later_request_may_have_opened(
         connections.close_all()  # this thread's
         return refused(body)
 
-    acts.play(overtaken)
-    assert submission.submit_attempt(attempt.id).status == "uncertain"
+    acts.play(*([overtaken] if refused_first else ["hung up", unknown_trade(channel), refused]))
+    for _ in range(1 if refused_first else 2):
+        assert submission.submit_attempt(attempt.id).status == "uncertain"
     attempt.refresh_from_db()
     assert (acts.steps, attempt.status) == ([], "uncertain")
 

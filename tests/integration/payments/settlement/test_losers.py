@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
@@ -33,7 +33,8 @@ from tests.integration.payments.conftest import (
     payment_of,
     refunded,
 )
-from tests.threads import at_once, in_background
+from tests.running import until
+from tests.threads import at_once, in_background, waiting_for_locks
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -173,28 +174,19 @@ def test_after_three_losses_the_row_is_locked(open_attempt: OpenAttempt, monkeyp
 
 
 def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Future[None]":
-    """Run `hold` beside us until it calls its argument, which waits until somebody is locked out."""
+    """Run `hold` beside us until it calls its argument, which returns when somebody is locked out."""
     holds = threading.Event()
 
-    def until() -> None:
+    def until_waited_for() -> None:
         holds.set()
-        with connection.cursor() as cursor:
-            for _ in range(100_000):
-                cursor.execute(
-                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-                )
-                if cursor.fetchone():
-                    return
-        raise AssertionError("nobody waits")
+        until(waiting_for_locks)
 
-    held = in_background(lambda: transaction.atomic(hold)(until))
+    held = in_background(lambda: transaction.atomic(hold)(until_waited_for))
     assert holds.wait(30)
     return held
 
 
-@pytest.mark.parametrize(
-    "refund", [True, False], ids=["a refund is reported under the lock", "only the lock is taken"]
-)
+@pytest.mark.parametrize("refund", [True, False], ids=["a refund is reported under the lock", "only the lock"])
 def test_it_waits_for_the_lock_and_sees_the_change(
     open_attempt: OpenAttempt, meanwhile: Any, refund: bool
 ) -> None:
@@ -211,20 +203,18 @@ def test_it_waits_for_the_lock_and_sees_the_change(
     assert letter(attempt).send().status_code == 204
     held[0].result(30)
     payment = payment_of(attempt)
-    if refund:
-        assert looked == ["first", "again"]
-        assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
-    else:
-        assert looked == ["first"]
-        assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
+    assert looked == (["first", "again"] if refund else ["first"])
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == (
+        ("partially_refunded", 1990, 990) if refund else ("succeeded", 1990, 0)
+    )
     assert not Anomaly.objects.exists()
     books_agree()
 
 
 def test_checkout_that_has_the_order_does_not_wait_for_it(open_attempt: OpenAttempt, meanwhile: Any) -> None:
     """It looks for a payment while the notification waits for the order: no deadlock."""
-    attempt = open_attempt()
-    order, again = order_of(attempt), []
+    attempt, again = open_attempt(), list[Attempt]()
+    order = order_of(attempt)
 
     def hold(until: Callable[[], None]) -> None:
         Order.objects.select_for_update(no_key=True).get(pk=order.pk)
