@@ -269,14 +269,43 @@ def test_what_came_back_of_a_recorded_refund_is_a_difference(open_attempt: OpenA
     assert (compared.theirs_minor, compared.ours_minor) == (1990, 1000)
 
 
-def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
+def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(
+    bank: Bank, caplog: pytest.LogCaptureFixture
+) -> None:
     bank.failure_of_bill = ProviderUnavailable("not made yet")
     assert bills.compare_recent(now=NEXT_NOON) == 0
-    bank.failure_of_bill = None
-    assert bills.compare_recent(now=NEXT_NOON) == bills.DAYS_BACK
-    assert bills.compare_recent(now=NEXT_NOON) == 0
+    bank.failure_of_bill, broken = None, DAY - timedelta(days=1)
+    bank.others[broken] = RuntimeError("a line that nobody understands")
+    with pytest.raises(ExceptionGroup) as failed:
+        bills.compare_recent(now=NEXT_NOON)
+    assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
+    assert f"The bill of wechat for {broken} could not be compared" in caplog.text
+    assert BillComparison.objects.count() == bills.DAYS_BACK - 1
+    del bank.others[broken]
+    assert [bills.compare_recent(now=NEXT_NOON) for _ in range(2)] == [1, 0]
     compared = sorted(BillComparison.objects.values_list("day", flat=True))
     assert compared == [DAY - timedelta(days=2), DAY - timedelta(days=1), DAY]
+
+
+@pytest.mark.parametrize(("days_ago", "kept_days", "runs"), [(17, 90, [7, 7, 4, 0]), (40, 12, [7, 5, 0])])
+def test_days_that_no_bill_was_had_of_are_made_up_for_while_bills_are_kept(
+    open_attempt: OpenAttempt,
+    bank: Bank,
+    monkeypatch: pytest.MonkeyPatch,
+    days_ago: int,
+    kept_days: int,
+    runs: list[int],
+) -> None:
+    """The newest first, a few in each run, from the first fact on."""
+    monkeypatch.setattr(bills, "BILLS_KEPT_DAYS", kept_days)
+    known(open_attempt(), days_ago=days_ago)
+    compared: list[list[date]] = []
+    for _ in runs:
+        before = set(BillComparison.objects.values_list("day", flat=True))
+        bills.compare_recent(now=NEXT_NOON)
+        compared.append(sorted(set(BillComparison.objects.values_list("day", flat=True)) - before))
+    assert [len(days) for days in compared] == runs
+    assert (compared[0][0], compared[-2][0]) == (DAY - timedelta(days=6), DAY - timedelta(days=sum(runs) - 1))
 
 
 @pytest.mark.parametrize(("hours", "newest"), [(-8, DAY - timedelta(days=1)), (-2, DAY), (8, DAY)])
@@ -397,16 +426,6 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
 
 
-def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
-    broken = DAY - timedelta(days=1)
-    bank.others[broken] = RuntimeError("a line that nobody understands")
-    with pytest.raises(ExceptionGroup) as failed:
-        bills.compare_recent(now=NEXT_NOON)
-    assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
-    assert f"The bill of wechat for {broken} could not be compared" in caplog.text
-    assert BillComparison.objects.count() == bills.DAYS_BACK - 1
-
-
 def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     bank.lines = (
@@ -435,26 +454,6 @@ def test_a_bill_with_a_line_that_is_none_is_not_had(
     with pytest.raises(ProviderError, match=next(iter(stated))):
         bills.compare(account="wechat", day=DAY)
     assert not BillComparison.objects.exists()
-
-
-def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
-    known(open_attempt(), days_ago=17)
-    compared: list[set[date]] = []
-    for _ in range(4):
-        before = set(BillComparison.objects.values_list("day", flat=True))
-        bills.compare_recent(now=NEXT_NOON)
-        compared.append(set(BillComparison.objects.values_list("day", flat=True)) - before)
-    assert [len(days) for days in compared] == [7, 7, 4, 0]
-    assert (max(compared[0]), min(compared[0])) == (DAY, DAY - timedelta(days=6))
-    assert min(compared[2]) == DAY - timedelta(days=17)
-
-
-def test_no_bill_that_is_not_kept(open_attempt: OpenAttempt, bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bills, "BILLS_KEPT_DAYS", 12)
-    known(open_attempt(), days_ago=40)
-    while bills.compare_recent(now=NEXT_NOON):
-        pass
-    assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
 
 
 @pytest.mark.parametrize("ended_by", ["it agrees now", "looked up in their console"])
@@ -586,13 +585,10 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
 
 
 def test_comparisons_are_found_by_their_day_and_their_account(admin_client: Client) -> None:
-    days = [date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 28)]
-    for day in days:
+    sums = {"lines": 0, "currency": "CNY", "theirs_minor": 0, "ours_minor": 0}
+    for day in (date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 28)):
         for channel in ("wechat", "alipay"):
-            BillComparison.objects.create(
-                **{"channel": channel, "merchant": f"of-{channel}", "day": day},
-                **{"lines": 0, "currency": "CNY", "theirs_minor": 0, "ours_minor": 0},
-            )
+            BillComparison.objects.create(channel=channel, merchant=f"of-{channel}", day=day, **sums)
 
     def listed(**query: str) -> list[str]:
         found = admin_client.get("/admin/payments/billcomparison/", query).context["cl"].result_list
