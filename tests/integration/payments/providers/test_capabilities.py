@@ -112,10 +112,6 @@ def test_a_channel_of_another_package_is_one_like_any_other(coins: Callable[...,
     answer = client.post("/webhooks/coins", b"", content_type="text/plain")
     assert (answer.status_code, answer.content) == (202, b"heard: 401")
     assert client.post("/webhooks/shells", b"", content_type="text/plain").status_code == 404
-
-
-def test_its_own_ways_to_pay_and_next_steps_are_taken_and_shown(coins: Callable[..., Coins]) -> None:
-    coins()
     order = Group.objects.create(name="a room")
     taps, shakes = (payments.start(order, method=f"coins.{method}") for method in ("tap", "shake"))
     assert taps == payments.start(order, method="coins") != shakes

@@ -34,22 +34,21 @@ def native(sandbox: Sandbox, **changed: Any) -> dict[str, Any]:
     return {name: value for name, value in {**wanted, **changed}.items() if value is not None}
 
 
-@pytest.mark.parametrize(
-    ("way", "changed", "code"),
-    [
-        ("native", {"mchid": "1"}, "MCH_NOT_EXISTS"),
-        ("native", {"appid": "wx0"}, "APPID_MCHID_NOT_MATCH"),
-        ("native", {"out_trade_no": "no!"}, "PARAM_ERROR"),
-        ("native", {"amount": {"total": 0}}, "PARAM_ERROR"),
-        ("native", {"amount": {"total": 1, "currency": "USD"}}, "PARAM_ERROR"),
-        ("native", {"description": None}, "PARAM_ERROR"),
-        ("jsapi", {}, "PARAM_ERROR"),
-        ("jsapi", {"payer": {"openid": ""}}, "PARAM_ERROR"),
-        ("h5", {}, "PARAM_ERROR"),
-        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7"}}, "PARAM_ERROR"),
-        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Fax"}}}, "PARAM_ERROR"),
-    ],
-)
+ADDRESS = {"payer_client_ip": "203.0.113.7"}
+NO_ORDERS: list[tuple[str, dict[str, Any], str]] = [
+    ("native", {"mchid": "1"}, "MCH_NOT_EXISTS"),
+    ("native", {"appid": "wx0"}, "APPID_MCHID_NOT_MATCH"),
+    *(("native", {"amount": wrong}, "PARAM_ERROR") for wrong in ({"total": 0}, {"total": 1, "currency": "USD"})),
+    *(("native", wrong, "PARAM_ERROR") for wrong in ({"out_trade_no": "no!"}, {"description": None})),
+    *(("jsapi", wrong, "PARAM_ERROR") for wrong in ({}, {"payer": {"openid": ""}})),
+    *(
+        ("h5", wrong, "PARAM_ERROR")
+        for wrong in ({}, {"scene_info": ADDRESS}, {"scene_info": {**ADDRESS, "h5_info": {"type": "Fax"}}})
+    ),
+]
+
+
+@pytest.mark.parametrize(("way", "changed", "code"), NO_ORDERS)
 def test_wechat_refuses_what_is_not_an_order(
     sandbox: Sandbox, built: dict[str, Any], way: str, changed: dict[str, Any], code: str
 ) -> None:
