@@ -20,6 +20,7 @@ from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.actions import NOBODY, Payer
 from payments.providers.base import Provider
+from payments.settlement.state import as_id
 from payments.states import AttemptStatus
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order, OrderStatus
@@ -143,7 +144,7 @@ def is_known(subject: str) -> bool:
     bytes. A `subject` other than ``order:`` and 32 hexadecimal characters is unknown here.
     """
     kind, _, number = subject.partition(":")
-    order = Order.objects.filter(pk=UUID(number)).first() if kind == "order" else None
+    order = Order.objects.filter(pk=as_id(number)).first() if kind == "order" else None
     if order is None:
         return False
     if order.status == OrderStatus.CLOSED:

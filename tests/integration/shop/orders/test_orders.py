@@ -210,3 +210,8 @@ def test_what_the_wallet_shows(demo: User, mug: Product, poster: Product) -> Non
         shown = checkout.describe(order)
         assert shown == f"{description} · {order.id.hex[-6:].upper()}"
         assert len(shown.encode()) <= 127, "the narrowest channel takes no more"
+
+
+@pytest.mark.parametrize("subject", ["order:79D332", "order:", f"payment:{'0' * 32}"])
+def test_no_outcome_is_known_of_what_is_no_order(db: None, subject: str) -> None:
+    assert not checkout.is_known(subject)
