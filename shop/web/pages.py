@@ -5,7 +5,6 @@ scripts only smooth that.
 """
 
 from typing import Any
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -20,6 +19,7 @@ from idempotency.call import KeyedCall
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC
 from idempotency.views import idempotent
+from payments.settlement.state import as_id
 from shop import sales as flashsale
 from shop.api.answers import caller_id
 from shop.catalog import cache
@@ -111,12 +111,8 @@ def like(request: HttpRequest, *, sku: str) -> HttpResponse:
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
     mine = orders.list_orders(user_id=caller_id(request)).prefetch_related("items__product")
-    before = request.GET.get("before", "")
-    if len(before) == 32 and before.isalnum():
-        try:
-            mine = mine.filter(id__lt=UUID(hex=before))
-        except ValueError:
-            before = ""
+    if (before := as_id(request.GET.get("before", ""))) is not None:
+        mine = mine.filter(id__lt=before)
     shown = list(mine[: PAGE_SIZE + 1])
     more = shown[PAGE_SIZE - 1].id.hex if len(shown) > PAGE_SIZE else ""
     badges = badges_of(shown[:PAGE_SIZE])
