@@ -144,7 +144,7 @@ def is_known(subject: str) -> bool:
     bytes. A `subject` other than ``order:`` and 32 hexadecimal characters is unknown here.
     """
     kind, _, number = subject.partition(":")
-    order = Order.objects.filter(pk=as_id(number)).first() if kind == "order" else None
+    order = Order.objects.filter(pk=key).first() if kind == "order" and (key := as_id(number)) else None
     if order is None:
         return False
     if order.status == OrderStatus.CLOSED:
