@@ -1,5 +1,6 @@
 """A decorator in the wrong place is refused with what to write instead."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -175,6 +177,26 @@ def test_what_import_cannot_show_is_refused_by_check_and_by_a_server_that_runs_n
         for _ in range(2):
             assert server.post("/plain", headers=key).status_code == 500
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_a_handler_may_not_end_the_transaction_by_hand(effects: Effects, statement: str) -> None:
+    """After a crash a retry would do its first half again."""
+
+    @views.idempotent(principal=lambda request: "user:1")
+    def order(request: HttpRequest) -> HttpResponse:
+        effect("half")
+        if not request.GET:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        return HttpResponse(f"{effect('other half').pk}", status=201)
+
+    post = partial(RequestFactory().post, headers={"Idempotency-Key": "k1"})
+    with pytest.raises(RuntimeError, match=rf"^{statement} by hand would end .* Remove it"):
+        order(post("/"))
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+    assert order(post("/?mended")).status_code == 201
+    assert effects() == 2
 
 
 def test_a_mixin_keys_what_its_last_class_names() -> None:
