@@ -86,7 +86,8 @@ def test_each_wheel_has_one_package_and_both_the_tags_version_and_addresses(whee
 
 def test_the_wheels_carry_what_python_does_not_import(wheels: Wheels) -> None:
     names = {name for wheel in (wheels.payonce, wheels.payments) for name in zipfile.ZipFile(wheel).namelist()}
-    assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "release")} <= names
+    scripts = ("redis/scripts/claim", "redis/scripts/release", "cachedmap/scripts/cachedmap")
+    assert {f"idempotency/{script}.lua" for script in scripts} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
     assert "idempotency/migrations/0001_squashed_0006_no_tallies.py" in names
     assert {"idempotency/py.typed", "idempotency/static/idempotency/payonce.js"} <= names

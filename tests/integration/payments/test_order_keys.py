@@ -452,6 +452,7 @@ def test_every_mistake_of_an_adapter_is_a_message(settings: Any, name: str) -> N
     """Of `check` with a database too, which `migrate` runs."""
     base, members, sentence = MISTAKES[name]
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Mistaken")
+    assert not check_rows(None, databases=["default"])  # `migrate` runs it
     assert "cannot be imported" in check_payments(None)[0].msg
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules[__name__], "Mistaken", type("Mistaken", (base,), members), raising=False)

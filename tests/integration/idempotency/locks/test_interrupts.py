@@ -74,6 +74,20 @@ def left(desk: Bench) -> set[bytes]:
     return {key for key in desk.plain.keys("*") if key.endswith((b":queue", b":waiters"))}
 
 
+def test_it_ends_a_wait_beside_others_too(desk: Bench) -> None:
+    lock = desk.make("Lock")
+    holder, other = desk.actors(2)
+    holder.do(lock.acquire)
+    waiting = other.begin(lock.acquire)
+    desk.waits(1)
+    with pytest.raises(JobTimeout), raising(JobTimeout(), when=lambda: desk.queue() == 2):
+        lock.acquire(wait_seconds=20)
+    desk.waits(1)
+    holder.do(lock.release)
+    assert waiting.result(30) is True
+    other.do(lock.release)
+
+
 KINDS = (
     "Lock",
     "FairLock",

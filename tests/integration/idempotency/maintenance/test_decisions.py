@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,17 +45,26 @@ def decision(entry: LedgerEntry, note: str = "the bank says so") -> Decision:
     return Decision(entry_id=entry.pk, fence=entry.fence, operator="operator eve", note=note)
 
 
-def test_steps_that_nobody_here_knows_are_resolved_only_and_who_and_why_stay(uncertain: LedgerEntry) -> None:
+def test_steps_that_nobody_here_knows_cannot_be_abandoned(uncertain: LedgerEntry) -> None:
     LedgerEntry.objects.update(handler="of another program", recovery_point="reserved")
     with pytest.raises(NotAbandonable, match="'of another program'"):
         abandon(decision(uncertain))
-    resolve(decision(uncertain, note="  asked the provider: it is done "), status=204, body="")
+    resolve(decision(uncertain), status=204, body="")
     assert LedgerEntry.objects.get().state == State.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("decide", "outcome"),
+    [(abandon, Outcome.ABANDONED), (partial(resolve, status=204, body=""), Outcome.RESOLVED)],
+    ids=["abandon", "resolve"],
+)
+def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry, decide: Any, outcome: Outcome) -> None:
+    decide(decision(uncertain, note="  asked the provider "))
     line = timeline(LedgerEntry.objects.get())[-2]
-    assert line.what == "resolved by an operator"
-    assert (line.who, line.note) == ("operator eve", "asked the provider: it is done")
+    assert line.what == f"{outcome} by an operator"
+    assert (line.who, line.note) == ("operator eve", "asked the provider")
     with pytest.raises(IntegrityError, match="ledger_attempt_by_hand_has_a_note"):
-        LedgerAttempt.objects.filter(outcome=Outcome.RESOLVED).update(note="")
+        LedgerAttempt.objects.filter(outcome=outcome).update(note="")
 
 
 def test_what_is_running_finished_atomic_or_changed_is_not_decidable(

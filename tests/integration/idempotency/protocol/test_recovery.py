@@ -82,6 +82,13 @@ def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(caller: Cal
     assert effects() == 2
 
 
+def test_an_outside_step_with_nothing_to_note_goes_on(caller: Caller, effects: Effects) -> None:
+    STEPS["outside"] = NoOp()
+    first, again = post(caller), post(caller)
+    assert (first.status_code, first.json(), again.content) == (201, {"amount": 5}, first.content)
+    assert (STEPS["calls"], effects()) == (["started", "reserved", "charged", "noted"], 2)
+
+
 def test_a_refusing_step_is_undone_and_an_atomic_one_cannot_say_that_an_outcome_is_unknown(
     caller: Caller, effects: Effects
 ) -> None:

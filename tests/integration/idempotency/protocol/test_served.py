@@ -89,19 +89,27 @@ def test_a_body_that_was_cut_is_refused_and_leaves_its_key_to_the_whole(
     assert effects() == 1
 
 
+class Gone(BytesIO):
+    """The stream of a sender that went away."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise ConnectionResetError
+
+
 @pytest.mark.parametrize(
     "server", [{"HTTP_TRANSFER_ENCODING": "chunked"}, {"wsgi.input_terminated": True}], ids=["HTTP/1.1", "HTTP/2"]
 )
 def test_a_body_without_a_length_is_refused_where_django_takes_it_for_empty(
     effects: Effects, server: dict[str, Any]
 ) -> None:
-    def post(body: bytes, **server: Any) -> Any:
+    def post(body: BytesIO, **server: Any) -> Any:
         client = Client(headers={"Idempotency-Key": KEY})
-        return client.generic("POST", "/long", **server, **{"wsgi.input": BytesIO(body)})
+        return client.generic("POST", "/long", **server, **{"wsgi.input": body})
 
-    answer = post(b"item=1", **server)
+    answer = post(BytesIO(b"item=1"), **server)
     assert (answer.status_code, answer.json()["code"], effects()) == (411, "malformed", 0)
-    assert (post(b"", **{"wsgi.input_terminated": True}).status_code, effects()) == (200, 1)
+    assert post(Gone(), **{"wsgi.input_terminated": True}).status_code == 400
+    assert (post(BytesIO(), **{"wsgi.input_terminated": True}).status_code, effects()) == (200, 1)
 
 
 @pytest.fixture

@@ -260,6 +260,17 @@ def test_a_wrong_use_is_refused_with_what_to_write(given: Any, error: type[Excep
         webhook(options.pop("sender"), **options)(handler)
 
 
+def test_one_declaration_is_for_one_function() -> None:
+    declaration = webhook("declared once", verify=GitHub(SECRET))
+    declaration(wait_not)
+    with pytest.raises(ValueError, match="wait_not too"):
+        declaration(lambda event: None)
+    assert declaration.handler is wait_not
+
+
+def wait_not(event: Any) -> None: ...
+
+
 def test_no_writer_changes_an_applied_event() -> None:
     send("now")
     changes: dict[str, list[dict[str, Any]]] = {

@@ -130,6 +130,12 @@ def test_without_redis_calls_go_out_unlimited(
     assert after == (before[0] + 3, before[1] + 1)  # one time-out was paid
 
 
+def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS": None}
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1)
+    assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_page_payment_makes_no_call_and_takes_no_room(
     open_attempt: OpenAttempt, company: Company, redis_server: redis.Redis

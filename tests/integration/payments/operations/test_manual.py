@@ -225,6 +225,7 @@ class TestAttempts:
 
 class TestRefunds:
     def test_it_went_back(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        Refund.objects.update(submitted_at=timezone.now())  # that it moved is believed while it may still move
         cut(refund, "without_an_answer")
         asked, number = shown(admin_client, address(refund)), refund.out_refund_no
         for words in (number, "5.00 CNY", WHY["without_an_answer"], refund.attempt.merchant):
@@ -322,6 +323,15 @@ class TestWhatIsToldLater:
         monkeypatch.setattr(configured, "charging_again", lambda: {paid_by_word.account})  # as of Stripe
         refunds.submit_refund(refund_asked(paid_by_word.payment_id, 1).pk)
         assert asked == [confirmed or "pi_1"]
+
+    def test_a_refund_reported_before_the_payment_counts_by_whatever_number_that_has(
+        self, attempt: Attempt, by_word: ByWord
+    ) -> None:
+        fold(replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"), source="notification")
+        assert totals(attempt) == ("pending", 0, 0, 0)
+        by_word(attempt, True)
+        left = {"provider": 1490, "orders": -1490}
+        assert self.end(attempt)[:2] == (("partially_refunded", 1990, 500, 0), left)
 
     @pytest.mark.parametrize("is_open", [True, False])
     def test_paid_after_all_counts_or_goes_back_as_the_order_is(

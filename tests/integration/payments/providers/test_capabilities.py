@@ -28,7 +28,7 @@ from payments.providers import Renderer, registry
 from payments.providers.actions import NextAction
 from payments.providers.base import BillLine, Notice, TradeStatus
 from payments.providers.plugin import Acknowledgement, Capability, Plugin
-from payments.reconciliation import bills
+from payments.reconciliation import bills, reconcile
 from payments.refunds import steps
 from payments.settlement import anomalies
 from payments.states import AnomalyKind
@@ -289,6 +289,17 @@ def test_a_package_that_builds_no_provider_is_named(
     plug_in(monkeypatch, settings, PACKAGE, plugin, ORDER=ROOMS, PROVIDERS={"coins": account})
     (message,) = check_channels(None)
     assert (message.id, message.msg[: len(why)]) == ("payments.E003", why)
+
+
+def test_the_timer_goes_on_with_the_others(coins: Callable[..., Coins]) -> None:
+    """An expired attempt of a channel that closes nothing holds no other up."""
+    provider = coins(Capability.CLOSE)
+    late, other = (payments.start(Group.objects.create(name=name), method="coins") for name in "ab")
+    late.payment.attempts.update(expires_at=late.created_at)
+    assert sum(asked.count for asked in reconcile.all_open()) == 2
+    assert called(provider)[2:] == ["query", "query"]
+    late.refresh_from_db()
+    assert (late.status, other.status) == ("pending", "pending")
 
 
 def test_a_channel_that_cannot_be_found_is_explained(coins: Callable[..., Coins]) -> None:

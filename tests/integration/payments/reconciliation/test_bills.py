@@ -255,6 +255,20 @@ def test_a_fact_days_later_is_looked_for_when_payable(open_attempt: OpenAttempt,
     assert payment_of(attempt).paid_minor == 1990
 
 
+@pytest.mark.parametrize("days_later", [0, 1])
+def test_a_recorded_outcome_is_resolved_by_its_line(
+    open_attempt: OpenAttempt, bank: Bank, days_later: int
+) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
+    day = Observation.objects.get().observed_at.date()
+    bills.compare(account="wechat", day=day)
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.others[day + timedelta(days=days_later)] = (line(attempt),)
+    bills.compare(account="wechat", day=day + timedelta(days=days_later))
+    assert listed() == []
+
+
 def test_what_came_back_of_a_recorded_refund_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = known(open_attempt())
     number = asked_back(attempt, bank, "processing").out_refund_no

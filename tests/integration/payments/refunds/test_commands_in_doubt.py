@@ -30,7 +30,7 @@ from payments.errors import (
     ProviderUnavailable,
     RefundExceedsPaid,
 )
-from payments.models import Attempt, Payment, Refund
+from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers import deadlines
 from payments.providers.actions import PayMethod
 from payments.refunds import steps as refunds
@@ -331,6 +331,20 @@ def unheard_of(attempt: Attempt) -> list[Says]:
     if attempt.channel == "alipay":
         return [no_refund(), REFUSED["alipay"]["40004"]()]
     return [stripe_lists(), stripe_error("charge_disputed", 400)]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_refused_repeat_ends_no_refund_that_may_have_left(
+    channel: str, open_attempt: OpenAttempt, script: Callable[[str], Script]
+) -> None:
+    payment = paid_by(prepared(open_attempt, channel))
+    refund, acts = refund_asked(payment.pk, PART_MINOR), script(channel)
+    acts.play("hung up", *unheard_of(payment.attempts.get()))
+    for _ in range(2):
+        assert refunds.submit_refund(refund.id).status == "uncertain"
+    payment.refresh_from_db()
+    assert (acts.steps, payment.reserved_minor) == ([], PART_MINOR)
+    assert Anomaly.objects.get().kind == "refund_failed"  # a person looks at the refusal
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

@@ -55,6 +55,11 @@ def test_a_worker_s_job_for_a_refund_is_undone_with_the_refund() -> None:
     assert not ProcrastinateJob.objects.filter(queueing_lock=refund.id.hex).exists()
 
 
+def test_each_status_is_an_event(settled: Callable[[], Payment]) -> None:
+    events = settled().events.values_list("number", "status")
+    assert [*events] == [(2, "succeeded"), (3, "partially_refunded"), (4, "refunded")]
+
+
 def test_the_longest_waiting_are_handled_first(
     noted: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,14 @@ def test_what_an_operator_did_outlives_their_account(attempt: Attempt, admin_use
     assert (entry.operator, entry.message) == ("admin", "Refunded. Reason: x. Result: done.")
 
 
+def test_the_hosts_own_log_has_no_trigger_of_ours() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'django_admin_log'::regclass AND NOT tgisinternal"
+        )
+        assert cursor.fetchall() == []
+
+
 def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attempt) -> None:
     entry = """
         INSERT INTO payments_journalentry (observation_id, kind)

@@ -1,6 +1,7 @@
 """Facts in any order and number: one state; and what is never credited."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -45,6 +46,38 @@ def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_at
     assert (payment.status, payment.refunded_minor, order_of(attempt).status) == ("refunded", 1990, "refunded")
     counted = JournalLine.objects.filter(account="orders").values_list("amount_minor", flat=True)
     assert [*counted] == [-1990, 90, 1900]
+
+
+def test_a_refund_counts_in_the_currency_of_the_payment_alone(open_attempt: OpenAttempt) -> None:
+    """An attempt at Stripe may have two charges; a refund need not name its own."""
+    attempt = open_attempt("stripe")
+    fold(paid(attempt), paid(attempt, provider_txn_id="pi_other", currency="USD"))
+    dollars, euros = (
+        replace(refunded(attempt, 500, number), currency=currency)
+        for number, currency in ((ONE, "USD"), (OTHER, "EUR"))
+    )
+    assert fold(dollars, euros) == [Outcome.APPLIED, Outcome.ANOMALY]
+    assert payment_of(attempt).refunded_minor == 0
+    mismatched = Anomaly.objects.filter(kind="amount_mismatch").values_list("detail__currency", flat=True)
+    assert [*mismatched.order_by("pk")] == ["USD", "EUR"]  # the charge, and the refund of no charge that is known
+
+
+@pytest.mark.parametrize(
+    ("channel", "changed"), [("wechat", {}), ("alipay", {"amount_minor": 5}), ("wechat", {"currency": "USD"})]
+)
+def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
+    open_attempt: OpenAttempt, channel: str, changed: dict[str, Any]
+) -> None:
+    """A refund goes by our number there: it would give back the one charge that is real."""
+    attempt = open_attempt(channel)
+    second = paid(attempt, provider_txn_id="4200-other", **changed)
+    assert fold(paid(attempt), second, second) == [Outcome.APPLIED, Outcome.ANOMALY, Outcome.ANOMALY]
+    assert (payment_of(attempt).status, payment_of(attempt).paid_minor) == ("succeeded", 1990)
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{attempt.merchant}/4200-other")
+    assert (anomaly.resolved_at, anomaly.detail["charged_as"]) == (None, paid(attempt).provider_txn_id)
+    assert (Refund.objects.count(), Observation.objects.get().provider_txn_id) == (0, number_of(attempt))
+    assert not JournalLine.objects.filter(account="held").exists()
 
 
 @pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])

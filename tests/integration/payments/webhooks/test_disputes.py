@@ -231,6 +231,15 @@ def test_an_early_dispute_that_a_person_took_out_of_quarantine_waits_too(open_at
     assert Anomaly.objects.get(kind="disputed").detail["claimed_minor"] == 1990
 
 
+def test_one_that_the_version_before_ignored_waits_once_a_person_has_it_processed(
+    open_attempt: OpenAttempt,
+) -> None:
+    received(event(open_attempt("stripe"), "created", "needs_response", OPENED_AT))
+    Notification.objects.update(verdict="ignored")
+    assert intake.replay(Notification.objects.get().pk) == Notification.objects.get().verdict == "held"
+    assert len(jobs_about(Notification.objects.get())) == 2
+
+
 def test_a_reversal_that_names_no_dispute_is_an_anomaly_of_its_own(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(paid(attempt))

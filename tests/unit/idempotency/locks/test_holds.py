@@ -1,5 +1,7 @@
 """The bookkeeping of what a process holds, where threads are in each other's way."""
 
+import asyncio
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,7 @@ from idempotency.locks.engine.holder import current
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, _look_again_seconds
-from idempotency.locks.engine.steps import Ask, Listen, Steps, Wait
+from idempotency.locks.engine.steps import Ask, BesideTheLoop, Listen, Steps, Wait, Work
 from idempotency.locks.mutex import Mutex
 from idempotency.redis.mailbox import Bell, Mailbox
 
@@ -193,6 +195,35 @@ def test_leases_that_nobody_comes_to_release_are_forgotten(monkeypatch: pytest.M
 def test_who_stands_behind_the_front_looks_soon_and_a_thousand_do_not_look_at_once() -> None:
     assert _look_again_seconds(FRONT, 30.0) <= 1.2
     assert sum(1 / _look_again_seconds(position, 30.0) for position in range(FRONT, 1000)) < 260
+
+
+def test_nothing_overtakes_work_however_often_its_caller_is_cancelled() -> None:
+    done: list[str] = []
+    began, ends = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        began.set()
+        ends.wait(30)
+        done.append("asked")
+
+    def steps() -> Steps[None]:
+        try:
+            yield Work(ask)
+        finally:
+            yield Work(lambda: done.append("undone"))
+
+    async def story() -> None:
+        task = asyncio.create_task(BesideTheLoop().run(steps()))
+        await asyncio.to_thread(began.wait, 30)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)  # it hears that
+        ends.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert done == ["asked", "undone"]
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch", "Topic"])

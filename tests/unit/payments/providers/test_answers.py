@@ -143,11 +143,13 @@ REFUNDED = {**NUMBERS, "status": "SUCCESS", "refund_id": "x", "transaction_id": 
 
 
 def learned(call: Call, provider: Any) -> Any:
-    """Return the status that a call learns, or how it fails."""
+    """Return the status that a call learns, with the kinds of facts of money that moved; or how it fails."""
     try:
-        return call(provider).status
+        found = call(provider)
     except ProviderError as error:
         return getattr(error, "code", type(error))
+    kinds = [fact.kind.value for fact in found.facts if fact.kind != "closed"]
+    return (found.status, *kinds) if kinds else found.status
 
 
 WECHAT_SAYS: list[tuple[str, int, Any, Any]] = [
@@ -221,9 +223,13 @@ MISSING = {"code": "40001", "sub_code": "isv.missing-method", "sub_msg": "{no}"}
 
 ALIPAY_SAYS: list[tuple[str, Any, Any]] = [
     ("query", {**TRADE, "trade_status": "WAIT_BUYER_PAY"}, TradeStatus.PENDING),
-    ("query", {**TRADE, "trade_status": "TRADE_FINISHED"}, TradeStatus.PAID),
+    ("query", {**TRADE, "trade_status": "TRADE_FINISHED"}, (TradeStatus.PAID, "paid")),
     ("query", {**TRADE, "trade_status": "TRADE_CLOSED"}, TradeStatus.CLOSED),
-    ("query", {**TRADE, "trade_status": "TRADE_CLOSED", "send_pay_date": "2026-11-20 12:00:00"}, TradeStatus.PAID),
+    (
+        "query",
+        {**TRADE, "trade_status": "TRADE_CLOSED", "send_pay_date": "2026-11-20 12:00:00"},
+        (TradeStatus.PAID, "paid", "refunded"),
+    ),
     ("query_refund", {"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}, RefundStatus.NOT_FOUND),
     ("query_refund", {"code": "10000"}, RefundStatus.NOT_FOUND),
     *(("precreate", {**TRADE, "qr_code": value}, OutcomeUnknown) for value in ("", None, 5)),

@@ -190,6 +190,13 @@ def test_what_moves_no_money_of_ours_is_no_fact(stripe: StripeIntents, kind: str
     assert (notice.facts, notice.refund) == ((), None)
 
 
+def test_a_thin_event_says_nothing(stripe: StripeIntents) -> None:
+    """Refused, it would be sent again for three days, and the endpoint turned off."""
+    thin = {"id": "evt_2", "object": "v2.core.event", "type": "payment_intent.succeeded", "livemode": False}
+    notice = read(stripe, json.dumps({**thin, "created": "2026-09-17T06:20:52.246Z"}).encode())
+    assert (notice.notification_id, notice.facts, notice.refund) == ("evt_2", (), None)
+
+
 def test_any_of_our_secrets_and_signatures_within_the_skew_of_the_clock_that_is_given(
     stripe: StripeIntents,
 ) -> None:
