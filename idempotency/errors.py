@@ -248,9 +248,13 @@ def answer_sealed() -> Problem:
     )
 
 
-def malformed(status: int = 400) -> Problem:
+def malformed() -> Problem:
     detail = _("The request cannot be read: check its Host, its Content-Type and its body.")
-    return Problem(status, "malformed", detail)
+    return Problem(400, "malformed", detail)
+
+
+def length_missing() -> Problem:
+    return Problem(411, "malformed", _("The body came without a length. Send its Content-Length."))
 
 
 def payload_too_large() -> Problem:

@@ -24,6 +24,7 @@ from idempotency.errors import (
     key_invalid,
     key_missing,
     key_weak,
+    length_missing,
     malformed,
     problem_response,
     token_unknown,
@@ -126,7 +127,7 @@ class Policy:
         scope, key = named
         content = keys.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if not request.META.get("CONTENT_LENGTH") and _is_unseen(request):
-            raise malformed(411)
+            raise length_missing()
         if callable(key):
             key = key(content)
         return self._strategy(
@@ -276,11 +277,18 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
 
 
 def _is_unseen(request: Any) -> bool:
-    """Check for a body without a length: under WSGI Django takes it for empty, so any other would be the same."""
-    meta, seen = request.META, getattr(request, "_body", b"")
-    if seen or not hasattr(request, "environ"):
+    """Check for a body without a length: under WSGI Django takes it for empty, so any other would be the same.
+
+    Raises:
+        Problem: its sender has gone.
+    """
+    meta, is_form = request.META, request.content_type == "multipart/form-data"
+    has_been_read = getattr(request, "_body", b"") and not is_form  # which Django parses by its length alone
+    if has_been_read or not hasattr(request, "environ"):
         return False
-    # HTTP/2 has no header for such a body; a server that does not end the stream would let a read wait for ever
-    return "HTTP_TRANSFER_ENCODING" in meta or bool(
-        meta.get("wsgi.input_terminated") and meta["wsgi.input"].read(1)
-    )
+    if "HTTP_TRANSFER_ENCODING" in meta:
+        return True
+    try:  # HTTP/2 has no such header; a server that does not end the stream would let a read wait for ever
+        return bool(meta.get("wsgi.input_terminated") and meta["wsgi.input"].read(1))
+    except OSError as error:
+        raise malformed() from error
