@@ -38,7 +38,8 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
     Raises:
         OrderNotPayable: as `Payable.is_payable` says.
         OrderAlreadyPaid, AmountChanged, ChannelUnavailable, MethodUnavailable: refused; nothing was opened.
-        TypeError, ValueError: of another model; an amount that is no int, or not above zero.
+        TypeError, ValueError: of another model; an amount that is no int, or not above zero; a shopper without
+            what the method needs.
         ProviderError: the provider refused, or cannot be reached; it may be called again.
 
     Transaction: NONE may be open; opens a short one that locks the order's row, then calls the provider.

@@ -43,7 +43,7 @@ def needed_of(method: str, payer: Payer) -> dict[str, str]:
     """Return what a method must know of the shopper. Raises ValueError where `payer` lacks it."""
     if (name := NEEDED.get(method)) is None:
         return {}
-    value = str(getattr(payer, name))
+    value: str = getattr(payer, name)
     if not value:
         raise ValueError(f"{method} needs the payer's {name}")
     if name == "client_ip":
