@@ -129,7 +129,7 @@ def _is_plain(request: HttpRequest) -> bool:
 
 
 def is_of_ninja(view: Any) -> bool:
-    return getattr(view, "__module__", "").startswith("ninja.")
+    return (getattr(view, "__module__", "") or "").startswith("ninja.")
 
 
 class _Raised(SimpleTemplateResponse):
