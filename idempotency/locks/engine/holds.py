@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from idempotency.locks.engine.holder import Holder
+from idempotency.observability.background import NEVER
 
 MICROSECONDS = 1_000_000
 RENEW_AFTER = 1 / 3  # of a lease
@@ -80,7 +81,7 @@ class Holds:
         self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
         self._holds: dict[tuple[str, str], Hold] = {}
         self._stir = stir  # called when a renewal becomes due earlier than anyone waits for
-        self._next = float("inf")
+        self._next = NEVER
         self._granted = False
         self._sweep_at = SWEEP_AT
 
@@ -100,7 +101,7 @@ class Holds:
             self._stir()
         except BaseException:  # no thread can be started: without renewals it must not be held
             self.remove(hold)
-            self._next = float("inf")
+            self._next = NEVER
             raise
 
     def get(self, key: str, owner: str) -> Hold | None:
@@ -164,7 +165,7 @@ class Holds:
         """
         with self._lock:
             every = [hold.due_at for hold in self._holds.values()]
-            self._next = min((due_at for due_at in every if due_at is not None), default=float("inf"))
+            self._next = min((due_at for due_at in every if due_at is not None), default=NEVER)
             if self._granted:
                 self._next = min(self._next, time.monotonic() + CONFIRM_SECONDS)
                 self._granted = False
@@ -172,7 +173,7 @@ class Holds:
 
     def unwatched(self) -> None:
         """Let the next hold that is added stir, whenever it is due: nobody looks any more."""
-        self._next = float("inf")
+        self._next = NEVER
 
     def forget_ended(self) -> None:
         """Forget holds that ended by themselves, have no listener to notify, and nobody asks for."""

@@ -22,6 +22,7 @@ from idempotency.locks.engine.steps import (
     answer_beside,
     perform_async,
 )
+from idempotency.observability.background import NEVER
 from idempotency.redis.async_clients import async_client, close_client, drop_closed
 from idempotency.redis.clients import refuse_other_client
 from idempotency.redis.fastpath import FAILURES
@@ -101,7 +102,7 @@ class TaskHub(Hub):
             self._watchdog = asyncio.create_task(self._watch(), name="locks-watchdog")
 
     async def _watch(self) -> None:
-        while (due_at := self.holds.next_due()) < float("inf"):
+        while (due_at := self.holds.next_due()) < NEVER:
             self._stirred.clear()
             try:
                 async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
