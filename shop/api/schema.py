@@ -11,6 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
 from rest_framework import serializers
 
+from idempotency.errors import PROBLEM_JSON
 from shop.api.serializers import ProblemResponse
 
 HEADER: Literal["header"] = "header"
@@ -62,7 +63,6 @@ NO_FORMAT = OpenApiParameter("format", exclude=True)
 
 # a reader's order, and the page's
 TAGS = ("orders", "payments", "products", "flash-sales", "coupons", "idempotency-keys", "idempotency-tokens")
-_PROBLEM = "application/problem+json"
 _ALWAYS = {401: "not_authenticated", 406: "not_acceptable", 429: "throttled", 503: "service_unavailable"}
 _UNSAFE = {403: "permission_denied", 413: "payload_too_large"}  # the first to a session without its CSRF token
 _WITH_BODY = {400: "malformed", 415: "unsupported_media_type"}
@@ -87,7 +87,7 @@ def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool 
         codes[status] = f"{codes[status]}, {words}" if status in codes else words
     documented: dict[Any, Any] = dict(success)
     for status, words in sorted(codes.items()):
-        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, _codes(words.split(", ")))
+        documented[status, PROBLEM_JSON] = OpenApiResponse(ProblemResponse, _codes(words.split(", ")))
     return documented
 
 
@@ -116,7 +116,7 @@ def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             for status, response in operation["responses"].items():
                 if status >= "400":
                     document = {"schema": {"$ref": "#/components/schemas/ProblemResponse"}}
-                    response.setdefault("content", {_PROBLEM: document})
+                    response.setdefault("content", {PROBLEM_JSON: document})
                 if status in {"429", "503"}:
                     response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
     return result

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from idempotency.errors import Problem, problem_response
+from idempotency.errors import PROBLEM_JSON, Problem, problem_response
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def document(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 def problem_in(answer: HttpResponseBase) -> Problem | None:
     """Read the refusal back from its document; None for any other answer."""
-    if answer.headers.get("Content-Type") != "application/problem+json" or not isinstance(answer, HttpResponse):
+    if answer.headers.get("Content-Type") != PROBLEM_JSON or not isinstance(answer, HttpResponse):
         return None
     document = json.loads(answer.content)
     headers = {"Retry-After": answer.headers["Retry-After"]} if "Retry-After" in answer.headers else {}
