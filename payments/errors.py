@@ -75,7 +75,7 @@ class NotificationMalformed(ProviderError):
 class PaymentRefused(Exception):
     """Refusal of a request that was understood; the state did not change.
 
-    Its sentence says what is wrong, and what the caller can do, in the language of who asked.
+    Its sentence says what is wrong, and what the caller can do, in the caller's language.
     """
 
     code = "payment_refused"

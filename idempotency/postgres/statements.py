@@ -239,7 +239,7 @@ def _prepared(connection: psycopg.Connection[Any], sql: str) -> str:
 
 
 def lock_timeout(wait_seconds: float | None) -> str:
-    """Format a wait for `lock_timeout`, where 0 is for ever."""
+    """Format a wait for `lock_timeout`, an integer in milliseconds, where 0 is for ever."""
     return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, 2**31 - 1))))
 
 

@@ -73,7 +73,11 @@ def run_as_leader(*, batch: int = BATCH) -> int:
 
 
 def all_due(*, limit: int = sys.maxsize, batch: int = BATCH, seconds: float = math.inf) -> Iterator[Asked]:
-    """Ask about what is due, in batches, up to `limit` attempts and refunds together.
+    """Ask about what is due, in batches until one is not filled: what waits would make passes fall behind.
+
+    Args:
+        limit: of attempts and refunds together.
+        seconds: after which no further batches are begun.
 
     Transaction: NONE may be open.
     """

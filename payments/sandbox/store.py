@@ -109,7 +109,7 @@ class Store:
         return self.row("SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", channel, out_trade_no)
 
     def trade_where(self, column: str, value: str) -> sqlite3.Row | None:
-        """Read the trade by another of its unique columns, on any channel."""
+        """Read the trade by one of its unique columns, on any channel."""
         return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
     def kept_of(self, number: str) -> dict[str, Any]:

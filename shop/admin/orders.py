@@ -68,7 +68,7 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 class ShopAdmin(ReadOnlyAdmin):
-    """Base of read-only pages: the domain modules are the only writers."""
+    """Base of read-only pages."""
 
     list_per_page = 100
 
