@@ -86,7 +86,7 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> Ite
 
 @register(Tags.database)
 def check_migrations(app_configs: Any, databases: Any = None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Refuse a database that has run some of the migrations that one replaces, and the rest of them is gone.
+    """Refuse a database that has run some replaced migrations, where the others are gone.
 
     Django would skip the one that replaces them, and say that there is nothing to do.
     """

@@ -277,7 +277,9 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
 
 
 def _is_unseen(request: Any) -> bool:
-    """Check for a body without a length: under WSGI Django takes it for empty, so any other would be the same.
+    """Check for a body without a length, which Django takes for empty under WSGI.
+
+    Any other one would be the same request.
 
     Raises:
         Problem: its sender has gone.

@@ -73,7 +73,9 @@ def run_as_leader(*, batch: int = BATCH) -> int:
 
 
 def all_due(*, limit: int = sys.maxsize, batch: int = BATCH, seconds: float = math.inf) -> Iterator[Asked]:
-    """Ask about what is due, in batches until one is not filled: what waits would make passes fall behind.
+    """Ask about what is due, in batches, until one is not filled.
+
+    What waited for the next pass would make passes fall behind.
 
     Args:
         limit: of attempts and refunds together.

@@ -86,7 +86,7 @@ def happens(rate: float) -> bool:
 
 
 def number(fault: str, *, if_true: int) -> int:
-    """Return the number that a fault is set to, at least 1; `if_true` where it is only turned on."""
+    """Return a fault's number, at least 1; `if_true` where it is only turned on."""
     value = current()[fault]
     return if_true if value is True else max(1, int(value))
 

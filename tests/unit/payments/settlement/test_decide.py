@@ -132,8 +132,8 @@ def settled(
     """Decide on facts as the shell does, on those that an operator recorded first; the end."""
     books, filed, given_back = Books(Counter()), set[str](), dict[uuid.UUID, int]()
     rows = dict[str, Any]()
-    told = [(fact, BY_HAND) for fact in by_hand]
-    for fact, source in [*told, *((implied, "query") for one in reported for implied in facts_of(one))]:
+    recorded = [(fact, BY_HAND) for fact in by_hand]
+    for fact, source in [*recorded, *((implied, "query") for one in reported for implied in facts_of(one))]:
         decision = decide(state, fact, source=source)
         if OrderEvent.PAID in decision.order_events and not order_takes:
             decision = decide(replace(state, order_accepts_payment=False), fact, source=source)
